@@ -47,6 +47,7 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::MetricId;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -62,14 +63,17 @@ mod tests {
         assert!(!metrics.remove_impossible_delays(45_000 * SECOND));
         assert_eq!(metrics, before);
         assert!(metrics.remove_impossible_delays(5 * SECOND));
-        let expected = Metrics { blkio_delay_total_ns: None, blkio_delay_max_ns: None, ..before };
+        let mut expected = before;
+        (expected.blkio_delay_total_ns, expected.blkio_delay_max_ns) = (None, None);
         assert_eq!(metrics, expected);
     }
 
     #[test]
     fn a_thread_that_waited_all_its_life_keeps_its_delays() {
         let day = 86_400 * SECOND;
-        let mut metrics = Metrics { wpcopy_delay_total_ns: Some((day + 40 * SECOND).into()), ..Metrics::default() };
+        let mut metrics = Metrics::default();
+        let total = Value::Unsigned(day + 40 * SECOND);
+        MetricId::wpcopy_delay_total_ns.metric().set(&mut metrics, total).unwrap();
         assert!(!metrics.remove_impossible_delays(day), "the clocks differ by 40 s a day");
         assert!(metrics.remove_impossible_delays(day - 10 * SECOND));
     }

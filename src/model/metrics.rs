@@ -3,7 +3,7 @@
 //! A row is `/// meaning`, `name: Type, Direction = sources; at "field of the kernel" as form;`. If a
 //! source has no value, the next one is read. A block of rows has the section, the required kernel options, and the
 //! scheduling class if not all classes count the metrics. `stats` is a member of `struct sched_statistics`, which has
-//! been in two places.
+//! been in two places. `rare` blocks are those in which most threads of a host are alike: they share the memory of them.
 //!
 //! The direction is `MoreIsWorse` for resources that were used up and time that was lost. Rows without one say how a thread
 //! worked (sleeps, wake-ups, calls) or how it is configured: more of it can be good or bad.
@@ -64,7 +64,7 @@ macro_rules! rows {
             /// Current fair-class slice; stale for SCHED_EXT threads.
             fair_slice_ns: GaugeNs = Sched("slice"); at "se.slice";
         }
-        Primary ["SCHEDSTATS"] [] {
+        Primary ["SCHEDSTATS"] [] rare {
             /// Wake-ups.
             nr_wakeups: MonotonicCount = Sched("nr_wakeups"); stats "nr_wakeups";
             /// Wake-ups on the waker's CPU.
@@ -76,7 +76,7 @@ macro_rules! rows {
             /// Wake-ups that moved the thread.
             nr_wakeups_migrate: MonotonicCount = Sched("nr_wakeups_migrate"); stats "nr_wakeups_migrate";
         }
-        Primary ["SCHEDSTATS"] [CfsOnly] {
+        Primary ["SCHEDSTATS"] [CfsOnly] rare {
             /// Wake-ups that the cache-affine heuristic placed.
             nr_wakeups_affine: MonotonicCount = Sched("nr_wakeups_affine"); stats "nr_wakeups_affine";
             /// Times the cache-affine heuristic was tried.
@@ -94,7 +94,7 @@ macro_rules! rows {
             nr_failed_migrations_hot: MonotonicCount = Sched("nr_failed_migrations_hot");
                 stats "nr_failed_migrations_hot";
         }
-        Primary ["SCHEDSTATS"] [NonExt] {
+        Primary ["SCHEDSTATS"] [NonExt] rare {
             /// Total of run-queue waits.
             wait_sum: MonotonicNs, MoreIsWorse = Sched("wait_sum"); stats "wait_sum";
             /// Run-queue waits.
@@ -115,25 +115,27 @@ macro_rules! rows {
             /// I/O waits.
             iowait_count: MonotonicCount, MoreIsWorse = Sched("iowait_count"); stats "iowait_count";
         }
-        Primary ["SCHEDSTATS"] [] {
+        Primary ["SCHEDSTATS"] [] rare {
             /// Longest uninterrupted run.
             exec_max: PeakNs = Sched("exec_max"); stats "exec_max";
         }
-        Primary ["SCHEDSTATS"] [CfsOnly] {
+        Primary ["SCHEDSTATS"] [CfsOnly] rare {
             /// Longest slice before preemption.
             slice_max: PeakNs = Sched("slice_max"); stats "slice_max";
         }
-        Primary ["SCHEDSTATS", "SCHED_CORE"] [] {
+        Primary ["SCHEDSTATS", "SCHED_CORE"] [] rare {
             /// Time it forced its SMT sibling idle.
             core_forceidle_sum: MonotonicNs, MoreIsWorse = Sched("core_forceidle_sum"); at "stats.core_forceidle_sum";
         }
         Primary [] [] {
             /// Page faults served without disk.
             minflt: MonotonicCount, MoreIsWorse = Stat(10); at "min_flt";
+        }
+        Primary [] [] rare {
             /// Page faults that read from disk.
             majflt: MonotonicCount, MoreIsWorse = Stat(12); at "maj_flt";
         }
-        Primary ["TASK_IO_ACCOUNTING"] [] {
+        Primary ["TASK_IO_ACCOUNTING"] [] rare {
             /// Bytes requested by read-like calls, including cache hits.
             rchar: Bytes = Io("rchar"); at "ioac.rchar";
             /// Bytes passed to write-like calls.
@@ -149,13 +151,13 @@ macro_rules! rows {
             /// Dirty bytes dropped before write-back, whoever wrote them.
             cancelled_write_bytes: Bytes = Io("cancelled_write_bytes"); at "ioac.cancelled_write_bytes";
         }
-        Primary [] [] {
+        Primary [] [] rare {
             /// Bytes this thread allocated through jemalloc.
             allocated_bytes: Bytes, MoreIsWorse = Tsd("thread_allocated");
             /// Bytes this thread freed through jemalloc, including memory of other threads.
             deallocated_bytes: Bytes = Tsd("thread_deallocated");
         }
-        Primary [] [] {
+        Primary [] [] rare {
             /// Resident anonymous memory of the process.
             rss_anon_bytes: GaugeBytes = StatusOfLeader("RssAnon"); at "mm->rss_stat.count[1].counter" as PageCounter;
             /// Resident memory of files that the process has mapped.
@@ -174,6 +176,8 @@ macro_rules! rows {
             cpu_delay_max_ns: PeakNs, MoreIsWorse = cpu_delay(432, 16); at "sched_info.max_run_delay";
             /// Shortest run-queue wait.
             cpu_delay_min_ns: FloorNs = cpu_delay(440, 16); at "sched_info.min_run_delay";
+        }
+        TaskstatsDelay ["TASKSTATS", "TASK_DELAY_ACCT"] [] rare {
             /// Number of waits for block I/O.
             blkio_delay_count: MonotonicCount, MoreIsWorse = delay(32, 1); at "delays->blkio_count";
             /// Time in waits for block I/O.

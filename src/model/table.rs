@@ -4,6 +4,8 @@
 //! the enum of names and the static table. All logic about metrics is a loop over that table.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, LazyLock};
 
 use super::cpus::CpuSet;
 use super::direction::Direction;
@@ -180,16 +182,90 @@ const fn only<T: Copy>(items: &[T]) -> Option<T> {
     }
 }
 
+/// Values in which most threads are alike: equal ones are in memory once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedMetrics(Arc<RareMetrics>);
+
+impl Default for SharedMetrics {
+    fn default() -> Self {
+        static NONE: LazyLock<SharedMetrics> = LazyLock::new(|| SharedMetrics(Arc::default()));
+        NONE.clone()
+    }
+}
+
+/// A thread has this beside what it shares; 224 bytes are a size of blocks of jemalloc.
+const _: () = assert!(size_of::<Metrics>() <= 224);
+
+/// The rare values of the threads before: what threads share is found among the last two that differ.
+#[derive(Debug, Default)]
+pub(crate) struct UsualMetrics([SharedMetrics; 2]);
+
+impl UsualMetrics {
+    /// What the next thread probably has.
+    pub(crate) fn next(&self) -> SharedMetrics {
+        self.0[0].clone()
+    }
+
+    /// Replaces equal values by those of a thread before.
+    pub(crate) fn share(&mut self, values: &mut SharedMetrics) {
+        let [usual, other] = &mut self.0;
+        if values == usual {
+            values.clone_from(usual);
+        } else if values == other {
+            values.clone_from(other);
+            self.0.swap(0, 1);
+        } else {
+            other.clone_from(values);
+        }
+    }
+}
+
+impl Deref for Metrics {
+    type Target = RareMetrics;
+
+    fn deref(&self) -> &RareMetrics {
+        &self.rare.0
+    }
+}
+
+impl DerefMut for Metrics {
+    /// From here on, the thread has its own rare values.
+    fn deref_mut(&mut self) -> &mut RareMetrics {
+        Arc::make_mut(&mut self.rare.0)
+    }
+}
+
+/// Collects the fields of [`Metrics`] and of [`RareMetrics`], block by block.
+macro_rules! structs {
+    ({ $($own:tt)* } { $($rare:tt)* }) => {
+        /// The values of a thread. A value that the kernel does not provide is `None`, never 0.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Metrics {
+            $($own)*
+            /// The other values, which are read and set like those above.
+            pub rare: SharedMetrics,
+        }
+
+        /// The values of a thread that most threads have alike.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct RareMetrics { $($rare)* }
+    };
+    ({ $($own:tt)* } $rare:tt () { $($fields:tt)* } $($others:tt)*) => {
+        structs! { { $($own)* $($fields)* } $rare $($others)* }
+    };
+    ($own:tt { $($rare:tt)* } (rare) { $($fields:tt)* } $($others:tt)*) => {
+        structs! { $own { $($rare)* $($fields)* } $($others)* }
+    };
+}
+
 /// Turns blocks of rows, each under the section, the kernel options and the scheduling class that its
 /// rows share, into [`Metrics`], [`Totals`], [`MetricId`] and [`METRICS`].
 macro_rules! define {
-    ($($section:ident $gates:tt $classes:tt {
+    ($($section:ident $gates:tt $classes:tt $($rare:ident)? {
         $(#[doc = $doc:literal] $name:ident: $type:ty $(, $direction:ident)? = $($procfs:expr),+;
         $(at $path:literal $(as $form:expr)?;)? $(stats $stat:literal;)?)+
     })+) => {
-        /// The values of a thread. A value that the kernel does not provide is `None`, never 0.
-        #[derive(Clone, Debug, Default, PartialEq)]
-        pub struct Metrics { $($(#[doc = $doc] pub $name: Option<$type>,)+)+ }
+        structs! { {} {} $(($($rare)?) { $(#[doc = $doc] pub $name: Option<$type>,)+ })+ }
 
         impl Metrics {
             /// The metrics that have a value, a bit for each.
@@ -241,8 +317,8 @@ macro_rules! define {
             sources: Sources { procfs: &[$($procfs),+], bpf: field(&[$($path)? $(concat!("stats.", $stat, " | se.statistics.", $stat))?], &[$($($form)?)?]) },
             section: Section::$section, gates: &$gates, class: only(&$classes),
             get: |m| m.$name.as_ref().map(Reading::value),
-            set: |m, value| Reading::from_value(value).map(|reading| m.$name = reading),
-            clear: |m| m.$name = None,
+            set: |m, value| Reading::from_value(value).map(|reading| if m.$name != reading { m.$name = reading }),
+            clear: |m| if m.$name.is_some() { m.$name = None },
             total: |t| t.$name.cell(),
             covered: |t| t.$name.covered(),
         },)+)+];

@@ -10,7 +10,8 @@ use super::layout::{Field, Layout, ThreadRecord};
 use super::process_counters::{ProcessCounters, ProcessFields};
 use super::value::{CpuTimeFields, MetricField, ThreadInputs, cpu_time, pages};
 use crate::model::{
-    Class, CpuSet, FieldForm, METRICS, Metric, Metrics, NS_PER_TICK, Name, RESIDENT, ThreadState, printable, read_time,
+    Class, CpuSet, FieldForm, METRICS, Metric, Metrics, NS_PER_TICK, Name, RESIDENT, ThreadState, UsualMetrics,
+    printable, read_time,
 };
 
 /// Policies with a slice in procfs (`fair_policy` of kernel/sched/sched.h).
@@ -28,6 +29,7 @@ pub(super) struct RecordReader {
     resident: Vec<Option<Field>>,
     of_processes: ProcessFields,
     names: HashMap<[u64; 2], Name>,
+    usual: UsualMetrics,
     cpus: HashMap<Box<[u64]>, CpuSet>,
 }
 
@@ -68,6 +70,7 @@ impl RecordReader {
             of_processes: ProcessFields::find(find),
             facts: facts.clone(),
             names: HashMap::new(),
+            usual: UsualMetrics::default(),
             cpus: HashMap::new(),
         }
     }
@@ -132,23 +135,25 @@ impl RecordReader {
     fn fill(&mut self, record: ThreadRecord<'_>, common: ThreadInputs, thread: &mut ThreadState) {
         let is_first = thread.is_leader();
         let metrics = &mut *thread.metrics;
+        metrics.rare = self.usual.next();
         for (metric, source) in &self.metrics {
-            match source.form {
+            let value = match source.form {
                 FieldForm::Cpus => {
                     let mask = record.words(source.field).filter(|_| !self.facts.online.is_empty());
                     metrics.cpu_affinity = mask.map(|mask| cpus(&mut self.cpus, &self.facts.online, mask));
                     continue;
                 }
-                FieldForm::Pages(_) | FieldForm::PageCounter if thread.kernel_thread => continue,
-                _ if metric.is_leader_only() && !is_first => continue,
-                _ if metric.class == Some(Class::FairPolicy) && !is_fair(metrics) => continue,
-                _ => {}
-            }
-            if let Some(value) = source.value(metric, record, common) {
-                // A value that the metric cannot hold is absent.
-                let _ = metric.set(metrics, value);
+                FieldForm::Pages(_) | FieldForm::PageCounter if thread.kernel_thread => None,
+                _ if metric.is_leader_only() && !is_first => None,
+                _ if metric.class == Some(Class::FairPolicy) && !is_fair(metrics) => None,
+                _ => source.value(metric, record, common),
+            };
+            // A value that the metric cannot hold is absent.
+            if value.is_none_or(|value| metric.set(metrics, value).is_err()) {
+                metric.clear(metrics);
             }
         }
+        self.usual.share(&mut metrics.rare);
     }
 }
 
@@ -185,7 +190,7 @@ mod tests {
     use super::super::layout::RecordScope;
     use super::super::tests::record_builder::RecordBuilder;
     use super::*;
-    use crate::model::{CategoricalString, MetricId, Value};
+    use crate::model::{CategoricalString, MetricId, RareMetrics, Value};
 
     const PID: u64 = 700;
 
@@ -381,6 +386,19 @@ mod tests {
         let random = (5..=leader().layout.words(RecordScope::Process))
             .map(|words| read(leader().fill(&mut next).with([("pid", PID), ("tgid", PID)]).cut(words)));
         assert!(random.sum::<usize>() > 0);
+    }
+
+    #[test]
+    fn threads_share_equal_rare_values_whatever_is_between_them() {
+        let of_io = |bytes: u64| leader().with([("ioac.rchar", bytes)]);
+        let mut reader = RecordReader::new(&leader().layout, &facts());
+        let threads = [1, 2, 2, 3, 2, 2].map(|bytes| reader.thread(of_io(bytes).record()).unwrap().state.metrics);
+        assert_eq!(threads.each_ref().map(|metrics| metrics.rchar.map(u64::from)), [1, 2, 2, 3, 2, 2].map(Some));
+        let shared = |one: usize, other: usize| std::ptr::eq::<RareMetrics>(&**threads[one], &**threads[other]);
+        assert_eq!(
+            [(1, 2), (2, 4), (4, 5), (0, 1), (2, 3)].map(|(a, b)| shared(a, b)),
+            [true, true, true, false, false]
+        );
     }
 
     #[test]

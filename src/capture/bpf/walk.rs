@@ -60,11 +60,12 @@ impl BpfEngine {
         let (parts, queue) = sync_channel::<Vec<u64>>(MAX_QUEUED);
         let queue = Mutex::new(queue);
         let all = Mutex::new(Vec::with_capacity(number_of_threads(&context.procfs)));
-        let new_reader = || RecordReader::new(&self.layout, facts);
-        let parse = |reader: &mut RecordReader, words: &[u64]| {
+        let new_reader = || (RecordReader::new(&self.layout, facts), Vec::new());
+        let parse = |(reader, read): &mut (RecordReader, Vec<BpfThread>), words: &[u64]| {
             context.guarded(format_args!("records of the BPF iterator"), || {
-                let read: Vec<_> = records(words).filter_map(|record| reader.thread(record)).collect();
-                lock(&all).extend(read);
+                read.clear();
+                read.extend(records(words).filter_map(|record| reader.thread(record)));
+                lock(&all).append(read);
             });
         };
         pool.in_place_scope(|scope| {
@@ -88,11 +89,14 @@ impl BpfEngine {
 
 /// Sorts threads by process and id. Of two with one id, which was reused meanwhile, the later one remains.
 fn in_order(mut threads: Vec<BpfThread>) -> (Vec<ThreadState>, Vec<ThreadFacts>) {
-    threads.sort_unstable_by_key(|thread| (thread.state.id(), Reverse(thread.state.start_time_clock_ticks)));
+    // They are large: sorting moves their keys, then each of them once.
+    threads.sort_by_cached_key(|thread| (thread.state.id(), Reverse(thread.state.start_time_clock_ticks)));
     threads.dedup_by_key(|thread| thread.state.id());
     let facts = threads.iter_mut().map(|thread| std::mem::take(&mut thread.facts)).collect();
     // In the memory of the threads that were read.
-    (threads.into_iter().map(|thread| thread.state).collect(), facts)
+    let mut states: Vec<_> = threads.into_iter().map(|thread| thread.state).collect();
+    states.shrink_to_fit();
+    (states, facts)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -108,7 +112,7 @@ fn number_of_threads(procfs: &ProcDirectory) -> usize {
 }
 
 /// Parts of a pass, of [`CHUNK`](crate::sys::bpf::iterator::CHUNK) bytes, that may wait for a worker.
-const MAX_QUEUED: usize = 16;
+const MAX_QUEUED: usize = 4;
 
 /// Room for more threads is made when they are read.
 const MAX_RESERVED: usize = 1 << 20;

@@ -249,7 +249,7 @@ mod tests {
             let columns = r#"[["read_at_ns"],["wait_time_ns","later","rt_priority"],["tomorrow"],["majflt"]]"#;
             let json = format!(r#"{{"usual":{{"columns":{columns}}},"threads":[{{"tid":1,"tgid":1,{thread}}}]}}"#);
             let thread = serde_json::from_str::<CtprofSnapshot>(&json)?.threads.remove(0);
-            let Metrics { wait_time_ns, rt_priority, majflt, .. } = *thread.metrics;
+            let (majflt, Metrics { wait_time_ns, rt_priority, .. }) = (thread.metrics.majflt, *thread.metrics);
             let priority = rt_priority.map(|priority| u64::try_from(i64::from(priority)).unwrap());
             Ok([thread.read_at_ns, wait_time_ns.map(u64::from), priority, majflt.map(u64::from)])
         };
