@@ -30,6 +30,15 @@ pub struct Step {
     pub command: Option<RecordedCommand>,
 }
 
+/// A step without what exited in it, and why its threads waited.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StepChanges {
+    head: Option<Json>,
+    threads: ThreadTable,
+    gone: Vec<(u32, u32)>,
+}
+
 /// Threads that exited in a step.
 #[derive(Debug, Default, Clone)]
 pub struct StepExits {
@@ -119,6 +128,12 @@ impl Step {
             exit_records: exits.records.clone(),
             ..Self::default()
         }
+    }
+
+    /// Reads what leads to the next capture, and leaves the rest, which is much more, unparsed.
+    pub(crate) fn changes(json: &[u8]) -> serde_json::Result<Self> {
+        let StepChanges { head, threads, gone } = serde_json::from_slice(json)?;
+        Ok(Self { head, threads, gone, ..Self::default() })
     }
 
     /// Time from the capture before to the one after, in nanoseconds.

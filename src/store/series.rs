@@ -34,6 +34,9 @@ pub struct StoredSeries {
     moment: Moment,
     /// A step that was read, and not applied yet.
     next: Option<Step>,
+    /// Its line, if it has one.
+    line: Vec<u8>,
+    parse: fn(&[u8]) -> serde_json::Result<Step>,
     steps: u64,
     /// Why it ends earlier than it was recorded, if it does: the file is damaged, or still being written.
     pub cut: Option<String>,
@@ -77,6 +80,8 @@ impl Stored {
             first,
             moment,
             next: None,
+            line: Vec::new(),
+            parse: |line| serde_json::from_slice(line),
             steps: 0,
             cut: None,
         }))
@@ -165,7 +170,12 @@ impl StoredSeries {
         // A directory is read from the segment with the start of the part.
         let skipped_ns = self.first.captured_at_unix_ns.saturating_sub(self.start_unix_ns);
         let [from_ns, to_ns] = range.since(self.start_unix_ns).map(|end| end.saturating_sub(skipped_ns));
+        let parse = std::mem::replace(&mut self.parse, Step::changes);
         while self.step_before(from_ns)?.is_some() {}
+        self.parse = parse;
+        if !self.line.is_empty() {
+            self.next = Some(self.parsed()?);
+        }
         match self.middle_ns()? {
             Some(middle_ns) => Ok(to_ns.max(middle_ns)),
             None => Err(StoreError::NoSuchPart(self.path.clone(), self.steps)),
@@ -203,18 +213,20 @@ impl StoredSeries {
 
     /// The next step; `None` after the last whole one.
     fn read_step(&mut self) -> Result<Option<Step>, StoreError> {
-        let line = loop {
-            if let Some(line) = self.line()? {
-                break line;
-            }
+        while !self.read_line()? {
             let Some(path) = self.later.pop_front() else { return Ok(None) };
             if let Some(gap) = self.continue_with(&path)? {
                 return Ok(Some(gap));
             }
-        };
-        let counted = ContentLimit::new(self.limits.bytes).count(&line);
+        }
+        let counted = ContentLimit::new(self.limits.bytes).count(&self.line);
         counted.map_err(|refusal| StoreError::Refused(self.path.clone(), refusal))?;
-        serde_json::from_slice(&line).map(Some).map_err(|error| self.wrong(&error))
+        self.parsed().map(Some)
+    }
+
+    /// The step of the line.
+    fn parsed(&self) -> Result<Step, StoreError> {
+        (self.parse)(&self.line).map_err(|error| self.wrong(&error))
     }
 
     /// Reads on in another segment. If that begins with a later capture, because the recorder was started again, this is a step
@@ -229,15 +241,15 @@ impl StoredSeries {
         Ok(Some(self.moment.clone().advance(first, &StepExits::default()).0))
     }
 
-    /// The next whole line.
-    fn line(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+    /// Reads the next whole line; without one, the line is empty.
+    fn read_line(&mut self) -> Result<bool, StoreError> {
+        self.line.clear();
         if self.cut.is_some() {
-            return Ok(None);
+            return Ok(false);
         }
-        let mut line = Vec::new();
-        match self.lines.read_until(b'\n', &mut line) {
-            Ok(0) => return Ok(None),
-            Ok(_) if line.ends_with(b"\n") => return Ok(Some(line)),
+        match self.lines.read_until(b'\n', &mut self.line) {
+            Ok(0) => return Ok(false),
+            Ok(_) if self.line.ends_with(b"\n") => return Ok(true),
             Ok(_) => self.cut = Some("the last step is not whole".to_owned()),
             Err(error) if error.raw_os_error().is_some() => return Err(StoreError::Read(self.path.clone(), error)),
             Err(error) if error.kind() == ErrorKind::FileTooLarge => {
@@ -251,7 +263,8 @@ impl StoredSeries {
             }
             Err(error) => self.cut = Some(format!("it is damaged: {error}")),
         }
-        Ok(None)
+        self.line.clear();
+        Ok(false)
     }
 }
 
@@ -349,6 +362,23 @@ mod tests {
             ["..", "1s..3s", "1.4..3.4", "4..", "2.1..2.2", "..0.1", "9s.."].map(steps),
             [Some(5), Some(2), Some(2), Some(1), Some(1), Some(1), None]
         );
+    }
+
+    #[test]
+    fn what_exited_before_a_part_is_left_unparsed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        written(&path, 5);
+        let json = String::from_utf8(zstd::decode_all(std::fs::File::open(&path).unwrap()).unwrap()).unwrap();
+        // The first step has exits that no ctprof has written.
+        let broken = |(at, line): (usize, &str)| match at {
+            1 => format!("{},\"exits\":5}}\n", line.strip_suffix('}').unwrap()),
+            _ => format!("{line}\n"),
+        };
+        std::fs::write(&path, json.lines().enumerate().map(broken).collect::<String>()).unwrap();
+        assert_eq!(read(&path, "1s..").unwrap().0, [6; 4]);
+        let error = read(&path, "..").unwrap_err().to_string();
+        assert!(error.contains("invalid type: integer `5`"), "{error}");
     }
 
     #[test]
