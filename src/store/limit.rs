@@ -3,6 +3,8 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use memchr::memchr2;
+
 use super::error::SnapshotRefusal;
 
 /// What a limit on bytes counts.
@@ -91,25 +93,45 @@ impl ContentLimit {
     }
 
     /// Counts the next bytes.
-    pub(super) fn count(&mut self, json: &[u8]) -> Result<(), SnapshotRefusal> {
-        for byte in json {
-            match &mut self.text {
-                Some(LONGEST_TEXT) => return Err(SnapshotRefusal::TooLong(LONGEST_TEXT, "a text")),
-                Some(length) if *byte != b'"' || self.is_escaped => {
-                    self.is_escaped = *byte == b'\\' && !self.is_escaped;
-                    self.is_key &= THREADS.get(*length) == Some(byte);
-                    *length += 1;
-                }
-                Some(length) => {
-                    self.is_key &= *length == THREADS.len();
-                    self.bytes += *length;
-                    self.text = None;
-                }
-                None => self.count_outside_of_text(*byte),
+    pub(super) fn count(&mut self, mut json: &[u8]) -> Result<(), SnapshotRefusal> {
+        while !json.is_empty() {
+            if let Some(length) = self.text {
+                json = self.count_text(length, json)?;
+                continue;
             }
+            let is_counted = |byte: &u8| matches!(byte, b'"' | b'[' | b'{' | b']' | b'}' | b',' | b':');
+            let Some(place) = json.iter().position(is_counted) else { break };
+            self.count_outside_of_text(json[place]);
+            json = &json[place + 1..];
         }
         let max = self.max;
         if self.bytes > max { Err(SnapshotRefusal::too_large(max, "bytes of values in memory")) } else { Ok(()) }
+    }
+
+    /// Counts a part of a text up to the next character that is not only itself, and returns what follows.
+    fn count_text<'j>(&mut self, length: usize, json: &'j [u8]) -> Result<&'j [u8], SnapshotRefusal> {
+        let plain = if self.is_escaped { 1 } else { memchr2(b'"', b'\\', json).unwrap_or(json.len()) };
+        let (plain, rest) = json.split_at(plain);
+        self.is_escaped &= plain.is_empty();
+        self.is_key &= THREADS.get(length..).is_some_and(|key| key.starts_with(plain));
+        let length = length + plain.len();
+        if length >= LONGEST_TEXT {
+            return Err(SnapshotRefusal::TooLong(LONGEST_TEXT, "a text"));
+        }
+        self.text = Some(length);
+        match rest.split_first() {
+            Some((b'"', rest)) => {
+                self.is_key &= length == THREADS.len();
+                self.bytes += length;
+                self.text = None;
+                Ok(rest)
+            }
+            Some((b'\\', rest)) => {
+                (self.text, self.is_escaped, self.is_key) = (Some(length + 1), true, false);
+                Ok(rest)
+            }
+            _ => Ok(rest),
+        }
     }
 
     fn count_outside_of_text(&mut self, byte: u8) {

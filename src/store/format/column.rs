@@ -87,15 +87,27 @@ impl Columns {
         self.0.iter().flatten().any(|known| *known == field)
     }
 
-    /// Adds a field to the column of a metric that mostly has the same value, or to a new column.
-    pub(super) fn add_written(&mut self, field: ValueField, threads: &[&ThreadState]) {
-        let is_similar = |fields: &Vec<ValueField>| {
-            let equal = threads.iter().filter(|thread| fields[0].get(thread) == field.get(thread)).count();
-            [fields[0], field].into_iter().all(ValueField::is_metric_with_numbers) && are_three_quarters(equal, threads)
+    /// Adds a field to the column of a metric that mostly has the same value, or to a new column. `samples` are the values of
+    /// the first field of each column, in some threads.
+    pub(super) fn add_written<'t>(
+        &mut self,
+        field: ValueField,
+        values: Vec<Option<Value<'t>>>,
+        samples: &mut Vec<Vec<Option<Value<'t>>>>,
+    ) {
+        let is_similar = |(fields, sample): &(&mut Vec<ValueField>, &Vec<Option<Value<'_>>>)| {
+            [fields[0], field].into_iter().all(ValueField::is_metric_with_numbers)
+                && are_three_quarters(
+                    values.iter().zip(*sample).filter(|(value, other)| value == other).count(),
+                    &values,
+                )
         };
-        match self.0.iter_mut().find(|fields| is_similar(fields)) {
-            Some(fields) => fields.push(field),
-            None => self.0.push(vec![field]),
+        match self.0.iter_mut().zip(&*samples).find(is_similar) {
+            Some((fields, _)) => fields.push(field),
+            None => {
+                self.0.push(vec![field]);
+                samples.push(values);
+            }
         }
     }
 
@@ -121,8 +133,8 @@ impl Columns {
 }
 
 /// Whether enough threads have a value for the others to write its key.
-pub(super) fn are_three_quarters(number: usize, threads: &[&ThreadState]) -> bool {
-    number * 4 >= threads.len() * 3
+pub(super) fn are_three_quarters<T>(number: usize, all: &[T]) -> bool {
+    number * 4 >= all.len() * 3
 }
 
 impl Serialize for Columns {

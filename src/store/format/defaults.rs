@@ -28,15 +28,16 @@ impl Defaults {
         let sample: Vec<_> = threads.iter().step_by(threads.len().div_ceil(SAMPLE)).collect();
         let cgroup = majority(sample.iter().map(|thread| thread.cgroup.as_ref())).flatten().cloned();
         let mut defaults = Self { cgroup, ..Self::default() };
+        let mut samples = Vec::new();
         for field in ValueField::all() {
-            let values = sample.iter().map(|thread| field.get(thread));
-            let has = |wanted: &Value<'_>| values.clone().filter(|value| value.as_ref() == Some(wanted)).count();
-            match (field, majority(values.clone())) {
-                (ValueField::Metric(metric), Some(Some(value))) if are_three_quarters(has(&value), &sample) => {
-                    metric.set(&mut defaults.metrics, value).expect("a metric holds its own values");
+            let values: Vec<_> = sample.iter().map(|thread| field.get(thread)).collect();
+            let has = |wanted: &Value<'_>| values.iter().filter(|value| value.as_ref() == Some(wanted)).count();
+            match (field, majority(values.iter())) {
+                (ValueField::Metric(metric), Some(Some(value))) if are_three_quarters(has(value), &values) => {
+                    metric.set(&mut defaults.metrics, value.clone()).expect("a metric holds its own values");
                 }
                 (_, Some(None)) => {}
-                _ => defaults.columns.add_written(field, &sample),
+                _ => defaults.columns.add_written(field, values, &mut samples),
             }
         }
         defaults
