@@ -78,12 +78,28 @@ impl<'a> Btf<'a> {
 
     /// The first type of that [`kind`] and name. Tracepoints are the typedefs `btf_trace_*`.
     pub(super) fn find(&self, kind: u32, name: &str) -> Option<TypeId> {
-        // The section has each string once. The NUL in front excludes strings that only end alike.
-        let wanted = ["\0", name, "\0"].concat();
-        let name = u32::try_from(memmem::find(self.strings, wanted.as_bytes())? + 1).ok()?;
-        let is_wanted = |found: Type<'_>| found.name == name && found.kind() == kind;
-        let index = self.types_from(0).position(is_wanted)?;
-        Some(TypeId(u32::try_from(index + 1).ok()?))
+        self.find_all([(kind, name)])[0]
+    }
+
+    /// The first type of each kind and name, in one pass.
+    pub(super) fn find_all<const N: usize>(&self, wanted: [(u32, &str); N]) -> [Option<TypeId>; N] {
+        let wanted = wanted.map(|(kind, name)| {
+            // The section has each string once. The NUL in front excludes strings that only end alike.
+            let place = memmem::find(self.strings, ["\0", name, "\0"].concat().as_bytes());
+            (kind, place.and_then(|place| u32::try_from(place + 1).ok()))
+        });
+        let mut all = [None; N];
+        for (id, found) in (1..).zip(self.types_from(0)) {
+            for (known, (kind, name)) in all.iter_mut().zip(wanted) {
+                if Some(found.name) == name && found.kind() == kind {
+                    known.get_or_insert(TypeId(id));
+                }
+            }
+            if all.iter().all(Option::is_some) {
+                break;
+            }
+        }
+        all
     }
 
     /// A type by its id; `None` for `void`.

@@ -38,11 +38,15 @@ pub(super) struct Kernel {
 impl Kernel {
     /// `None` for a kernel without task iterators.
     pub(super) fn find(btf: &Btf<'_>) -> Option<Self> {
-        let task = btf.find(kind::STRUCT, "task_struct")?;
-        let iterator = btf.find(kind::FUNC, "bpf_iter_task")?;
+        let [task, iterator, cast, meta] = btf.find_all([
+            (kind::STRUCT, "task_struct"),
+            (kind::FUNC, "bpf_iter_task"),
+            (kind::FUNC, "bpf_rdonly_cast"),
+            (kind::STRUCT, "bpf_iter_meta"),
+        ]);
+        let (task, iterator) = (task?, iterator?);
         let offset = |of: TypeId, member: &str| i16::try_from(path::resolve(btf, of, member)?.offset).ok();
-        let cast = btf.find(kind::FUNC, "bpf_rdonly_cast");
-        let seq = offset(btf.find(kind::STRUCT, "bpf_iter_meta")?, "seq")?;
+        let seq = offset(meta?, "seq")?;
         Some(Self { task, iterator, cast, seq, pid: offset(task, "pid")?, tgid: offset(task, "tgid")? })
     }
 }

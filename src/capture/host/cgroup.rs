@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::super::procfs::directory::ProcDirectory;
 use super::super::procfs::text::{lines, signed, unsigned, words};
 use super::files::HostFiles;
 use super::mounts::Mounts;
@@ -13,7 +14,8 @@ use crate::model::{
 
 /// Reads a cgroup: each value from the first file that has it.
 pub(crate) fn read(host: &HostFiles<'_>, mounts: &Mounts, cgroup: &str) -> CgroupStats {
-    let mut files = CgroupFiles { host, mounts, cgroup, texts: HashMap::new() };
+    let (directories, texts, buffer) = Default::default();
+    let mut files = CgroupFiles { host, mounts, cgroup, directories, texts, buffer };
     let mut stats = CgroupStats::default();
     fill(CGROUP_CPU, &mut stats.cpu, &mut files);
     fill(CGROUP_MEMORY, &mut stats.memory, &mut files);
@@ -22,7 +24,7 @@ pub(crate) fn read(host: &HostFiles<'_>, mounts: &Mounts, cgroup: &str) -> Cgrou
         [None, Some("memory")].into_iter().find_map(|controller| files.text(controller, "memory.stat").map(pairs));
     stats.memory.events = files.text(None, "memory.events").map(pairs).or_else(|| files.memory_events_v1());
     stats.io.stat = files.text(None, "io.stat").map(devices).or_else(|| files.devices_v1());
-    stats.psi = psi::read(|resource| host.read(&mounts.unified(cgroup)?.join(format!("{resource}.pressure"))).ok());
+    stats.psi = psi::read(|resource| files.read(None, &format!("{resource}.pressure")));
     stats
 }
 
@@ -41,20 +43,33 @@ struct CgroupFiles<'m> {
     host: &'m HostFiles<'m>,
     mounts: &'m Mounts,
     cgroup: &'m str,
+    /// Its directory in the hierarchy of a controller of version 1, and in that of version 2. Paths are long, and a cgroup is
+    /// mostly in one hierarchy only.
+    directories: HashMap<Option<&'static str>, Option<ProcDirectory>>,
     /// By controller and name.
     texts: HashMap<(Option<&'static str>, &'static str), Option<Vec<u8>>>,
+    buffer: Vec<u8>,
 }
 
 impl CgroupFiles<'_> {
     fn text(&mut self, controller: Option<&'static str>, file: &'static str) -> Option<&[u8]> {
-        let read = || {
-            let directory = match controller {
+        if !self.texts.contains_key(&(controller, file)) {
+            let text = self.read(controller, file);
+            self.texts.insert((controller, file), text);
+        }
+        self.texts[&(controller, file)].as_deref()
+    }
+
+    fn read(&mut self, controller: Option<&'static str>, file: &str) -> Option<Vec<u8>> {
+        let open = || {
+            let path = match controller {
                 None => self.mounts.unified(self.cgroup),
                 Some(controller) => self.mounts.legacy(controller, self.cgroup),
             };
-            self.host.read(&directory?.join(file)).ok()
+            self.host.directory(&path?)
         };
-        self.texts.entry((controller, file)).or_insert_with(read).as_deref()
+        let directory = self.directories.entry(controller).or_insert_with(open).as_ref()?;
+        self.host.read_in(directory, file, &mut self.buffer).map(<[u8]>::to_vec)
     }
 
     fn value(&mut self, file: &CgroupFile) -> Option<Value<'static>> {

@@ -9,6 +9,7 @@ use nix::errno::Errno;
 
 use super::super::error::CaptureError;
 use super::super::options::Roots;
+use super::super::procfs::directory::ProcDirectory;
 use crate::model::printable;
 use crate::sys;
 
@@ -37,6 +38,16 @@ impl<'r> HostFiles<'r> {
         let mut bytes = Vec::new();
         self.open(path)?.read_to_end(&mut bytes)?;
         Ok(bytes)
+    }
+
+    /// A directory, for many files in it.
+    pub(super) fn directory(&self, path: &Path) -> Option<ProcDirectory> {
+        self.noting(ProcDirectory::open(path).map_err(io::Error::from)).ok()
+    }
+
+    /// The content of a file in a directory, in `buffer`.
+    pub(super) fn read_in<'b>(&self, from: &ProcDirectory, name: &str, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+        self.noting(from.read(name, buffer).map_err(io::Error::from)).ok()
     }
 
     /// A file's text without the white space around it.
