@@ -19,7 +19,7 @@ mod show;
 mod steps;
 mod values;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -40,6 +40,11 @@ pub fn command() -> clap::Command {
 
 /// Runs the command of the process's arguments.
 pub fn run() -> ExitCode {
+    // To define all commands and their options takes longer than everything else that this does.
+    if std::env::args_os().skip(1).eq(["--version"]) {
+        let printed = output::to_stdout(|out| writeln!(out, "ctprof {}", env!("CARGO_PKG_VERSION")));
+        return ended(printed.map(|()| ExitCode::SUCCESS), FAILED);
+    }
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(instead) => return usage(&with_separator(instead)),
