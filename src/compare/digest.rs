@@ -213,8 +213,10 @@ pub(super) struct GroupTotals {
     pub(super) blocked_of: u64,
     /// How many of them are threads of the capturing process.
     own: u64,
-    pid: OnlyId,
-    euid: OnlyId,
+    /// The id of its process, if it is one.
+    pub(super) pid: OnlyId,
+    /// The effective user id of its processes, if it is one.
+    pub(super) euid: OnlyId,
     /// The cgroups of the threads that waited for a CPU, and one more than [`MOST_CGROUPS`] if there are too many.
     cgroups: BTreeSet<Name>,
     /// Who started its processes that exited, and how many of their threads.
@@ -233,7 +235,7 @@ pub(super) struct GroupTotals {
 
 /// The id that a group has, if all of its threads have the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum OnlyId {
+pub(super) enum OnlyId {
     #[default]
     None,
     One(u32),
@@ -241,7 +243,7 @@ enum OnlyId {
 }
 
 impl OnlyId {
-    fn get(self) -> Option<u32> {
+    pub(super) fn get(self) -> Option<u32> {
         if let Self::One(id) = self { Some(id) } else { None }
     }
 
@@ -336,16 +338,6 @@ impl GroupTotals {
     /// Whether all are threads of the capturing process, or work of its exited threads.
     pub(super) fn are_own(&self) -> bool {
         self.own > 0 && self.own >= self.threads.saturating_add(self.turnover.exited)
-    }
-
-    /// The id of its process, if it is one.
-    pub(super) fn pid(&self) -> Option<u32> {
-        self.pid.get()
-    }
-
-    /// The effective user id of its processes, if it is one.
-    pub(super) fn euid(&self) -> Option<u32> {
-        self.euid.get()
     }
 
     /// Who started its processes that exited, and how many of their threads: first the most.

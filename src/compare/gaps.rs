@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{OverviewColumn, Quantity, Report, ReportSection, Row};
 use crate::diagnose::{DataSource, Finding};
-use crate::model::{Metric, MetricId, Section};
+use crate::model::{Metric, MetricId, Section, SourceFile};
 
 impl Report {
     /// The gaps that rows of the report need: of an overview alone, those that some of its groups lack. What no group has is
@@ -20,7 +20,7 @@ impl Report {
 
 fn needed(section: &ReportSection, is_overview: bool) -> BTreeSet<DataSource> {
     let of_section = match section.section {
-        Section::SmapsRollup => Some(DataSource::smaps_rollup()),
+        Section::SmapsRollup => Some(DataSource::File(SourceFile::SmapsRollup)),
         Section::HostPressure | Section::Pressure => Some(DataSource::Pressure),
         Section::SchedExt => Some(DataSource::SchedExt),
         other if other.is_of_cgroups() => Some(DataSource::Cgroups),

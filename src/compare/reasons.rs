@@ -257,17 +257,13 @@ impl<'g> GroupTime<'g> {
 
     fn measured(&self, name: String, columns: &[&str], amount: Option<f64>) -> Measurement {
         let counters = || columns.iter().filter_map(|column| self.columns.get(column)).map(|(counter, _)| counter);
+        let covered = counters().map(|counter| counter.covered).min().unwrap_or(0);
         Measurement {
             cell: amount.map(|ns| of_kind(&Cell::Number(0), ns)),
             partial: counters().any(|counter| counter.partial),
             is_total: true,
             is_increase: true,
-            ..Measurement::whole(
-                name,
-                Unit::Ns,
-                Cell::Number(0),
-                counters().map(|counter| counter.covered).min().unwrap_or(0),
-            )
+            ..Measurement::whole(name, Unit::Ns, Cell::Number(0), covered)
         }
     }
 }

@@ -7,16 +7,16 @@ use serde::Serialize;
 use super::{Digest, GroupBy, Sides};
 use crate::statistics::{Design, MIN_PAIRS};
 
-/// The runs of one side.
-#[derive(Debug)]
+/// The runs of one side; by default repeated runs, none yet.
+#[derive(Debug, Default)]
 pub struct Runs {
     pub(super) digests: Vec<Digest>,
     /// How many runs were left out because their command failed.
     excluded: usize,
     /// How many runs were left out because they are in no pair.
     unpaired: usize,
-    /// Whether they are repetitions of one another, not one capture or window, whatever its command did.
-    are_repeated: bool,
+    /// Whether it is one capture or window, whatever its command did, and no repetition.
+    is_single: bool,
 }
 
 /// Why the runs of a side cannot be compared.
@@ -36,14 +36,7 @@ const RUNS_PER_FAILURE: usize = 10;
 
 impl From<Digest> for Runs {
     fn from(digest: Digest) -> Self {
-        Self { digests: vec![digest], excluded: 0, unpaired: 0, are_repeated: false }
-    }
-}
-
-impl Default for Runs {
-    /// Repeated runs, none yet.
-    fn default() -> Self {
-        Self { digests: Vec::new(), excluded: 0, unpaired: 0, are_repeated: true }
+        Self { digests: vec![digest], is_single: true, ..Self::default() }
     }
 }
 
@@ -82,12 +75,12 @@ impl Runs {
 
     /// The capture, if it is a single one.
     pub fn only(&self) -> Option<&Digest> {
-        self.digests.first().filter(|_| !self.are_repeated)
+        self.digests.first().filter(|_| self.is_single)
     }
 
     /// How many runs there are; `None` for a single capture.
     pub(super) fn count(&self) -> Option<RunCount> {
-        self.are_repeated.then(|| RunCount::new(self))
+        (!self.is_single).then(|| RunCount::new(self))
     }
 }
 

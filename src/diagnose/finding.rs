@@ -79,12 +79,8 @@ impl Finding {
 
     fn what(&self) -> &'static str {
         match (&self.source, &self.cause) {
-            (
-                _,
-                Some(
-                    Cause::DisabledByOption { .. } | Cause::NotLive | Cause::EnabledLate { .. } | Cause::PausesThreads,
-                ),
-            ) => "",
+            (_, Some(Cause::DisabledByOption { .. } | Cause::NotLive)) => "",
+            (_, Some(Cause::EnabledLate { .. } | Cause::PausesThreads)) => "",
             (DataSource::Processes, Some(Cause::HiddenByMount { .. })) => "other users' processes are hidden",
             (_, Some(Cause::TooLarge | Cause::OutOfTime)) => "skipped",
             (_, Some(Cause::Panicked)) => "values lost for",

@@ -42,10 +42,6 @@ impl DataSource {
         }
     }
 
-    pub(crate) fn smaps_rollup() -> Self {
-        Self::File(SourceFile::SmapsRollup)
-    }
-
     /// Whether values of another source depend on this one.
     pub(crate) fn decides(&self, other: &Self) -> bool {
         self == other || other.carrier().as_ref() == Some(self)

@@ -117,37 +117,34 @@ pub(super) fn cells(result: &GateResult) -> [String; 8] {
     [outcome, group, result.metric.clone(), baseline, candidate, change, interval, result.bound.clone()]
 }
 
-pub(super) struct GateJson<'r>(pub(super) &'r GateResult);
-
-impl Serialize for GateJson<'_> {
+impl Serialize for GateResult {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(result) = self;
-        let interval = result.change.and_then(|change| change.interval);
-        let fault = match &result.outcome {
+        let interval = self.change.and_then(|change| change.interval);
+        let fault = match &self.outcome {
             GateOutcome::Error(fault) => Some(fault),
             _ => None,
         };
-        let measure = result.change.map_or("none", |change| match change.scale {
+        let measure = self.change.map_or("none", |change| match change.scale {
             Scale::Ratio => "ratio",
             Scale::Difference => "difference",
         });
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("gate", &result.text)?;
-        map.serialize_entry("group", &result.group.last())?;
-        map.serialize_entry("path", &result.group)?;
-        map.serialize_entry("metric", &result.metric)?;
-        map.serialize_entry("unit", result.unit.name())?;
-        map.serialize_entry("bound", &result.bound)?;
-        map.serialize_entry("runs", &result.runs)?;
-        map.serialize_entry("baseline", &result.values.baseline)?;
-        map.serialize_entry("candidate", &result.values.candidate)?;
-        map.serialize_entry("partial", &result.partial)?;
+        map.serialize_entry("gate", &self.text)?;
+        map.serialize_entry("group", &self.group.last())?;
+        map.serialize_entry("path", &self.group)?;
+        map.serialize_entry("metric", &self.metric)?;
+        map.serialize_entry("unit", self.unit.name())?;
+        map.serialize_entry("bound", &self.bound)?;
+        map.serialize_entry("runs", &self.runs)?;
+        map.serialize_entry("baseline", &self.values.baseline)?;
+        map.serialize_entry("candidate", &self.values.candidate)?;
+        map.serialize_entry("partial", &self.partial)?;
         map.serialize_entry("measure", measure)?;
-        map.serialize_entry("change", &result.change.map(|change| change.amount))?;
+        map.serialize_entry("change", &self.change.map(|change| change.amount))?;
         map.serialize_entry("interval", &interval.map(interval_json))?;
-        map.serialize_entry("p", &result.p)?;
-        map.serialize_entry("runs_needed", &result.runs_needed)?;
-        map.serialize_entry("outcome", result.outcome.name())?;
+        map.serialize_entry("p", &self.p)?;
+        map.serialize_entry("runs_needed", &self.runs_needed)?;
+        map.serialize_entry("outcome", self.outcome.name())?;
         map.serialize_entry("error", &fault)?;
         map.end()
     }

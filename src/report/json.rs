@@ -10,7 +10,6 @@ use serde_json::ser::Formatter;
 use super::REPORT_FORMAT_VERSION;
 use super::escape::steers;
 use super::facts::facts;
-use super::gates::GateJson;
 use super::selection::{Selection, ShownSection};
 use super::verdict::interval_json;
 use crate::compare::{Report, ReportSection, Row, RowRuns};
@@ -74,7 +73,7 @@ impl Serialize for ReportJson<'_> {
         map.serialize_entry("rows", &RowsJson(report, selection))?;
         if report.is_comparison() {
             map.serialize_entry("renamed", &report.renamed)?;
-            map.serialize_entry("gates", &report.gates.iter().map(GateJson).collect::<Vec<_>>())?;
+            map.serialize_entry("gates", &report.gates)?;
         }
         map.serialize_entry("notes", &notes(&report.sections))?;
         map.end()
@@ -126,13 +125,9 @@ impl Serialize for RowJson<'_> {
             map.serialize_entry("pid", &group.of_members(|members| members.pid))?;
             map.serialize_entry("euid", &group.of_members(|members| members.euid))?;
             map.serialize_entry("throttled", &group.of_members(|members| members.throttled))?;
-            map.serialize_entry(
-                "parents",
-                &group
-                    .parents
-                    .as_ref()
-                    .map(|parents| parents.iter().map(|(name, count)| (&**name, count)).collect::<BTreeMap<_, _>>()),
-            )?;
+            let parents = group.parents.as_ref();
+            let parents = parents.map(|of| of.iter().map(|(name, count)| (&**name, count)).collect::<BTreeMap<_, _>>());
+            map.serialize_entry("parents", &parents)?;
             map.serialize_entry("hottest", &group.of_members(|members| members.hottest))?;
         }
         map.serialize_entry("coverage", &row.covered)?;
@@ -158,10 +153,8 @@ impl Serialize for RowJson<'_> {
 
 /// The values of all runs, and of two sides what they say.
 fn runs_json<M: SerializeMap>(map: &mut M, runs: &RowRuns) -> Result<(), M::Error> {
-    map.serialize_entry(
-        "runs",
-        &runs.values.as_ref().map(|values| values.iter().copied().map(number).collect::<Vec<_>>()),
-    )?;
+    let values = runs.values.as_ref().map(|values| values.iter().copied().map(number).collect::<Vec<_>>());
+    map.serialize_entry("runs", &values)?;
     if runs.values.candidate.is_none() {
         return Ok(());
     }

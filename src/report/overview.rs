@@ -161,12 +161,8 @@ pub(super) fn group_change(rows: &[&Row]) -> String {
 
 /// A value, or those of both sides, with a mark if some members lack it.
 fn value(row: &Row) -> String {
-    let is_marked = row.partial && row.values.iter().any(Option::is_some);
-    format!(
-        "{}{}",
-        sides(row.values.iter().map(|cell| cell_text(cell.as_ref(), row.unit))),
-        if is_marked { "*" } else { "" }
-    )
+    let mark = if row.partial && row.values.iter().any(Option::is_some) { "*" } else { "" };
+    format!("{}{mark}", sides(row.values.iter().map(|cell| cell_text(cell.as_ref(), row.unit))))
 }
 
 /// A thread with this share of the run time of its group is said to be hot.
@@ -214,15 +210,10 @@ pub(super) fn hidden(section: &ShownSection<'_>, pivot: &Pivot) -> Option<String
     let cut = Some(section.cut).filter(|cut| *cut > 0);
     let idle = Some(pivot.idle).filter(|idle| *idle > 0);
     let has_verdicts = pivot.heads.last().is_some_and(|head| head == VERDICT);
+    let or_same = if has_verdicts { " or unchanged" } else { "" };
     let parts = [
         cut.map(|cut| format!("{cut} more {}, {} (--limit 0)", plural(cut, "group"), section.section.order)),
-        idle.map(|idle| {
-            format!(
-                "{idle} idle{} {} hidden (--unchanged)",
-                if has_verdicts { " or unchanged" } else { "" },
-                plural(idle, "group")
-            )
-        }),
+        idle.map(|idle| format!("{idle} idle{or_same} {} hidden (--unchanged)", plural(idle, "group"))),
         (!pivot.zeros.is_empty()).then(|| format!("zero everywhere: {}", pivot.zeros.join(", "))),
         (!pivot.no_data.is_empty()).then(|| format!("not available: {} (ctprof doctor)", pivot.no_data.join(", "))),
     ];

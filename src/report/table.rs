@@ -155,12 +155,8 @@ fn write_overview(
         writeln!(out, "{line}")?;
         for (place, text) in group.and_then(|group| why.get(&group)).into_iter().flatten().enumerate() {
             let label = if place == 0 { WHY } else { "" };
-            writeln!(
-                out,
-                "{label:<width$}{}",
-                layout::folded(&escaped(text), WHY.len(), terminal.width),
-                width = WHY.len()
-            )?;
+            let text = layout::folded(&escaped(text), WHY.len(), terminal.width);
+            writeln!(out, "{label:<width$}{text}", width = WHY.len())?;
         }
     }
     let notes = section.section.notes.iter().map(|note| format!("note: {note}"));
