@@ -32,6 +32,16 @@ impl Values {
         if let Self::Integers(integers) = self { Some(integers) } else { None }
     }
 
+    /// Adds the later values of the same leaf.
+    fn append(&mut self, later: Self) {
+        match (self, later) {
+            (Self::Integers(all), Self::Integers(mut later)) => all.append(&mut later),
+            (Self::Flags(all), Self::Flags(mut later)) => all.append(&mut later),
+            (Self::Texts(all), Self::Texts(mut later)) => all.append(&mut later),
+            _ => unreachable!("a leaf has one type"),
+        }
+    }
+
     fn push(&mut self, value: &Value<'_>) -> Result<(), u64> {
         match self {
             Self::Integers(integers) => integers.push(integer(value)?),
@@ -117,7 +127,10 @@ fn text<'v>(value: &'v Value<'_>) -> Cow<'v, str> {
     }
 }
 
-/// Some consecutive rows of one capture.
+/// Rows of a block. Row groups consist of whole blocks.
+pub(super) const BLOCK: usize = 1024;
+
+/// Some consecutive rows.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) rows: usize,
@@ -127,6 +140,19 @@ pub(super) struct Block {
 impl Block {
     pub(super) fn new<R>(schema: &Schema<R>) -> Self {
         Self { rows: 0, leaves: schema.docs().into_iter().flat_map(|doc| Leaf::of_column(doc.column_type)).collect() }
+    }
+
+    /// Adds it to the rows before, which have the same schema. Steps of a series have few rows, and a block takes some memory for each column.
+    pub(super) fn add_to(self, blocks: &mut Vec<Self>) {
+        let Some(last) = blocks.last_mut().filter(|last| last.rows + self.rows <= BLOCK) else {
+            return blocks.push(self);
+        };
+        last.rows += self.rows;
+        for (leaf, mut later) in last.leaves.iter_mut().zip(self.leaves) {
+            leaf.values.append(later.values);
+            leaf.definitions.append(&mut later.definitions);
+            leaf.repetitions.append(&mut later.repetitions);
+        }
     }
 
     /// Adds a row of a capture.

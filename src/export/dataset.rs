@@ -20,9 +20,6 @@ use super::column::{ColumnDoc, ColumnType};
 
 pub(super) const ROW_GROUP: usize = 100_000;
 
-/// Rows of a block. Row groups consist of whole blocks.
-pub(super) const BLOCK: usize = 1024;
-
 /// Rows that are encoded at a time, on all CPUs. They, and a row group in its encoded form, are in memory.
 const STEP: usize = 8192;
 
@@ -60,7 +57,7 @@ impl<W: Write + Send> Dataset<W> {
             self.write_row_group()?;
         }
         self.pending_rows += block.rows;
-        self.pending.push(block);
+        block.add_to(&mut self.pending);
         if self.pending_rows >= STEP { self.encode() } else { Ok(()) }
     }
 

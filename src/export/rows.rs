@@ -4,10 +4,9 @@
 use std::fs;
 use std::sync::Arc;
 
-use super::block::{Block, OutOfRange};
+use super::block::{BLOCK, Block, OutOfRange};
 use super::captures::CaptureRow;
 use super::cgroups::CgroupRow;
-use super::dataset::BLOCK;
 use super::error::ExportError;
 use super::identity::Identity;
 use super::inputs::{CaptureFile, ExportOptions};
@@ -26,27 +25,40 @@ const USUAL_RATIO: u64 = 12;
 /// The rows of a capture in each dataset: threads, cgroups, captures, reasons.
 pub(super) type CaptureRows = [Vec<Block>; 4];
 
-pub(super) fn read(
+/// Passes on the rows of a capture, those of a series step by step.
+fn each_rows(
     CaptureFile { path, identity }: &CaptureFile,
     schemas: &Schemas,
     ExportOptions { limit, progress }: ExportOptions<'_>,
-) -> Result<CaptureRows, ExportError> {
+    found: &mut dyn FnMut(CaptureRows) -> Result<(), ExportError>,
+) -> Result<(), ExportError> {
     let out_of_range = |source| ExportError::OutOfRange { path: path.clone(), source };
     let stored = Stored::open(path, limit, progress)?;
     let Some(mut series) = stored.series()? else {
         let (head, threads) = stored.load_into(&ThreadRows::new(identity, schemas))?;
-        return rows(head, threads, schemas).map_err(out_of_range);
+        return found(rows(head, threads, schemas).map_err(out_of_range)?);
     };
-    let (mut all, mut steps) = (CaptureRows::default(), 0..);
+    let mut steps = 0..;
     series.each_window(&Default::default(), 0, &mut |CtprofSnapshot { head, threads: changed }| {
         let identity = identity.of_step(steps.next().unwrap_or(u64::MAX), &head);
         let mut threads = ThreadRows::new(&identity, schemas);
         changed.into_iter().for_each(|thread| threads.add(thread));
-        let step = rows(head, threads, schemas).map_err(out_of_range)?;
-        all.iter_mut().zip(step).for_each(|(all, step)| all.extend(step));
-        Ok::<_, ExportError>(())
-    })?;
-    Ok(all)
+        found(rows(head, threads, schemas).map_err(out_of_range)?)
+    })
+}
+
+/// Passes on the rows of a capture, if all of it can be read. A series has too many for memory: it is read before.
+pub(super) fn read(
+    capture: &CaptureFile,
+    schemas: &Schemas,
+    options: ExportOptions<'_>,
+    found: &mut dyn FnMut(CaptureRows) -> Result<(), ExportError>,
+) -> Result<(), ExportError> {
+    let unseen = Arc::default();
+    if Stored::open(&capture.path, options.limit, &unseen)?.series()?.is_some() {
+        each_rows(capture, schemas, ExportOptions { progress: &unseen, ..options }, &mut |_| Ok(()))?;
+    }
+    each_rows(capture, schemas, options, found)
 }
 
 /// The rows of a capture, whose threads have theirs.
@@ -70,10 +82,15 @@ pub(super) fn read_ahead(capture: &CaptureFile, schemas: &Schemas, options: Expo
         return None;
     }
     let (limit, progress) = (options.limit.min(LARGEST_AHEAD), &Arc::default());
-    let rows = read(capture, schemas, ExportOptions { limit, progress }).ok()?;
+    let mut all = CaptureRows::default();
+    let add = &mut |rows: CaptureRows| {
+        all.iter_mut().zip(rows).for_each(|(all, rows)| rows.into_iter().for_each(|block| block.add_to(all)));
+        Ok(())
+    };
+    each_rows(capture, schemas, ExportOptions { limit, progress }, add).ok()?;
     options.progress.announce(bytes);
     options.progress.advance(bytes);
-    Some(rows)
+    Some(all)
 }
 
 /// Consecutive rows of a capture.

@@ -12,7 +12,7 @@ use super::dataset::Dataset;
 use super::error::{ExportError, io_error};
 use super::inputs::{self, CaptureFile, ExportOptions};
 use super::partition::{self, Partition};
-use super::rows;
+use super::rows::{self, CaptureRows};
 use super::schema::{CAPTURES, CGROUPS, REASONS, Schemas, THREADS};
 use super::tree::{Directory, part_name};
 use crate::store::{OutputPlace, PendingFile};
@@ -158,14 +158,19 @@ impl DatasetExport<'_> {
             let (schemas, options) = (&self.schemas, self.options);
             let ahead: Vec<_> = together.par_iter().map(|one| rows::read_ahead(one, schemas, options)).collect();
             for (capture, ahead) in together.iter().zip(ahead) {
-                match ahead.map_or_else(|| rows::read(capture, schemas, options), Ok) {
-                    Ok(rows) => {
-                        let mut blocks = files.iter_mut().zip(rows);
-                        let added =
-                            blocks.try_for_each(|(file, rows)| rows.into_iter().try_for_each(|rows| file.push(rows)));
-                        added.map_err(|error| ExportError::output(shown, io_error(error)))?;
-                        written.push(&*capture.identity.capture_id);
-                    }
+                let mut push = |rows: CaptureRows| {
+                    let mut blocks = files.iter_mut().zip(rows);
+                    let added =
+                        blocks.try_for_each(|(file, rows)| rows.into_iter().try_for_each(|rows| file.push(rows)));
+                    added.map_err(|error| ExportError::output(shown, io_error(error)))
+                };
+                let added = match ahead {
+                    Some(rows) => push(rows),
+                    None => rows::read(capture, schemas, options, &mut push),
+                };
+                match added {
+                    Ok(()) => written.push(&*capture.identity.capture_id),
+                    Err(error @ ExportError::Output { .. }) => return Err(error),
                     Err(error) => {
                         (self.report)(error);
                         self.exported.failed += 1;

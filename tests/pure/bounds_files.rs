@@ -310,19 +310,25 @@ struct Files {
     directory: PathBuf,
 }
 
+/// The program that measures what another one costs, built in this directory; `None` without a C compiler.
+pub(crate) fn measure(directory: &Path) -> Option<PathBuf> {
+    let measure = directory.join("measure");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/measure.c");
+    match Command::new("cc").arg("-o").arg(&measure).arg(source).status() {
+        Ok(status) => assert!(status.success()),
+        Err(error) => {
+            skipped(Missing::Tool(format!("cc: {error}")));
+            return None;
+        }
+    }
+    Some(measure)
+}
+
 impl Bench {
     /// `None` without a C compiler.
     fn new() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
-        let measure = directory.path().join("measure");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/measure.c");
-        match Command::new("cc").arg("-o").arg(&measure).arg(source).status() {
-            Ok(status) => assert!(status.success()),
-            Err(error) => {
-                skipped(Missing::Tool(format!("cc: {error}")));
-                return None;
-            }
-        }
+        let measure = measure(directory.path())?;
         Some(Self { directory, measure })
     }
 

@@ -372,6 +372,24 @@ fn a_series_has_the_rows_of_each_step_with_its_number() {
 }
 
 #[test]
+fn a_long_series_takes_the_memory_of_a_short_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(measure) = crate::bounds_files::measure(dir.path()) else { return };
+    let peak_kib = |steps: u64| {
+        let input = crate::over_time::series(dir.path(), steps);
+        let output = dir.path().join(format!("of {steps}"));
+        let command = [env!("CARGO_BIN_EXE_ctprof"), "export", "-q", &input, "-o", output.to_str().unwrap()];
+        let said = Command::new(&measure).arg("60").args(command).output().unwrap().stdout;
+        let numbers: Vec<i64> = str::from_utf8(&said).unwrap().split_whitespace().map(|n| n.parse().unwrap()).collect();
+        assert_eq!(numbers[0], 0);
+        assert_eq!(rows(&output.join("captures")).len(), usize::try_from(steps).unwrap());
+        numbers[1]
+    };
+    let [short, long] = [20, 6000].map(peak_kib);
+    assert!(long - short < 64 << 10, "{short} and {long} KiB");
+}
+
+#[test]
 fn captures_say_what_is_doubtful() {
     let dir = tempfile::tempdir().unwrap();
     let fleet = Fleet { hosts: fleet::UNPRIVILEGED_HOST + 1, days: 1, windows: 1, threads: 80 };
