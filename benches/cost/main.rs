@@ -36,6 +36,7 @@ fn main() -> anyhow::Result<()> {
         ["walk", engine, jobs, procfs] => capture::walk(engine, jobs.parse()?, procfs),
         ["pass"] => capture::pass(),
         ["decompress", file] => snapshots::decompress(file),
+        ["parse", file] => snapshots::parse(file),
         ["measured", program, ref rest @ ..] => process::report(program, rest),
         ["spin", cpu] => observer::spin(cpu),
         ["fault", cpu] => observer::fault(cpu),

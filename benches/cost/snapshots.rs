@@ -1,4 +1,5 @@
-//! The cost of reading snapshots by size, compared with decompressing the same file.
+//! The cost of reading snapshots by size, compared with decompressing the same file, and with parsing it into nothing: a floor
+//! that a smaller file does not move.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -17,10 +18,10 @@ const LIMIT: &str = "8589934592";
 pub(crate) fn table(sizes: &[usize]) -> anyhow::Result<()> {
     println!("## Reading\n");
     println!(
-        "| threads | JSON | show ÷ decompressing | show A B ÷ show A | compare ÷ decompressing both | show | peak \
-         | show A B | peak | compare | peak |"
+        "| threads | JSON | show ÷ decompressing | show A B ÷ show A | compare ÷ decompressing both | show ÷ parsing \
+         | compare ÷ parsing both | show | peak | show A B | peak | compare | peak |"
     );
-    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    println!("|{}", "---:|".repeat(13));
     let template = ctprof::capture_pid(std::process::id())?;
     for &size in sizes {
         let dir = tempfile::tempdir()?;
@@ -32,18 +33,21 @@ pub(crate) fn table(sizes: &[usize]) -> anyhow::Result<()> {
             RUNS,
             &[
                 role(&["decompress", &a])?,
+                role(&["parse", &a])?,
                 ctprof(&[&["show"][..], &common, &[&a]].concat()),
                 ctprof(&[&["show"][..], &common, &[&a, &b]].concat()),
                 ctprof(&[&["compare"][..], &common, &[&a, &b]].concat()),
             ],
         )?;
-        let [floor, show, window, compare] = costs[..] else { anyhow::bail!("four programs, four costs") };
+        let [floor, parse, show, window, compare] = costs[..] else { anyhow::bail!("five programs, five costs") };
         println!(
-            "| {size} | {:.1} MiB | {:.2} | {:.2} | {:.2} | {:.1} ms | {:.1} MiB | {:.1} ms | {:.1} MiB | {:.1} ms | {:.1} MiB |",
+            "| {size} | {:.1} MiB | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.1} ms | {:.1} MiB | {:.1} ms | {:.1} MiB | {:.1} ms | {:.1} MiB |",
             json as f64 / 1_048_576.0,
             show.wall / floor.wall,
             window.wall / show.wall,
             compare.wall / floor.wall / 2.0,
+            show.wall / parse.wall,
+            compare.wall / parse.wall / 2.0,
             show.wall * 1e3,
             show.peak / 1_048_576.0,
             window.wall * 1e3,
@@ -58,6 +62,12 @@ pub(crate) fn table(sizes: &[usize]) -> anyhow::Result<()> {
 /// The role that decompresses a file and discards it.
 pub(crate) fn decompress(file: &str) -> anyhow::Result<()> {
     zstd::stream::copy_decode(File::open(file)?, io::sink())?;
+    Ok(())
+}
+
+/// The role that decompresses a file, and parses its JSON into nothing.
+pub(crate) fn parse(file: &str) -> anyhow::Result<()> {
+    let _: serde::de::IgnoredAny = serde_json::from_slice(&zstd::decode_all(File::open(file)?)?)?;
     Ok(())
 }
 
