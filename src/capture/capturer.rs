@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
+use super::bpf::setup::Passes;
 use super::capture_info::capture_info;
 use super::containers::{ContainerNames, NamedContainers};
 use super::context::CaptureContext;
@@ -24,13 +25,14 @@ use super::options::{Options, Tree, Use};
 use super::procfs::directory::ProcDirectory;
 use super::procfs::pids::{self, SelectedProcesses};
 use super::procfs::whole_process;
-use super::read_threads::ReadThreads;
+use super::read_threads::{ChangedThreads, ReadThreads};
 use super::start::{Start, nanoseconds};
 use super::tally::Tally;
 use crate::model::{
     CaptureInfo, CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, SnapshotHead,
+    ThreadId, ThreadState,
 };
-use crate::process::{held, with_file_capabilities, without_stops, workers};
+use crate::process::{held, no_workers, with_file_capabilities, without_stops, workers};
 
 /// Captures with the same options. The programs of the BPF engine are loaded once, before the first capture, which
 /// then needs no capability to load programs.
@@ -51,9 +53,26 @@ pub struct Capturer {
     /// What captures have learned about cgroups.
     css_sets: Arc<CssSets>,
     container_names: ContainerNames,
-    /// The host's settings when they were last read.
+    /// What the last whole capture has read, for the captures of changes after it.
     host: Option<HostContext>,
+    mounts: Mounts,
+    /// When all threads, and when all cgroups were read.
+    whole_at: Option<Instant>,
+    cgroups_at: Option<Instant>,
 }
+
+/// What changed since the capture before.
+pub struct CapturedChanges {
+    /// A capture with the threads that may have changed only.
+    pub capture: CtprofSnapshot,
+    /// Threads that have exited.
+    pub gone: Vec<ThreadId>,
+}
+
+/// How long captures of changes follow a whole one. Others can change a thread that sleeps: its cgroup, its priority.
+const CHANGES_FOR: Duration = Duration::from_secs(60);
+/// How long the values of a cgroup whose threads sleep are taken to be those of before. Its memory can be reclaimed.
+const CGROUPS_FOR: Duration = Duration::from_secs(10);
 
 impl Capturer {
     /// Prepares so many captures.
@@ -61,10 +80,18 @@ impl Capturer {
     /// # Errors
     /// [`CaptureError`] if there is no procfs, or not the engine of the options.
     pub fn new(options: Options, captures: usize) -> Result<Self, CaptureError> {
-        with_file_capabilities(|| Self::prepare(options, captures))?
+        with_file_capabilities(|| Self::prepare(options, captures, Passes::OfAll))?
     }
 
-    fn prepare(options: Options, captures: usize) -> Result<Self, CaptureError> {
+    /// Prepares a series of captures, most of them of what changed.
+    ///
+    /// # Errors
+    /// As [`Capturer::new`].
+    pub fn of_changes(options: Options) -> Result<Self, CaptureError> {
+        with_file_capabilities(|| Self::prepare(options, usize::MAX, Passes::OfChanges))?
+    }
+
+    fn prepare(options: Options, captures: usize, passes: Passes) -> Result<Self, CaptureError> {
         let begin = Instant::now();
         let root = &options.roots.procfs;
         let procfs = Arc::new(ProcDirectory::open(root).map_err(|errno| CaptureError::no_procfs(root, errno))?);
@@ -75,7 +102,7 @@ impl Capturer {
         files.check_descriptors()?;
         // Before Linux 5.19, opening an iterator needs the capabilities that loading needs. Each is a file.
         let most = if boot.is_at_least((5, 19)) { 2 } else { 512 };
-        let engine = SelectedEngine::select(&options, &procfs, captures.min(most))?;
+        let engine = SelectedEngine::select(&options, &procfs, captures.min(most), passes)?;
         let (programs, css_sets) = (Arc::default(), Arc::default());
         let container_names = ContainerNames::new(&options.roots);
         let (preparation, has_captured) = (begin.elapsed(), false);
@@ -92,6 +119,9 @@ impl Capturer {
             css_sets,
             container_names,
             host: None,
+            mounts: Mounts::default(),
+            whole_at: None,
+            cgroups_at: None,
         })
     }
 
@@ -150,6 +180,84 @@ impl Capturer {
         with_file_capabilities(|| without_stops(|| self.read(Smaps::Never, host)))?
     }
 
+    /// Captures what changed since the capture before, which had these threads and was this; `None` if all has to be read.
+    ///
+    /// # Errors
+    /// As [`Capturer::capture`].
+    pub fn capture_changes(
+        &mut self,
+        known: &BTreeMap<ThreadId, ThreadState>,
+        before: &SnapshotHead,
+    ) -> Result<Option<CapturedChanges>, CaptureError> {
+        with_file_capabilities(|| without_stops(|| self.read_changes(known, before)))?
+    }
+
+    fn read_changes(
+        &mut self,
+        known: &BTreeMap<ThreadId, ThreadState>,
+        before: &SnapshotHead,
+    ) -> Result<Option<CapturedChanges>, CaptureError> {
+        let begin = Instant::now();
+        let is_recent = |at: Option<Instant>, time| at.is_some_and(|at| begin.duration_since(at) < time);
+        let Some(host) = before.host.as_ref().filter(|_| is_recent(self.whole_at, CHANGES_FOR)) else {
+            return Ok(None);
+        };
+        let Self { options, procfs, engine, container_names, mounts, .. } = &*self;
+        let files = HostFiles::new(&options.roots);
+        let (psi, sched_ext) = (psi::host(&files), sched_ext::read(&files));
+        // Only workers may read counters of allocators. Programs that use one are searched for by whole captures.
+        let has_counters = known.values().any(|thread| thread.metrics.allocated_bytes.is_some());
+        let pool = if has_counters { workers(options.workers(host)) } else { no_workers() };
+        let tally = Arc::<Tally>::default();
+        let start = Start::now(options.roots.tree());
+        let cpu_time = cpu_time::read(&files, start.instant);
+        let context = self.context(host, start, &pool, &tally);
+        let Some(ChangedThreads { mut read, gone }) = engine.changes(&context, (host, start), known, &pool) else {
+            return Ok(None);
+        };
+        let reads_all = !is_recent(self.cgroups_at, CGROUPS_FOR);
+        let paths = before.cgroup_stats.keys().filter(|path| reads_all || has_changed(path, &read));
+        let mut cgroup_stats = before.cgroup_stats.clone();
+        let read_one = |path: &str| match before.cgroup_stats.get(path).filter(|_| !reads_all) {
+            Some(before) => cgroup::read_again(&files, mounts, path, before),
+            None => cgroup::read(&files, mounts, path),
+        };
+        cgroup_stats.extend(cgroups(paths.map(String::as_str).chain(read.paths()), &pool, read_one));
+        read.take_known(known);
+        enrich::complete(&context, &mut read, &pool);
+        whole_process::reread_parents(procfs, &mut read.threads);
+        let walk_ns = nanoseconds(start.instant.elapsed());
+        if let Some(boottime_ns) = start.boottime_ns {
+            read.remove_impossible_delays(boottime_ns.saturating_add(walk_ns));
+        }
+        let cpu_time_after = cpu_time::read(&files, start.instant);
+        files.check_descriptors()?;
+        let NamedContainers { containers, unread } = container_names.of(cgroup_stats.keys().map(String::as_str));
+        let capture = CaptureInfo {
+            duration_ns: nanoseconds(begin.elapsed()),
+            monotonic_ns: start.monotonic_ns,
+            boottime_ns: start.boottime_ns,
+            walk_ns: Some(walk_ns),
+            ..before.capture.clone().unwrap_or_default()
+        };
+        let head = SnapshotHead {
+            captured_at_unix_ns: start.unix_ns,
+            capture: Some(capture),
+            cpu_time,
+            cpu_time_after,
+            containers,
+            containers_unread: unread,
+            cgroup_stats,
+            psi,
+            sched_ext,
+            ..before.clone()
+        };
+        if reads_all {
+            self.cgroups_at = Some(begin);
+        }
+        Ok(Some(CapturedChanges { capture: CtprofSnapshot { head, threads: read.threads }, gone }))
+    }
+
     fn read(&mut self, smaps: Smaps, known: Option<HostContext>) -> Result<CtprofSnapshot, CaptureError> {
         let begin = Instant::now();
         let preparation = std::mem::take(&mut self.preparation);
@@ -177,7 +285,7 @@ impl Capturer {
             return Err(CaptureError::no_threads(&tally.lock().parse));
         }
         // As soon as possible: a window divides their rises by the time between the threads of both captures.
-        let cgroup_stats = cgroups(&read, &files, &mounts, &pool);
+        let cgroup_stats = cgroups(read.paths(), &pool, |path| cgroup::read(&files, &mounts, path));
         enrich::complete(&context, &mut read, &pool);
         whole_process::reread_parents(procfs, &mut read.threads);
         let walk_ns = nanoseconds(start.instant.elapsed());
@@ -218,6 +326,8 @@ impl Capturer {
             sched_ext,
         };
         self.host.clone_from(&head.host);
+        self.mounts = mounts;
+        (self.whole_at, self.cgroups_at) = (Some(begin), Some(begin));
         Ok(CtprofSnapshot { head, threads: read.threads })
     }
 
@@ -245,15 +355,19 @@ impl Capturer {
     }
 }
 
-/// The values of every cgroup that a thread is in, in any hierarchy with values, each read once.
-fn cgroups(
-    read: &ReadThreads,
-    files: &HostFiles<'_>,
-    mounts: &Mounts,
+/// The values of cgroups, each read once.
+fn cgroups<'p>(
+    paths: impl Iterator<Item = &'p str>,
     pool: &ThreadPool,
+    read: impl Fn(&str) -> CgroupStats + Sync,
 ) -> BTreeMap<String, CgroupStats> {
-    let of_threads = read.threads.iter().filter_map(|thread| thread.cgroup.as_ref());
-    let paths: BTreeSet<&Name> = of_threads.chain(&read.cgroups).collect();
-    let values = |path: &Name| (path.to_string(), cgroup::read(files, mounts, path));
+    let paths: BTreeSet<&str> = paths.collect();
+    let values = |path: &str| (path.to_owned(), read(path));
     pool.install(|| paths.into_par_iter().map(values).collect())
+}
+
+/// Whether one of the threads is in this cgroup, or below it.
+fn has_changed(path: &str, read: &ReadThreads) -> bool {
+    let is_below = |below: &str| below.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    path == "/" || read.paths().any(is_below)
 }

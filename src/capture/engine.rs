@@ -1,17 +1,19 @@
 //! The engine that reads the threads of a capture.
 
+use std::collections::BTreeMap;
+
 use rayon::ThreadPool;
 
 use super::bpf::host_parameters::HostParameters;
-use super::bpf::setup::BpfEngine;
+use super::bpf::setup::{BpfEngine, Passes};
 use super::context::CaptureContext;
 use super::error::CaptureError;
 use super::options::{Engine, Options, Tree};
 use super::procfs::directory::ProcDirectory;
 use super::procfs::{pids, walk};
-use super::read_threads::ReadThreads;
+use super::read_threads::{ChangedThreads, ReadThreads};
 use super::start::{Start, nanoseconds};
-use crate::model::{BpfObstacle, BpfUse, CaptureInfo, HostContext, NoBpf};
+use crate::model::{BpfObstacle, BpfUse, CaptureInfo, HostContext, NoBpf, ThreadId, ThreadState};
 
 /// The engine of the captures of a [`Capturer`](super::capturer::Capturer).
 pub(super) enum SelectedEngine {
@@ -23,7 +25,12 @@ pub(super) enum SelectedEngine {
 
 impl SelectedEngine {
     /// BPF if it is wanted and available, for so many captures.
-    pub(super) fn select(options: &Options, procfs: &ProcDirectory, captures: usize) -> Result<Self, CaptureError> {
+    pub(super) fn select(
+        options: &Options,
+        procfs: &ProcDirectory,
+        captures: usize,
+        passes: Passes,
+    ) -> Result<Self, CaptureError> {
         if options.engine == Engine::Procfs {
             return Ok(Self::Procfs(None));
         }
@@ -32,13 +39,28 @@ impl SelectedEngine {
         let loaded = match own {
             None => Err(BpfObstacle::NotLive.into()),
             Some(_) if !options.pids.is_empty() => Err(BpfObstacle::SelectedProcesses.into()),
-            Some(_) => BpfEngine::load(captures),
+            Some(_) => BpfEngine::load(captures, passes),
         };
         match loaded {
             Ok(engine) => Ok(Self::Bpf(Box::new(engine))),
             Err(no_bpf) if options.engine == Engine::Bpf => Err(CaptureError::no_bpf(&no_bpf)),
             Err(no_bpf) => Ok(Self::Procfs(Some(no_bpf))),
         }
+    }
+
+    /// Reads the threads that changed since the pass before, whose threads `known` has; `None` if all have to be read.
+    pub(super) fn changes(
+        &self,
+        context: &CaptureContext,
+        (host, start): (&HostContext, Start),
+        known: &BTreeMap<ThreadId, ThreadState>,
+        pool: &ThreadPool,
+    ) -> Option<ChangedThreads> {
+        let Self::Bpf(engine) = self else { return None };
+        engine.changes(context, &HostParameters::read(host, start), known, pool).unwrap_or_else(|errno| {
+            tracing::warn!("the BPF iterator failed ({errno}): all threads are read");
+            None
+        })
     }
 
     /// Reads the threads of the processes that procfs has listed. Returns also what a snapshot says about the engine.
@@ -88,7 +110,7 @@ mod tests {
     fn chosen(engine: Engine, procfs: &Path) -> Result<SelectedEngine, CaptureError> {
         let mut options = Options { engine, ..Options::default() };
         options.roots.procfs = procfs.to_owned();
-        SelectedEngine::select(&options, &ProcDirectory::open(procfs).unwrap(), 1)
+        SelectedEngine::select(&options, &ProcDirectory::open(procfs).unwrap(), 1, Passes::OfAll)
     }
 
     #[test]
@@ -112,8 +134,9 @@ mod tests {
     #[test]
     fn selected_processes_are_read_by_procfs() {
         let mut options = Options { pids: vec![std::process::id()], ..Options::default() };
-        let by =
-            |options: &Options| SelectedEngine::select(options, &ProcDirectory::open("/proc".as_ref()).unwrap(), 1);
+        let by = |options: &Options| {
+            SelectedEngine::select(options, &ProcDirectory::open("/proc".as_ref()).unwrap(), 1, Passes::OfAll)
+        };
         let Ok(SelectedEngine::Procfs(Some(no_bpf))) = by(&options) else { panic!("procfs reads fewer files") };
         assert_eq!(no_bpf, BpfObstacle::SelectedProcesses.into());
         options.engine = Engine::Bpf;

@@ -15,11 +15,49 @@ pub(super) struct KernelSymbols {
     list: File,
     /// The list takes some 0.1 s: each step of a series has few new addresses.
     known: HashMap<u64, Option<Name>>,
+    /// What the list has of the kernel itself; kept when the list is read a second time.
+    kernel: Option<KernelText>,
+    has_read: bool,
+}
+
+/// The functions of the kernel without its modules, which do not change.
+#[derive(Default)]
+struct KernelText {
+    /// Addresses in order, and where the names begin.
+    functions: Vec<(u64, usize)>,
+    names: String,
+}
+
+impl KernelText {
+    fn read(mut list: impl BufRead) -> io::Result<Self> {
+        let mut text = Self::default();
+        let mut line = Vec::new();
+        while list.read_until(b'\n', &mut line)? > 0 {
+            // The name of a module is behind that of its function.
+            if let Some((address, name)) = function(&line).filter(|_| !line.contains(&b'\t')) {
+                text.functions.push((address, text.names.len()));
+                text.names.push_str(&printable(name));
+                text.names.push('\n');
+            }
+            line.clear();
+        }
+        text.functions.sort_by_key(|(address, _)| *address);
+        // Of several names, the first one of the list.
+        text.functions.dedup_by_key(|(address, _)| *address);
+        Ok(text)
+    }
+
+    /// The function that an address is in; `None` outside of the kernel itself.
+    fn name(&self, address: u64) -> Option<Name> {
+        let after = self.functions.partition_point(|(start, _)| *start <= address);
+        let last = self.functions.get(after.checked_sub(1)?).filter(|_| after < self.functions.len())?;
+        self.names[last.1..].lines().next().map(Name::from)
+    }
 }
 
 impl KernelSymbols {
     pub(super) fn open() -> io::Result<Self> {
-        Ok(Self { list: File::open("/proc/kallsyms")?, known: HashMap::new() })
+        Ok(Self { list: File::open("/proc/kallsyms")?, known: HashMap::new(), kernel: None, has_read: false })
     }
 
     /// The functions that these addresses are in. Empty if the list hides its addresses.
@@ -27,14 +65,28 @@ impl KernelSymbols {
         if self.known.len() > MAX_KNOWN {
             self.known.clear();
         }
-        let new: BTreeSet<_> = addresses.iter().filter(|address| !self.known.contains_key(address)).copied().collect();
+        let mut new: BTreeSet<_> = addresses.iter().filter(|at| !self.known.contains_key(at)).copied().collect();
+        if !new.is_empty() && std::mem::replace(&mut self.has_read, true) {
+            if self.kernel.is_none() {
+                let kernel = KernelText::read(self.rewound()?)?;
+                self.kernel = Some(kernel);
+            }
+            let kernel = self.kernel.as_ref();
+            let found = new.iter().filter_map(|at| Some((*at, Some(kernel?.name(*at)?))));
+            self.known.extend(found);
+            new.retain(|at| !self.known.contains_key(at));
+        }
         if !new.is_empty() {
-            self.list.rewind()?;
-            let mut found = names(BufReader::with_capacity(1 << 16, &mut self.list), &new)?;
+            let mut found = names(self.rewound()?, &new)?;
             self.known.extend(new.into_iter().map(|address| (address, found.remove(&address))));
         }
         let known = |address: &u64| Some((*address, self.known.get(address)?.clone()?));
         Ok(addresses.iter().filter_map(known).collect())
+    }
+
+    fn rewound(&mut self) -> io::Result<impl BufRead> {
+        self.list.rewind()?;
+        Ok(BufReader::with_capacity(1 << 16, &mut self.list))
     }
 }
 
@@ -90,6 +142,30 @@ mod tests {
         let found = names(&list[..], &BTreeSet::from(wanted)).unwrap();
         let of = wanted.map(|address| &*found[&address]);
         assert_eq!(of, ["do_wait", "do_wait", "kernel_wait4", "jbd2_log_wait_commit"]);
+    }
+
+    #[test]
+    fn what_is_kept_of_the_list_has_no_functions_of_modules() {
+        let list = b"ffffffffc0000000 t jbd2_log_wait_commit\t[jbd2]\n\
+            ffffffff81000200 W kernel_wait4\n\
+            ffffffff81000110 t do_wait\n\
+            ffffffff81000300 T _etext\n";
+        let text = KernelText::read(&list[..]).unwrap();
+        let name = |address| text.name(address).map(|name| name.to_string());
+        assert_eq!(name(0xffff_ffff_8100_0120).as_deref(), Some("do_wait"));
+        assert_eq!(name(0xffff_ffff_8100_0200).as_deref(), Some("kernel_wait4"));
+        assert_eq!([0x1000, 0xffff_ffff_8100_0300, 0xffff_ffff_c000_0040].map(name), [None, None, None]);
+    }
+
+    #[test]
+    fn the_names_of_the_first_reading_are_those_of_later_ones() {
+        let Ok(mut symbols) = KernelSymbols::open() else { return };
+        let text = KernelText::read(symbols.rewound().unwrap()).unwrap();
+        let some: BTreeSet<u64> = text.functions.iter().step_by(5000).map(|(address, _)| address + 1).collect();
+        let first = symbols.names(&some).unwrap();
+        symbols.known.clear();
+        assert_eq!(symbols.names(&some).unwrap(), first);
+        assert_eq!(symbols.kernel.is_some(), !some.is_empty());
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod tally;
 mod thread_flags;
 
 pub use self::bpf::exits::{DEFAULT_RING_BYTES, ExitListener, ExitSink, NoExitRecords, RecordedExits};
-pub use self::capturer::Capturer;
+pub use self::capturer::{CapturedChanges, Capturer};
 pub use self::enrich::jemalloc::{Offsets, Route, TsdLayout, inspect};
 pub use self::enrich::smaps::Smaps;
 pub use self::error::CaptureError;
@@ -65,7 +65,8 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
 /// [`CaptureError`] if BPF is not available.
 #[doc(hidden)]
 pub fn bpf_pass() -> Result<(), CaptureError> {
-    let engine = bpf::setup::BpfEngine::load(1).map_err(|no_bpf| CaptureError::no_bpf(&no_bpf))?;
+    let engine =
+        bpf::setup::BpfEngine::load(1, bpf::setup::Passes::OfAll).map_err(|no_bpf| CaptureError::no_bpf(&no_bpf))?;
     let failed = |errno| CaptureError::no_bpf(&NoBpf::with_detail(BpfObstacle::Failed, format!("{errno:?}")));
     engine.read(|words| drop(std::hint::black_box(words))).map_err(failed)
 }

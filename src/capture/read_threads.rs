@@ -1,8 +1,8 @@
 //! The threads that an engine has read.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use crate::model::{NS_PER_TICK, Name, ThreadState};
+use crate::model::{NS_PER_TICK, Name, ThreadId, ThreadState};
 
 /// Threads, of one worker or of all.
 #[derive(Default)]
@@ -17,12 +17,23 @@ pub(crate) struct ReadThreads {
     pub(crate) without_io: HashSet<u32>,
     /// Thread pointers by thread id, where the engine knows them.
     pub(crate) pointers: HashMap<u32, u64>,
+    /// Processes whose names and owner are known, and that have no allocator with counters.
+    pub(crate) known: HashSet<u32>,
+}
+
+/// What a pass of changes has read.
+pub(crate) struct ChangedThreads {
+    /// Threads that may have done something since the pass before.
+    pub(crate) read: ReadThreads,
+    /// Threads that have exited since.
+    pub(crate) gone: Vec<ThreadId>,
 }
 
 impl ReadThreads {
     /// Adds what another worker has read.
     pub(crate) fn merge(&mut self, other: Self) {
-        let Self { mut threads, mut cgroups, resident_bytes, without_io, pointers } = other;
+        let Self { mut threads, mut cgroups, resident_bytes, without_io, pointers, known } = other;
+        self.known.extend(known);
         self.threads.append(&mut threads);
         self.cgroups.append(&mut cgroups);
         self.resident_bytes.extend(resident_bytes);
@@ -38,6 +49,42 @@ impl ReadThreads {
             Some(thread.metrics.remove_impossible_delays(boottime_ns.saturating_sub(start_ns)))
         };
         self.threads.iter_mut().filter_map(has_removed).map(u64::from).sum()
+    }
+
+    /// The cgroups of the threads, in any hierarchy with values, some of them several times.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        let of_threads = self.threads.iter().flat_map(|thread| [&thread.cgroup, &thread.cpu_cgroup]).flatten();
+        of_threads.chain(&self.cgroups).map(|path| &**path)
+    }
+
+    /// Takes what other sources have said of processes, unless they are new, have another name, or have counters of an
+    /// allocator.
+    pub(crate) fn take_known(&mut self, known: &BTreeMap<ThreadId, ThreadState>) {
+        for process in self.threads.chunk_by_mut(|one, other| one.tgid == other.tgid) {
+            let tgid = process[0].tgid;
+            let before = known.get(&ThreadId { tgid, tid: tgid });
+            let is_same = |leader: &ThreadState, before: &ThreadState| {
+                (leader.start_time_clock_ticks, &leader.comm) == (before.start_time_clock_ticks, &before.comm)
+            };
+            let leader = process.iter().find(|thread| thread.is_leader());
+            let before =
+                leader.zip(before).filter(|(leader, before)| is_same(leader, before)).map(|(_, before)| before);
+            let of_process = known.range(ThreadId { tgid, tid: 0 }..=ThreadId { tgid, tid: u32::MAX });
+            let has_counters = |(_, thread): (&ThreadId, &ThreadState)| thread.metrics.allocated_bytes.is_some();
+            let Some(before) = before.filter(|_| !of_process.into_iter().any(has_counters)) else { continue };
+            for thread in process {
+                thread.program.clone_from(&before.program);
+                if thread.is_leader() {
+                    (thread.euid, thread.name_complete) = (before.euid, before.name_complete);
+                }
+            }
+            self.known.insert(tgid);
+        }
+    }
+
+    /// Whether the thread is among them, in order.
+    pub(crate) fn has(&self, id: ThreadId) -> bool {
+        self.threads.binary_search_by_key(&id, ThreadState::id).is_ok()
     }
 
     /// Sorts the threads and names their processes.

@@ -91,7 +91,7 @@ fn labels(output: Option<&Path>) -> Sides<String> {
 
 fn record(args: &AbArgs, signals: &Signals, sides: &mut [AbSide; 2], messages: Messages) -> anyhow::Result<()> {
     let writer = RunWriter {
-        recorder: args.recorder.recorder(&options(&args.sources), args.runs.saturating_mul(2))?,
+        recorder: args.recorder.recorder(&options(&args.sources), Some(args.runs.saturating_mul(2)))?,
         signals,
         redact_key: args.sources.redact.then(redact_key),
         max_snapshot_bytes: args.comparing.view.limits.max_snapshot_bytes,

@@ -242,10 +242,13 @@ pub(super) struct RecorderArgs {
 }
 
 impl RecorderArgs {
-    /// A recorder of so many windows, with reasons unless they are not wanted. The capabilities for loading its programs are not
-    /// needed any more.
-    pub(super) fn recorder(&self, options: &Options, windows: u32) -> anyhow::Result<Recorder> {
-        let recorder = Recorder::new(options.clone(), usize::try_from(windows)?, self.ring)?;
+    /// A recorder of so many windows, or of a series, with reasons unless they are not wanted. The capabilities for loading its
+    /// programs are not needed any more.
+    pub(super) fn recorder(&self, options: &Options, windows: Option<u32>) -> anyhow::Result<Recorder> {
+        let recorder = match windows {
+            Some(windows) => Recorder::new(options.clone(), usize::try_from(windows)?, self.ring)?,
+            None => Recorder::of_series(options.clone(), self.ring)?,
+        };
         let recorder = if self.no_why { recorder } else { recorder.with_reasons(options, self.why_rate) };
         Privileges::Record.keep_after_loading()?;
         Ok(recorder)

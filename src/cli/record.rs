@@ -96,7 +96,7 @@ pub(super) fn exit_status(end: &WindowEnd) -> ExitCode {
 /// A recorder of so many windows.
 pub(super) fn recorder(args: &RecordArgs, windows: u32) -> anyhow::Result<Recorder> {
     let options = Options { pids: args.processes.pids.clone(), ..options(&args.sources) };
-    args.recorder.recorder(&options, windows)
+    args.recorder.recorder(&options, args.every.is_none().then_some(windows))
 }
 
 /// Blocks signals, before other threads start.

@@ -232,9 +232,7 @@ fn following(last: Instant, every: Duration) -> Instant {
     last + every.saturating_mul(passed.saturating_add(1))
 }
 
-fn preparation(args: &RecordArgs) -> Preparation {
-    match args.sources.redact.then(redact_key) {
-        Some(key) => Box::new(move |capture| capture.redact(&key)),
-        None => Box::new(|_| {}),
-    }
+fn preparation(args: &RecordArgs) -> Option<Preparation> {
+    let key = args.sources.redact.then(redact_key)?;
+    Some(Box::new(move |capture| capture.redact(&key)))
 }

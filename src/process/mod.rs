@@ -26,4 +26,4 @@ pub use self::progress::Progress;
 pub(crate) use self::signals::without_stops;
 pub use self::signals::{Ended, Signals, fail_writes_beyond_limit};
 pub(crate) use self::stdout::check_stdout;
-pub use self::workers::{worker_per_cpu, workers};
+pub use self::workers::{no_workers, worker_per_cpu, workers};

@@ -27,6 +27,9 @@ where
     I: Send + Sync + 'static,
     O: Send + 'static,
 {
+    if items.is_empty() {
+        return Vec::new();
+    }
     let results = items.iter().map(|_| None).collect();
     let state = State { next: 0, results, running: HashMap::new(), workers: 0, given_up: 0 };
     let queue = Arc::new(Queue { items, state: Mutex::new(state), is_done: Condvar::new() });
@@ -44,7 +47,7 @@ where
         is_started
     };
     // Where a limit allows no further thread, this one does the work.
-    if (0..workers.clamp(1, queue.items.len().max(1))).filter(|_| start(&mut handles)).count() == 0 {
+    if (0..workers.clamp(1, queue.items.len())).filter(|_| start(&mut handles)).count() == 0 {
         queue.lock().workers += 1;
         queue.serve(0, &*work);
     }

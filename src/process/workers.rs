@@ -18,6 +18,11 @@ pub fn worker_per_cpu() -> Arc<ThreadPool> {
     workers(std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
 }
 
+/// A pool of the calling thread alone, for work that takes less time than starting threads.
+pub fn no_workers() -> Arc<ThreadPool> {
+    ALONE.with(Arc::clone)
+}
+
 /// A pool of `jobs` workers, or of the calling thread alone if a limit does not allow threads.
 pub fn workers(jobs: usize) -> Arc<ThreadPool> {
     let build = |jobs| {
@@ -28,6 +33,6 @@ pub fn workers(jobs: usize) -> Arc<ThreadPool> {
         tracing::warn!(
             "cannot start {jobs} worker threads ({error}): continuing with one; raise the limit with ulimit -u"
         );
-        ALONE.with(Arc::clone)
+        no_workers()
     })
 }

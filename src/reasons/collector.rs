@@ -32,6 +32,8 @@ pub struct ReasonCollector {
     /// The processes that have reasons; empty for all. Others can be in their way.
     pids: Vec<u32>,
     pub(super) passes: PassTimes,
+    /// Number of the first pass of the window.
+    pub(super) first_pass: u64,
     pub(super) threads: HashMap<u32, TrackedThread>,
     /// Threads that have exited, by the number of their names and by their process, if it was there before the window.
     pub(super) gone: HashMap<(Option<u32>, u32), AmountsByReason>,
@@ -106,6 +108,7 @@ impl ReasonCollector {
             sampler,
             pids: pids.to_vec(),
             passes: PassTimes::default(),
+            first_pass: 0,
             threads: HashMap::new(),
             gone: HashMap::new(),
             names: NumberedValues::new(MAX_NAMES),
@@ -164,6 +167,33 @@ impl ReasonCollector {
     /// All addresses of functions.
     pub fn addresses(&self) -> impl Iterator<Item = u64> {
         self.reasons.values.iter().flat_map(|reason| reason.stack.iter().copied())
+    }
+
+    /// Ends the window at the last pass, and begins the next one there. Threads that were not in that pass sleep on.
+    pub fn next_window(&mut self) -> Self {
+        let last = self.passes.last();
+        let since = PassTime { number: last.number + 1, from: last.at, ..last };
+        let sleeps_on = |thread: &TrackedThread| TrackedThread {
+            since,
+            is_idle: thread.is_asleep,
+            is_new: false,
+            times: Vec::new(),
+            ..*thread
+        };
+        let next = self.threads.iter().map(|(tid, thread)| (*tid, sleeps_on(thread))).collect();
+        let mut ended = Self {
+            pids: Vec::new(),
+            passes: self.passes.clone(),
+            names: self.names.clone(),
+            reasons: self.reasons.clone(),
+            threads: std::mem::replace(&mut self.threads, next),
+            gone: std::mem::take(&mut self.gone),
+            active: Vec::new(),
+            ..*self
+        };
+        ended.threads.values_mut().for_each(|thread| thread.seen = last.number);
+        (self.first_pass, self.lost, self.merged) = (self.passes.count, 0, 0);
+        ended
     }
 
     /// Counts the time until the last pass, which had all threads. Of one that was not in it, only the beginning of its

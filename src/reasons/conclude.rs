@@ -48,7 +48,7 @@ const OF_PAGE_FAULTS: [&str; 10] = [
 ];
 
 impl ReasonCollector {
-    /// The reasons of the window that the last pass ended, which had all threads.
+    /// The reasons of the window that the last pass ended.
     pub fn conclude(mut self, known: &Conclusion<'_>) -> Reasons {
         self.close();
         let names = WindowNames::new(known);
@@ -73,7 +73,7 @@ impl ReasonCollector {
             add(names.gone(*tgid, self.names.values.get(index(*number))), of_threads, false);
         }
         let sampling = Sampling {
-            passes: self.passes.count,
+            passes: self.passes.count - self.first_pass,
             period_ns: self.passes.period_ns(),
             lost: self.lost,
             merged: self.merged,

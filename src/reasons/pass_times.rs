@@ -8,7 +8,7 @@ const REMEMBERED: usize = 4096;
 const LONGEST_PAUSE: u64 = 4;
 
 /// The times of the passes so far, in nanoseconds of `CLOCK_MONOTONIC`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PassTimes {
     /// Of the latest passes, in order.
     latest: VecDeque<PassTime>,

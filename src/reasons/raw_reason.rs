@@ -33,7 +33,7 @@ impl SampledNames {
 }
 
 /// Values that are equal have one number.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct NumberedValues<T> {
     numbers: HashMap<T, u32>,
     pub(super) values: Vec<T>,

@@ -112,6 +112,53 @@ fn a_sleep_that_lasts_for_the_whole_window_is_idle_and_a_later_one_is_not() {
 }
 
 #[test]
+fn windows_that_follow_each_other_add_up_to_one_without_passes_over_all_threads() {
+    let idle = in_call(1, Activity::Asleep, 5, libc::SYS_epoll_wait, 1);
+    let blocked = |switches| in_call(2, Activity::Blocked, switches, libc::SYS_fsync, 2);
+    let runs = sample(3, Activity::Running, 5);
+    let exits = in_call(4, Activity::Asleep, 5, libc::SYS_epoll_wait, 1);
+    let passes = [
+        vec![idle.clone(), sample(2, Activity::Running, 5), runs.clone(), exits.clone()],
+        vec![blocked(6), runs.clone()],
+        vec![runs.clone()],
+        vec![runs.clone()],
+        vec![sample(2, Activity::Running, 7), runs.clone()],
+        vec![blocked(8), runs.clone()],
+    ];
+    let add = |collector: &mut ReasonCollector, passes: &[(u64, &Vec<ThreadSample>)]| {
+        for (pass, samples) in passes {
+            collector.add(PassMoment { at_ns: 1000 * MS + 20 * MS * pass, ..PassMoment::default() }, samples, 0);
+        }
+    };
+    let all: Vec<_> = (0..).zip(&passes).collect();
+    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    add(&mut collector, &all[..3]);
+    let first = amounts(&concluded(collector.next_window(), &[]));
+    add(&mut collector, &all[3..]);
+    collector.end(&ThreadEnd {
+        tid: 4,
+        start_time_clock_ticks: 7,
+        monotonic_ns: 1090 * MS,
+        pcomm: "p4".into(),
+        comm: "t4".into(),
+    });
+    let second = concluded(collector.next_window(), &[]);
+    assert_eq!(second.sampling.passes, 3);
+    let second = amounts(&second);
+    let ns = |amounts: &BTreeMap<String, (u64, u64)>, name: &str| amounts.get(name).map_or(0, |(ns, _)| *ns);
+    let each = [
+        ("p1 Idle epoll_wait do_epoll_wait", [40, 60]),
+        ("p2 Run", [10, 20]),
+        ("p2 Block fsync submit_bio_wait", [30, 40]),
+        ("p3 Run", [40, 60]),
+        ("p4 Idle epoll_wait do_epoll_wait", [40, 0]),
+        ("p4 Sleep epoll_wait do_epoll_wait", [0, 50]),
+    ];
+    assert_eq!(each.map(|(name, _)| [ns(&first, name), ns(&second, name)]), each.map(|(_, expected)| expected));
+    assert_eq!(first.len() + second.len(), 5 + 5, "{first:?} {second:?}");
+}
+
+#[test]
 fn who_runs_on_the_cpu_of_a_thread_that_is_ready_is_why_it_waits() {
     let on = |cpu, sample| ThreadSample { cpu: Some(cpu), ..sample };
     let pass = vec![

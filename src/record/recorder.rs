@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 
 use super::error::RecordError;
-use super::sampler::{EndedSamples, OpenSamples, Sampler};
+use super::sampler::{EndedSamples, OpenSamples, SampledAs, Sampler};
 use super::until::{Until, WindowEnd};
 use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
 use crate::model::{CtprofSnapshot, ExitedThread, SnapshotHead};
@@ -44,9 +44,17 @@ impl Recorder {
     /// # Errors
     /// [`CaptureError`] if there is no procfs, or not the engine of the options.
     pub fn new(options: Options, windows: usize, ring_bytes: u32) -> Result<Self, CaptureError> {
-        let listener = with_file_capabilities(|| without_stops(|| ExitListener::start(&options, ring_bytes)))?;
-        let listener = listener.inspect_err(|error| tracing::info!("{error}")).ok();
-        Ok(Self { listener, ..Self::of_captures(options, windows.saturating_mul(2))? })
+        let listener = listener(&options, ring_bytes)?;
+        Ok(Self { listener, ..Self::of(Capturer::new(options.clone(), windows.saturating_mul(2))?, &options) })
+    }
+
+    /// As [`Recorder::new`], for a series of steps.
+    ///
+    /// # Errors
+    /// As [`Recorder::new`].
+    pub fn of_series(options: Options, ring_bytes: u32) -> Result<Self, CaptureError> {
+        let listener = listener(&options, ring_bytes)?;
+        Ok(Self { listener, ..Self::of(Capturer::of_changes(options.clone())?, &options) })
     }
 
     /// Prepares one capture, without records of exiting threads.
@@ -54,12 +62,11 @@ impl Recorder {
     /// # Errors
     /// [`CaptureError`] if there is no procfs, or not the engine of the options.
     pub fn of_one_capture(options: Options) -> Result<Self, CaptureError> {
-        Self::of_captures(options, 1)
+        Ok(Self::of(Capturer::new(options.clone(), 1)?, &options))
     }
 
-    fn of_captures(options: Options, captures: usize) -> Result<Self, CaptureError> {
-        let pids = options.pids.as_slice().into();
-        Ok(Self { capturer: Capturer::new(options, captures)?, pids, listener: None, sampler: None })
+    fn of(capturer: Capturer, options: &Options) -> Self {
+        Self { capturer, pids: options.pids.as_slice().into(), listener: None, sampler: None }
     }
 
     /// Samples during all windows from now on, so many times per second or as often as that takes 1 % of one CPU. Why there
@@ -84,7 +91,7 @@ impl Recorder {
     /// # Errors
     /// [`CaptureError`] if nothing useful can be read.
     pub fn capture_with_samples(&mut self) -> Result<CtprofSnapshot, CaptureError> {
-        let samples = self.sampler.as_ref().and_then(Sampler::begin);
+        let samples = self.sampler.as_ref().and_then(|sampler| sampler.begin(SampledAs::OneWindow));
         let mut snapshot = self.capture()?;
         if let Some(sampled) = samples.map(OpenSamples::end).and_then(EndedSamples::wait) {
             snapshot.head.reasons = Some(Box::new(sampled.reasons(&snapshot.threads, &|_| None)));
@@ -102,7 +109,7 @@ impl Recorder {
         self.capturer.forget_cgroups();
         self.listener.iter_mut().for_each(ExitListener::restart);
         // As the samples end before the later capture, they begin before this one, which can take long.
-        let samples = self.sampler.as_ref().and_then(Sampler::begin);
+        let samples = self.sampler.as_ref().and_then(|sampler| sampler.begin(SampledAs::OneWindow));
         // Only the later memory of processes is shown.
         let CtprofSnapshot { head: earlier, threads } = self.capturer.capture(Smaps::Never)?;
         let threads = PackedThreads::of_threads(threads);
@@ -170,6 +177,12 @@ impl OpenWindow<'_> {
         }
         Ok(window)
     }
+}
+
+/// What records exits; `None` if nothing can.
+fn listener(options: &Options, ring_bytes: u32) -> Result<Option<ExitListener>, CaptureError> {
+    let listener = with_file_capabilities(|| without_stops(|| ExitListener::start(options, ring_bytes)))?;
+    Ok(listener.inspect_err(|error| tracing::info!("{error}")).ok())
 }
 
 /// Whether a thread is of a selected process.

@@ -11,7 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::gettid;
 
 use crate::capture::{NoSamples, Options, ThreadSampler};
-use crate::model::{ExitedThread, Name, Reasons, ThreadEnd, ThreadState};
+use crate::model::{ExitedThread, Name, Reasons, ThreadEnd, ThreadSample, ThreadState};
 use crate::process::{Privileges, RunsFirst, with_file_capabilities, without_stops};
 use crate::reasons::{Conclusion, PassMoment, ReasonCollector, waits_for_mutex, works_on_descriptor};
 
@@ -22,6 +22,8 @@ const LARGEST_SHARE: u32 = 100;
 const LONGEST_HOLD: Duration = Duration::from_millis(5);
 /// Names of functions take some 0.1 s. A window does not wait for a sampler that the host has stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long windows follow each other until a pass has all threads again, also those whose end was not noticed.
+const LONGEST_SESSION: Duration = Duration::from_secs(60);
 /// Ends of threads that wait for the next pass.
 const MAX_ENDS: usize = 1 << 16;
 
@@ -44,8 +46,18 @@ pub(super) struct EndedSamples(Receiver<SampledWindow>);
 #[derive(Default)]
 pub(super) struct ThreadEnds(Mutex<Vec<ThreadEnd>>);
 
+/// Whether other windows follow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SampledAs {
+    /// The first and the last pass have all threads.
+    OneWindow,
+    /// It begins where the one before has ended.
+    Step,
+}
+
 /// A window to sample.
 struct Window {
+    sampled_as: SampledAs,
     end: Receiver<()>,
     ends: Arc<ThreadEnds>,
     sampled: Sender<SampledWindow>,
@@ -79,11 +91,11 @@ impl Sampler {
     }
 
     /// Starts to sample; `None` if the thread has ended.
-    pub(super) fn begin(&self) -> Option<OpenSamples> {
+    pub(super) fn begin(&self, sampled_as: SampledAs) -> Option<OpenSamples> {
         let (end, ended) = channel();
         let (answer, sampled) = channel();
         let ends = Arc::<ThreadEnds>::default();
-        self.windows.send(Window { end: ended, ends: Arc::clone(&ends), sampled: answer }).ok()?;
+        self.windows.send(Window { sampled_as, end: ended, ends: Arc::clone(&ends), sampled: answer }).ok()?;
         Some(OpenSamples { end, sampled, ends })
     }
 }
@@ -145,15 +157,17 @@ impl SampledWindow {
 /// Samples one window after the other.
 fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows: &Receiver<Window>) {
     Privileges::Record.keep_after_loading().expect("the thread that started this one has dropped capabilities");
+    let mut sampling = None;
     while let Ok(window) = windows.recv() {
         let before = cpu_time();
-        let collector = match sample(&mut sampler, (period, pids), &window) {
-            Ok(collector) => collector,
-            Err(errno) => {
-                tracing::warn!("no reasons: threads cannot be sampled: {errno}");
-                continue;
-            }
-        };
+        let known = sampling.take().filter(|known: &SamplingSession| known.goes_on(&window));
+        let mut current = known.unwrap_or_else(|| SamplingSession::start(&mut sampler, period, pids));
+        if let Err(errno) = current.sample(&mut sampler, period, &window) {
+            tracing::warn!("no reasons: threads cannot be sampled: {errno}");
+            continue;
+        }
+        let collector = current.collector.next_window();
+        sampling = Some(current);
         let addresses: BTreeSet<u64> = collector.addresses().collect();
         let (functions, no_functions) = sampler.functions(&addresses);
         let cost = cpu_time().saturating_sub(before);
@@ -163,70 +177,104 @@ fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows
     }
 }
 
-/// Samples until the window ends. The first and the last pass have all threads.
-fn sample(
-    sampler: &mut ThreadSampler,
-    (shortest, pids): (Duration, &[u32]),
-    window: &Window,
-) -> Result<ReasonCollector, Errno> {
-    let mut collector = ReasonCollector::new(gettid().as_raw().cast_unsigned(), pids);
-    let mut samples = Vec::new();
-    let mut jitter = Jitter::new();
-    let mut period = shortest;
-    // Of a pass with its evaluation, smoothed.
-    let mut cost = Duration::ZERO;
-    let [mut is_first, mut is_last] = [true, false];
-    let mut before_at = 0;
-    // On a full CPU, a thread that waits for its turn would see others only while they wait too.
-    let mut priority = None;
-    let mut next = monotonic();
-    // When the next pass is due, and this thread's CPU time until then.
-    let mut due = (next, cpu_time());
-    sampler.forget();
-    loop {
-        let before = cpu_time();
-        let begin = monotonic();
+/// Passes since one that had all threads.
+struct SamplingSession {
+    collector: ReasonCollector,
+    jitter: Jitter,
+    period: Duration,
+    /// Of a pass with its evaluation, smoothed.
+    cost: Duration,
+    began: Duration,
+    is_first: bool,
+    /// When the last pass was made.
+    before_at: u64,
+}
+
+impl SamplingSession {
+    /// Makes the first pass have all threads.
+    fn start(sampler: &mut ThreadSampler, period: Duration, pids: &[u32]) -> Self {
+        sampler.forget();
+        Self {
+            collector: ReasonCollector::new(gettid().as_raw().cast_unsigned(), pids),
+            jitter: Jitter::new(),
+            period,
+            cost: Duration::ZERO,
+            began: monotonic(),
+            is_first: true,
+            before_at: 0,
+        }
+    }
+
+    fn goes_on(&self, window: &Window) -> bool {
+        window.sampled_as == SampledAs::Step && monotonic().saturating_sub(self.began) < LONGEST_SESSION
+    }
+
+    /// Samples until the window ends.
+    fn sample(&mut self, sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> Result<(), Errno> {
+        let mut samples = Vec::new();
+        let mut is_last = false;
+        // On a full CPU, a thread that waits for its turn would see others only while they wait too.
+        let mut priority = None;
+        let mut next = monotonic();
+        // When the next pass is due, and this thread's CPU time until then.
+        let mut due = (next, cpu_time());
+        loop {
+            let before = cpu_time();
+            self.pass(sampler, &mut samples, due)?;
+            if is_last {
+                return Ok(());
+            }
+            window.ends.take().iter().for_each(|end| self.collector.end(end));
+            let spent = cpu_time().saturating_sub(before);
+            if (spent < LONGEST_HOLD) != priority.is_some() {
+                priority = (spent < LONGEST_HOLD).then(RunsFirst::this_thread);
+            }
+            // The first pass has all threads, and says little about the others.
+            self.cost = match self.cost {
+                _ if self.is_first => Duration::ZERO,
+                Duration::ZERO => spent,
+                cost => (cost * 7 + spent) / 8,
+            };
+            self.is_first = false;
+            self.period = self.period.max(shortest).mul_f64(0.9).max(self.cost * LARGEST_SHARE).max(shortest);
+            next = (next + self.period).max(monotonic());
+            due = (next + self.jitter.of(self.period), cpu_time());
+            let pause = due.0.saturating_sub(monotonic());
+            if window.end.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+                is_last = true;
+                if window.sampled_as == SampledAs::OneWindow {
+                    drop(priority.take());
+                    sampler.forget();
+                }
+            }
+        }
+    }
+
+    /// Makes a pass that was due then, when this thread had this CPU time.
+    fn pass(
+        &mut self,
+        sampler: &mut ThreadSampler,
+        samples: &mut Vec<ThreadSample>,
+        due: (Duration, Duration),
+    ) -> Result<(), Errno> {
+        let (begin, awake) = (monotonic(), cpu_time().saturating_sub(due.1));
         samples.clear();
-        let lost = sampler.pass(&mut samples)?;
+        let lost = sampler.pass(samples)?;
         let end = monotonic();
         let at = begin + end.saturating_sub(begin) / 2;
-        let awake = before.saturating_sub(due.1);
         let moment = PassMoment {
             at_ns: nanoseconds(at),
             late_ns: nanoseconds(begin.saturating_sub(due.0 + awake)),
             took_ns: nanoseconds(end.saturating_sub(begin) + awake),
         };
-        sampler.add_files(&mut samples, works_on_descriptor);
-        sampler.add_owners(&mut samples, waits_for_mutex);
-        collector.add(moment, &samples, lost);
+        sampler.add_files(samples, works_on_descriptor);
+        sampler.add_owners(samples, waits_for_mutex);
+        self.collector.add(moment, samples, lost);
         for end in sampler.take_ends() {
-            collector.end(&ThreadEnd { monotonic_ns: before_at, ..end });
+            self.collector.end(&ThreadEnd { monotonic_ns: self.before_at, ..end });
         }
-        before_at = nanoseconds(at);
-        if is_last {
-            return Ok(collector);
-        }
-        window.ends.take().iter().for_each(|end| collector.end(end));
-        let spent = cpu_time().saturating_sub(before);
-        if (spent < LONGEST_HOLD) != priority.is_some() {
-            priority = (spent < LONGEST_HOLD).then(RunsFirst::this_thread);
-        }
-        // The first pass has all threads, and says little about the others.
-        cost = match cost {
-            _ if is_first => Duration::ZERO,
-            Duration::ZERO => spent,
-            _ => (cost * 7 + spent) / 8,
-        };
-        is_first = false;
-        period = period.max(shortest).mul_f64(0.9).max(cost * LARGEST_SHARE).max(shortest);
-        next = (next + period).max(monotonic());
-        due = (next + jitter.of(period), cpu_time());
-        let pause = due.0.saturating_sub(monotonic());
-        if window.end.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
-            is_last = true;
-            drop(priority.take());
-            sampler.forget();
-        }
+        self.before_at = nanoseconds(at);
+        Ok(())
     }
 }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::error::RecordError;
 use super::recorder::{Recorder, is_selected};
-use super::sampler::{EndedSamples, OpenSamples};
+use super::sampler::{EndedSamples, OpenSamples, SampledAs};
 use super::until::{Until, WindowEnd, arguments};
-use crate::capture::{ExitListener, RecordedExits, Smaps};
+use crate::capture::{CapturedChanges, ExitListener, RecordedExits, Smaps};
 use crate::model::{
-    CtprofSnapshot, ExitedThread, HostContext, METRICS, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadState,
-    Value, WindowInfo, WindowRule,
+    CtprofSnapshot, ExitedThread, HostContext, METRICS, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadId,
+    ThreadState, Value, WindowInfo, WindowRule,
 };
 use crate::process::RaisedPriority;
 use crate::series::{Applied, Moment, Part, Step, StepExits};
@@ -22,7 +22,8 @@ pub type Preparation = Box<dyn Fn(&mut CtprofSnapshot)>;
 /// A series after its first capture.
 pub struct OpenSeries<'r> {
     recorder: &'r mut Recorder,
-    prepare: Preparation,
+    /// `None` if captures are taken as they are.
+    prepare: Option<Preparation>,
     info: SeriesInfo,
     head: SnapshotHead,
     moment: Moment,
@@ -53,12 +54,12 @@ impl Recorder {
         &mut self,
         every: Duration,
         until: &Until,
-        prepare: Preparation,
+        prepare: Option<Preparation>,
     ) -> Result<OpenSeries<'_>, RecordError> {
         let raised = RaisedPriority::of_this_thread();
         self.capturer.forget_cgroups();
         self.listener.iter_mut().for_each(ExitListener::restart);
-        let samples = self.sampler.as_ref().and_then(super::sampler::Sampler::begin);
+        let samples = self.sampler.as_ref().and_then(|sampler| sampler.begin(SampledAs::Step));
         let command = if let Until::Exited(invocation) = until { arguments(invocation) } else { Vec::new() };
         let every_ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
         let mut info = SeriesInfo::default();
@@ -67,7 +68,7 @@ impl Recorder {
         let host = first.head.host.clone().unwrap_or_default();
         first.head.format_version = Some(SERIES_FORMAT_VERSION);
         first.head.series = Some(info);
-        prepare(&mut first);
+        prepare.iter().for_each(|prepare| prepare(&mut first));
         let info = first.head.series.clone().unwrap_or_default();
         let (head, moment, folded) = (first.head.clone(), Moment::new(first), Arc::default());
         let carried = Vec::new();
@@ -96,9 +97,18 @@ impl OpenSeries<'_> {
         let folded = std::mem::take(&mut *self.folded.lock().unwrap_or_else(PoisonError::into_inner));
         let is_last = end.is_some();
         let smaps = capturer.smaps();
-        let mut later = if is_last { capturer.capture(smaps)? } else { capturer.capture_again()? };
+        // What is prepared has other names: what did not change cannot be taken from it.
+        let changes = match &self.prepare {
+            None if !is_last => capturer.capture_changes(self.moment.threads(), &self.head)?,
+            _ => None,
+        };
+        let (mut later, gone) = match changes {
+            Some(CapturedChanges { capture, gone }) => (capture, Some(gone)),
+            None if is_last => (capturer.capture(smaps)?, None),
+            None => (capturer.capture_again()?, None),
+        };
         if !is_last {
-            self.samples = sampler.as_ref().and_then(super::sampler::Sampler::begin);
+            self.samples = sampler.as_ref().and_then(|sampler| sampler.begin(SampledAs::Step));
         }
         let command = end.map(|end| end.conclude(&mut later)).transpose()?.flatten();
         later.head.window = command.map(|command| WindowInfo { command: Some(command), ..WindowInfo::default() });
@@ -107,8 +117,7 @@ impl OpenSeries<'_> {
         self.fold(&host);
         later.head.format_version = Some(SERIES_FORMAT_VERSION);
         later.head.series = Some(self.info.clone());
-        let exits = self.exits(&later, &folded, records.as_ref());
-        let (mut exits, carried) = exits;
+        let (mut exits, carried) = self.exits((&later, gone.as_deref()), &folded, records.as_ref());
         self.carried = carried;
         let exited = exits.each.iter().chain(exits.folded.iter().map(|(_, _, exit)| exit));
         let threads = exited.map(|exit| exit.state.clone()).collect();
@@ -119,17 +128,24 @@ impl OpenSeries<'_> {
         for (path, container) in &self.head.containers {
             later.head.containers.entry(path.clone()).or_insert_with(|| container.clone());
         }
+        // The next step does not know yet what has exited.
+        self.samples.iter().for_each(|samples| exits.each.iter().for_each(|exit| samples.ends.add(exit)));
         let reasons = sampled.and_then(EndedSamples::wait).map(|mut sampled| {
             sampled.add_ends(exits.each.iter().cloned());
             let exited = exits.folded.iter().map(|(_, _, exit)| exit).chain(&exits.each).map(|exit| &exit.state);
-            sampled.reasons(later.threads.iter().chain(exited), &|css_set| self.recorder.capturer.cgroup(css_set))
+            let unchanged = gone.iter().flat_map(|_| self.moment.threads().values());
+            let threads = unchanged.chain(&later.threads).chain(exited);
+            sampled.reasons(threads, &|css_set| self.recorder.capturer.cgroup(css_set))
         });
         later.head.reasons = reasons.map(Box::new);
         self.prepare(&mut later, &mut exits);
         let reasons = later.head.reasons.take();
         let command = later.head.window.take().and_then(|window| window.command);
         let later_head = later.head.clone();
-        let (mut step, Applied { before, changed, .. }) = self.moment.advance(later, &exits);
+        let (mut step, Applied { before, changed, .. }) = match gone {
+            Some(gone) => self.moment.advance_by(later, gone, &exits),
+            None => self.moment.advance(later, &exits),
+        };
         (step.reasons, step.command) = (reasons, command);
         let earlier = std::mem::replace(&mut self.head, later_head.clone());
         let mut part = Part::with(earlier, before);
@@ -154,17 +170,23 @@ impl OpenSeries<'_> {
         }
     }
 
-    /// What exited in the step that ends with this capture, and what exited later.
+    /// What exited in the step that ends with this capture, and what exited later. A capture of changes comes with the threads
+    /// that are gone.
     fn exits(
         &mut self,
-        later: &CtprofSnapshot,
+        (later, gone): (&CtprofSnapshot, Option<&[ThreadId]>),
         folded: &FoldedExits,
         records: Option<&RecordedExits>,
     ) -> (StepExits, Vec<ExitedThread>) {
         let end_ns = later.head.capture.as_ref().and_then(|capture| capture.monotonic_ns).unwrap_or(u64::MAX);
         let is_listed = |exit: &ThreadState| {
-            let place = later.threads.binary_search_by_key(&exit.id(), ThreadState::id);
-            place.is_ok_and(|place| later.threads[place].start_time_clock_ticks == exit.start_time_clock_ticks)
+            let id = exit.id();
+            let changed =
+                later.threads.binary_search_by_key(&id, ThreadState::id).ok().map(|place| &later.threads[place]);
+            let unchanged =
+                || self.moment.threads().get(&id).filter(|_| gone.is_some_and(|gone| gone.binary_search(&id).is_err()));
+            let thread = changed.or_else(unchanged);
+            thread.is_some_and(|thread| thread.start_time_clock_ticks == exit.start_time_clock_ticks)
         };
         let pids = Arc::clone(&self.recorder.pids);
         let all = std::mem::take(&mut self.carried)
@@ -187,7 +209,7 @@ impl OpenSeries<'_> {
     /// only if the kernel has freed the thread since.
     fn complete(&self, exited: &mut ThreadState) {
         let same = |known: &&ThreadState| known.start_time_clock_ticks == exited.start_time_clock_ticks;
-        let Some(known) = self.moment.thread(exited.id()).filter(same) else { return };
+        let Some(known) = self.moment.threads().get(&exited.id()).filter(same) else { return };
         for metric in METRICS.iter().filter(|metric| metric.window == WindowRule::Increase) {
             if let (Some(Value::Unsigned(recorded)), Some(Value::Unsigned(read))) =
                 (metric.get(&exited.metrics), metric.get(&known.metrics))
@@ -200,12 +222,13 @@ impl OpenSeries<'_> {
 
     /// Prepares a capture together with what exited before it.
     fn prepare(&self, later: &mut CtprofSnapshot, exits: &mut StepExits) {
-        (self.prepare)(later);
+        let Some(prepare) = &self.prepare else { return };
+        prepare(later);
         let exited = exits.each.iter_mut().chain(exits.folded.iter_mut().map(|(_, _, exit)| exit));
         for exit in exited {
             let threads = vec![std::mem::take(&mut exit.state)];
             let mut alone = CtprofSnapshot { threads, ..CtprofSnapshot::default() };
-            (self.prepare)(&mut alone);
+            prepare(&mut alone);
             exit.state = alone.threads.pop().unwrap_or_default();
         }
     }

@@ -40,10 +40,15 @@ impl Moment {
 
     /// Becomes a later capture. Returns what changed, with what exited meanwhile.
     pub fn advance(&mut self, later: CtprofSnapshot, exits: &StepExits) -> (Step, Applied) {
+        let is_listed = |id: &ThreadId| later.threads.binary_search_by_key(id, ThreadState::id).is_ok();
+        let gone: Vec<_> = self.threads.keys().copied().filter(|id| !is_listed(id)).collect();
+        self.advance_by(later, gone, exits)
+    }
+
+    /// As [`Moment::advance`], with a capture of the threads that may have changed, and those that are gone.
+    pub fn advance_by(&mut self, later: CtprofSnapshot, gone: Vec<ThreadId>, exits: &StepExits) -> (Step, Applied) {
         let CtprofSnapshot { head, threads: later } = later;
         let head = json_of(&head);
-        let is_listed = |id: &ThreadId| later.binary_search_by_key(id, ThreadState::id).is_ok();
-        let gone: Vec<_> = self.threads.keys().copied().filter(|id| !is_listed(id)).collect();
         let table = ThreadTable::of(later.iter().map(|thread| (self.threads.get(&thread.id()), thread)));
         let changed: Vec<_> = table.ids().collect();
         let mut before: Vec<_> = gone.iter().filter_map(|id| self.threads.remove(id)).collect();
@@ -92,17 +97,12 @@ impl Moment {
     /// # Errors
     /// As [`Moment::head`].
     pub fn capture(&self) -> Result<CtprofSnapshot, SeriesError> {
-        Ok(CtprofSnapshot { head: self.head()?, threads: self.threads().cloned().collect() })
+        Ok(CtprofSnapshot { head: self.head()?, threads: self.threads.values().cloned().collect() })
     }
 
-    /// All threads, by id.
-    pub fn threads(&self) -> impl ExactSizeIterator<Item = &ThreadState> {
-        self.threads.values()
-    }
-
-    /// One of the threads.
-    pub fn thread(&self, id: ThreadId) -> Option<&ThreadState> {
-        self.threads.get(&id)
+    /// All threads.
+    pub fn threads(&self) -> &BTreeMap<ThreadId, ThreadState> {
+        &self.threads
     }
 
     /// Some of the threads.

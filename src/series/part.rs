@@ -25,7 +25,7 @@ impl Part {
     /// # Errors
     /// As [`Moment::head`].
     pub fn begin(moment: &Moment) -> Result<Self, SeriesError> {
-        Ok(Self::with(moment.head()?, moment.threads().cloned()))
+        Ok(Self::with(moment.head()?, moment.threads().values().cloned()))
     }
 
     /// Begins with some threads of a capture, in any order.

@@ -46,16 +46,13 @@ pub(super) const LAST_QUEUED: &str = "sched_info.last_queued";
 /// For how long a thread has run, and had when it last got a CPU.
 pub(super) const RUN_TIME: &str = "se.sum_exec_runtime";
 pub(super) const RUN_TIME_AT_ARRIVAL: &str = "se.prev_sum_exec_runtime";
+/// For how long the exited threads of a process have run.
+pub(super) const RUN_TIME_OF_EXITED: &str = "signal->sum_sched_runtime";
 /// User, system and run time of a thread, and the user and system time that procfs printed last.
 pub(super) const CPU_TIME: [&str; 5] = ["utime", "stime", RUN_TIME, "prev_cputime.utime", "prev_cputime.stime"];
 /// The same of a process's exited threads, and what procfs printed last for the process.
-pub(super) const PROCESS_CPU_TIME: [&str; 5] = [
-    "signal->utime",
-    "signal->stime",
-    "signal->sum_sched_runtime",
-    "signal->prev_cputime.utime",
-    "signal->prev_cputime.stime",
-];
+pub(super) const PROCESS_CPU_TIME: [&str; 5] =
+    ["signal->utime", "signal->stime", RUN_TIME_OF_EXITED, "signal->prev_cputime.utime", "signal->prev_cputime.stime"];
 
 /// What every record has, whatever metrics there are.
 pub(super) const OF_THREADS: [&str; 7] = [TID, TGID, FLAGS, EXIT_STATE, START_TIME, CGROUPS, THREAD_POINTER];

@@ -134,6 +134,11 @@ pub(super) fn is_addressable(place: &FieldLocation) -> bool {
     has_width && place.hops.iter().all(|&hop| is_near(hop)) && is_near(place.offset.saturating_add(place.size))
 }
 
+/// An offset as instructions have it.
+pub(super) fn near(offset: u32) -> i16 {
+    i16::try_from(offset).expect("the layout has only fields that an instruction can address")
+}
+
 #[derive(Clone, Copy)]
 pub(super) struct ThreadRecord<'r> {
     words: &'r [u64],

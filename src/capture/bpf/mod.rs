@@ -2,6 +2,9 @@
 
 mod assemble;
 mod btf;
+mod change_filter;
+mod change_tracker;
+mod changes;
 mod columns;
 mod complete;
 mod cpu_time;

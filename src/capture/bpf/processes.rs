@@ -6,14 +6,18 @@ use super::super::context::{CaptureContext, in_all_workers};
 use super::super::process::Process;
 use super::super::procfs::directory::is_gone;
 use super::super::procfs::parsers::Parsers;
+use super::cpu_time::CpuTime;
 use super::read::ThreadFacts;
 use crate::model::{FieldForm, METRICS, Metric, Metrics, SourceFile, ThreadState};
 
-/// Completes threads in the order of ids, in all workers.
-pub(super) fn complete(
+/// Counters and CPU time of a thread.
+pub(super) type ThreadCounters<'t> = (&'t Metrics, Option<CpuTime>);
+
+/// Completes threads in the order of ids, in all workers. `others` are the threads of a process that are not among them.
+pub(super) fn complete<'t>(
     context: &CaptureContext,
-    threads: &mut [ThreadState],
-    mut facts: &mut [ThreadFacts],
+    (threads, mut facts): (&mut [ThreadState], &mut [ThreadFacts]),
+    others: &(dyn Fn(u32) -> Vec<ThreadCounters<'t>> + Sync),
     pool: &ThreadPool,
 ) {
     let processes = threads.chunk_by_mut(|one, other| one.tgid == other.tgid).map(move |threads| {
@@ -22,7 +26,10 @@ pub(super) fn complete(
     });
     in_all_workers(pool, processes, |processes| {
         let mut memory = ResidentMemory::new();
-        processes.for_each(|(threads, facts)| complete_process(context, &mut memory, threads, facts));
+        processes.for_each(|(threads, facts)| {
+            let others = others(threads[0].tgid);
+            complete_process(context, &mut memory, (threads, facts), &others);
+        });
     });
 }
 
@@ -71,12 +78,12 @@ impl ResidentMemory {
 fn complete_process(
     context: &CaptureContext,
     memory: &mut ResidentMemory,
-    threads: &mut [ThreadState],
-    facts: &mut [ThreadFacts],
+    (threads, facts): (&mut [ThreadState], &mut [ThreadFacts]),
+    others: &[ThreadCounters<'_>],
 ) {
     let Some(leader) = facts.iter().position(|facts| facts.process.is_some()) else { return };
     let living = threads.iter().map(|thread| &*thread.metrics).zip(facts.iter().map(|facts| facts.cpu_time));
-    let living: Vec<_> = living.collect();
+    let living: Vec<_> = living.chain(others.iter().copied()).collect();
     let process = facts[leader].process.as_ref().map(|process| process.with_threads(&living));
     threads[leader].process = process.map(Box::new);
     memory.complete(context, &mut threads[leader], &mut facts[leader].resident_bytes);

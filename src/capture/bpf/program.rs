@@ -6,7 +6,8 @@
 
 use super::assemble::{Assembled, Assembler, Helper, Label, Register, Width};
 use super::btf::{Btf, TypeId, kind};
-use super::layout::{FOLLOWED, LENGTH, Layout, RecordColumn, RecordScope, TIME};
+use super::change_filter::{ChangeFilter, FilteredCounters, KEY, SLOT};
+use super::layout::{FOLLOWED, LENGTH, Layout, RecordColumn, RecordScope, TIME, near};
 use super::path;
 
 use Register::{Frame, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
@@ -18,6 +19,10 @@ pub(super) const CONTEXT_TASK: i16 = 8;
 /// Offset of the thread in the context of a tracepoint: it is the first argument.
 const FIRST_ARGUMENT: i16 = 0;
 const SECOND_ARGUMENT: i16 = 8;
+/// Place on the stack: whether the thread that is written is the first one of the process of the thread that was visited.
+const IS_SECOND: i16 = -32;
+/// Words after the record of an iterator: which first thread it has written last.
+pub(super) const LAST_WRITTEN_WORDS: usize = 1;
 /// Words after the record of a tracepoint.
 const ADDRESS_WORDS: usize = 1;
 
@@ -29,8 +34,10 @@ pub(super) struct Kernel {
     pub(super) iterator: TypeId,
     /// `bpf_rdonly_cast` (Linux 6.2).
     pub(super) cast: Option<TypeId>,
-    /// Offset of `seq` in `struct bpf_iter_meta`.
+    /// Offsets of `seq` and `session_id` in `struct bpf_iter_meta`.
     seq: i16,
+    session: i16,
+    group_leader: i16,
     pub(super) pid: i16,
     pub(super) tgid: i16,
 }
@@ -46,8 +53,10 @@ impl Kernel {
         ]);
         let (task, iterator) = (task?, iterator?);
         let offset = |of: TypeId, member: &str| i16::try_from(path::resolve(btf, of, member)?.offset).ok();
-        let seq = offset(meta?, "seq")?;
-        Some(Self { task, iterator, cast, seq, pid: offset(task, "pid")?, tgid: offset(task, "tgid")? })
+        let meta = meta?;
+        let (seq, session) = (offset(meta, "seq")?, offset(meta, "session_id")?);
+        let [pid, tgid, group_leader] = ["pid", "tgid", "group_leader"].map(|member| offset(task, member));
+        Some(Self { task, iterator, cast, seq, session, group_leader: group_leader?, pid: pid?, tgid: tgid? })
     }
 }
 
@@ -61,11 +70,32 @@ impl Emitter<'_> {
     /// A program that a task iterator runs for each thread. It fills `record`, a per-CPU array with one element, and
     /// writes it to the reader.
     pub(super) fn iterator(&self, record: i32) -> Assembled {
+        self.iterator_of(record, |_, _| (), |_, _| ())
+    }
+
+    /// As [`Emitter::iterator`], for threads that did something since the pass before, and the first thread of each of their
+    /// processes: what a process has is in its record.
+    pub(super) fn iterator_of_changes(&self, record: i32, filter: &ChangeFilter, map: i32) -> Assembled {
+        let skip = |assembler: &mut Assembler, end| {
+            assembler.store_immediate(Width::U64, Frame, IS_SECOND, 0);
+            filter.unless_changed(assembler, FilteredCounters::OfProcess, map, end);
+        };
+        self.iterator_of(record, skip, |assembler, labels| self.after_write(assembler, labels))
+    }
+
+    fn iterator_of(
+        &self,
+        record: i32,
+        before: impl FnOnce(&mut Assembler, Label),
+        after: impl FnOnce(&mut Assembler, [Label; 2]),
+    ) -> Assembled {
         let mut assembler = Assembler::default();
-        let [write, end] = [assembler.label(), assembler.label()];
+        let [again, write, end] = [assembler.label(), assembler.label(), assembler.label()];
         assembler.mov(R6, R1);
         assembler.load(Width::U64, R7, R6, CONTEXT_TASK);
         assembler.jump_if_equal(R7, 0, end);
+        before(&mut assembler, end);
+        assembler.place(again);
         first_element(&mut assembler, record);
         assembler.jump_if_equal(R0, 0, end);
         assembler.mov(R8, R0);
@@ -80,10 +110,43 @@ impl Emitter<'_> {
         assembler.load(Width::U64, R1, R1, self.kernel.seq);
         assembler.mov(R2, R8);
         assembler.call(Helper::SeqWrite);
+        after(&mut assembler, [again, end]);
         assembler.place(end);
         assembler.mov_immediate(R0, 0);
         assembler.exit();
         assembler.finish()
+    }
+
+    /// Goes on with the first thread of the process, unless this pass has written it last of all first threads. Then stores
+    /// what makes the next pass skip the thread that was visited.
+    fn after_write(&self, assembler: &mut Assembler, [again, end]: [Label; 2]) {
+        let [other, goes_on, store] = [assembler.label(), assembler.label(), assembler.label()];
+        // Without room, the kernel drops all that was written for the thread, and visits it again in the next read.
+        assembler.jump_if_different(R0, 0, end);
+        let last = byte(self.layout.words(RecordScope::Process));
+        // The number of the pass, and the process.
+        assembler.load(Width::U64, R2, R6, 0);
+        assembler.load(Width::U64, R2, R2, self.kernel.session);
+        assembler.shift_left(R2, 32);
+        assembler.load(Width::U32, R1, R7, self.kernel.tgid);
+        assembler.or(R2, R1);
+        self.unless_leader(assembler, other);
+        assembler.store(Width::U64, R8, last, R2);
+        assembler.jump(store);
+        assembler.place(other);
+        assembler.load(Width::U64, R1, R8, last);
+        assembler.jump_if_registers_differ(R1, R2, goes_on);
+        assembler.jump(store);
+        assembler.place(goes_on);
+        assembler.load(Width::U64, R1, Frame, IS_SECOND);
+        assembler.jump_if_different(R1, 0, store);
+        assembler.store_immediate(Width::U64, Frame, IS_SECOND, 1);
+        assembler.load(Width::U64, R7, R7, self.kernel.group_leader);
+        assembler.jump_if_different(R7, 0, again);
+        assembler.place(store);
+        assembler.load(Width::U64, R1, Frame, SLOT);
+        assembler.load(Width::U64, R2, Frame, KEY);
+        assembler.store(Width::U64, R1, 0, R2);
     }
 
     /// A program for a tracepoint with a thread as its first argument. It writes the thread's fields of these parts to the
@@ -279,8 +342,4 @@ fn slots(column: &RecordColumn) -> std::ops::Range<usize> {
 
 pub(super) fn byte(word: usize) -> i16 {
     i16::try_from(8 * word).expect("a record has a few hundred words")
-}
-
-pub(super) fn near(offset: u32) -> i16 {
-    i16::try_from(offset).expect("the layout has only fields that an instruction can address")
 }

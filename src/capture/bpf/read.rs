@@ -43,6 +43,8 @@ pub(super) struct BpfThread {
 pub(super) struct ThreadFacts {
     /// `PF_` flags of `include/linux/sched.h`.
     pub(super) flags: u64,
+    /// When it started, in nanoseconds of `CLOCK_BOOTTIME`.
+    pub(super) start_ns: Option<u64>,
     /// Equal for threads in the same cgroups.
     pub(super) cgroups: Option<u64>,
     /// Equal for threads of the same scheduling class.
@@ -105,6 +107,7 @@ impl RecordReader {
         self.fill(record, common, &mut state);
         let facts = ThreadFacts {
             flags,
+            start_ns: start,
             cgroups,
             sched_class: record.number(self.sched_class),
             thread_pointer: thread_pointer.filter(|_| has_own_thread_pointer(flags)),

@@ -7,15 +7,14 @@
 use super::super::thread_flags::PF_KTHREAD;
 use super::assemble::{Assembled, Assembler, Helper, Label, Register, Width};
 use super::btf::{Btf, TypeId, kind};
+use super::change_filter::{ChangeFilter, FilteredCounters, KEY, SLOT};
 use super::columns;
-use super::layout::{RecordScope, is_addressable};
+use super::layout::{RecordScope, is_addressable, near};
 use super::path::{self, FieldLocation};
-use super::program::{CONTEXT_TASK, Emitter, byte, first_element, near};
+use super::program::{CONTEXT_TASK, Emitter, byte, first_element};
 
 use Register::{Frame, R0, R1, R2, R3, R4, R6, R7, R8, R9};
 
-/// Slots of the filter. Two threads whose ids differ by a multiple of this share one, and are written in every pass.
-pub(super) const SLOTS: u32 = 1 << 16;
 /// Functions of the kernel that a sample has, at most.
 pub(super) const FRAMES: usize = 8;
 /// Registers of a thread in user mode: the number of its system call, two arguments, and whether it runs in 64-bit mode.
@@ -29,22 +28,7 @@ pub(super) const EXTRA_WORDS: usize = STACK + FRAMES;
 /// Where the registers are in `struct pt_regs`: of x86-64, else of arm64.
 const REGISTERS: [&str; USER_REGISTERS] =
     ["orig_ax | orig_rax | syscallno", "di | rdi | orig_x0", "si | rsi | regs[1]", "cs | pstate"];
-/// What an instruction needs before a record exists.
-const FILTER: [&str; 7] = [
-    columns::EXIT_STATE,
-    columns::STATE,
-    columns::VOLUNTARY_SWITCHES,
-    columns::INVOLUNTARY_SWITCHES,
-    columns::START_TIME,
-    columns::TID,
-    columns::ON_CPU,
-];
-
-/// Places on the stack of the program.
-const SLOT_NUMBER: i16 = -4;
-const SLOT: i16 = -16;
-const KEY: i16 = -24;
-/// `struct bpf_iter_task`.
+/// The place on the stack of `struct bpf_iter_task`.
 const ITERATOR: i16 = -64;
 /// `BPF_TASK_ITER_ALL_THREADS`.
 const ALL_THREADS: i32 = 1;
@@ -68,7 +52,8 @@ pub(super) enum TaskWalk {
 /// What the program needs of the kernel, beside the fields.
 #[derive(Debug)]
 pub(super) struct SampledKernel {
-    filter: [Option<FieldLocation>; FILTER.len()],
+    filter: ChangeFilter,
+    exit_state: Option<FieldLocation>,
     /// `None` for a kernel without `bpf_task_pt_regs` (Linux 5.15).
     registers: Option<[Option<FieldLocation>; USER_REGISTERS]>,
     blocker: Option<FieldLocation>,
@@ -99,7 +84,8 @@ impl SampledKernel {
         let of_structure = |name, path| field(btf.find(kind::STRUCT, name)?, path);
         let owner = |lock| i32::try_from(of_structure(lock, "owner")?.offset).ok();
         Self {
-            filter: FILTER.map(|path| field(task, path)),
+            filter: ChangeFilter::find(btf, task),
+            exit_state: field(task, columns::EXIT_STATE),
             registers: btf
                 .find(kind::FUNC, "bpf_task_pt_regs")
                 .map(|_| REGISTERS.map(|path| of_structure("pt_regs", path))),
@@ -159,8 +145,11 @@ impl Emitter<'_> {
     /// Writes the thread in `R7`, or jumps to `next`.
     fn sample(&self, assembler: &mut Assembler, kernel: &SampledKernel, maps: SampleMaps, next: Label) {
         let [full, active, written] = [assembler.label(), assembler.label(), assembler.label()];
-        filter(assembler, kernel, maps.filter, next);
-        assembler.store(Width::U64, Frame, KEY, R9);
+        if let Some(place) = &kernel.exit_state {
+            assembler.load(Width::from_bytes(place.size).unwrap_or(Width::U64), R1, R7, near(place.offset));
+            assembler.jump_if_different(R1, 0, next);
+        }
+        kernel.filter.unless_changed(assembler, FilteredCounters::OfThread, maps.filter, next);
         assembler.load_map(R1, maps.ring);
         assembler.mov_immediate(R2, record_bytes(self));
         assembler.mov_immediate(R3, 0);
@@ -272,45 +261,4 @@ impl Emitter<'_> {
         assembler.place(none);
         assembler.mark(None);
     }
-}
-
-/// Jumps to `next` for a thread that has exited, or that is in the same sleep as before. `R9` becomes its number of switches
-/// with its start, and the place [`SLOT`] the address of its slot.
-fn filter(assembler: &mut Assembler, kernel: &SampledKernel, map: i32, next: Label) {
-    let emit = assembler.label();
-    let [exit_state, state, voluntary, involuntary, start, tid, on_cpu] = &kernel.filter;
-    let load = |assembler: &mut Assembler, to, place: &Option<FieldLocation>| match place {
-        Some(place) => {
-            assembler.load(Width::from_bytes(place.size).unwrap_or(Width::U64), to, R7, near(place.offset));
-        }
-        None => assembler.mov_immediate(to, 0),
-    };
-    load(assembler, R1, exit_state);
-    assembler.jump_if_different(R1, 0, next);
-    load(assembler, R8, state);
-    load(assembler, R9, voluntary);
-    load(assembler, R1, involuntary);
-    assembler.add(R9, R1);
-    assembler.shift_left(R9, 32);
-    load(assembler, R1, start);
-    // The lower bits of nanoseconds differ least.
-    assembler.shift_right(R1, 10);
-    assembler.shift_left(R1, 32);
-    assembler.shift_right(R1, 32);
-    assembler.or(R9, R1);
-    load(assembler, R1, tid);
-    assembler.and_immediate(R1, (SLOTS - 1).cast_signed());
-    assembler.store(Width::U32, Frame, SLOT_NUMBER, R1);
-    assembler.load_map(R1, map);
-    assembler.mov(R2, Frame);
-    assembler.add_immediate(R2, SLOT_NUMBER.into());
-    assembler.call(Helper::MapLookupElem);
-    assembler.jump_if_equal(R0, 0, next);
-    assembler.store(Width::U64, Frame, SLOT, R0);
-    assembler.load(Width::U64, R1, R0, 0);
-    assembler.jump_if_registers_differ(R1, R9, emit);
-    assembler.jump_if_equal(R8, 0, emit);
-    load(assembler, R1, on_cpu);
-    assembler.jump_if_equal(R1, 0, next);
-    assembler.place(emit);
 }

@@ -6,13 +6,14 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use nix::errno::Errno;
 
 use super::super::thread_flags::PF_KTHREAD;
+use super::change_filter::SLOTS;
 use super::columns;
 use super::layout::{Field, Layout, ThreadRecord, words_of};
 use super::load::{Attach, ProgramSpec, load};
 use super::obstacle;
 use super::program::Emitter;
 use super::sample_program::{
-    EXTRA_WORDS, FRAMES, OWNER, SLOTS, STACK, STACK_BYTES, SampleMaps, SampledKernel, TaskWalk, USER_REGISTERS,
+    EXTRA_WORDS, FRAMES, OWNER, STACK, STACK_BYTES, SampleMaps, SampledKernel, TaskWalk, USER_REGISTERS,
 };
 use super::setup::with_kernel;
 use crate::model::{Activity, KernelEntry, NS_PER_TICK, Name, NoBpf, ThreadSample, printable};

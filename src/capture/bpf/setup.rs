@@ -9,37 +9,59 @@ use nix::errno::Errno;
 
 use super::super::procfs::text::cpu_list;
 use super::btf::Btf;
+use super::change_filter::ChangeFilter;
+use super::change_tracker::ChangeTracker;
 use super::columns;
 use super::layout::{Layout, RecordScope, ThreadRecord, records, words_of};
 use super::load::{Attach, ProgramSpec, load};
 use super::obstacle;
-use super::program::{Emitter, Kernel};
+use super::program::{Emitter, Kernel, LAST_WRITTEN_WORDS};
 use crate::model::{BpfObstacle, FieldForm, METRICS, Metric, NoBpf};
 use crate::sys::bpf::iterator;
 use crate::sys::bpf::kernel_btf::KernelBtf;
 use crate::sys::bpf::map::per_cpu_array;
 use crate::sys::bpf::memlock::RaisedMemlock;
 
+/// What passes return.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::capture) enum Passes {
+    /// All threads.
+    OfAll,
+    /// After the first pass, threads that did something since the pass before.
+    OfChanges,
+}
+
 /// A loaded program with the layout of its records.
 pub(in crate::capture) struct BpfEngine {
     link: OwnedFd,
     /// Iterators for the next captures: before Linux 5.19, opening one needs the capabilities that loading needs.
     iterators: Mutex<Vec<OwnedFd>>,
+    /// `None` if each pass returns all threads.
+    pub(super) changes: Option<Mutex<ChangeTracker>>,
     pub(super) layout: Layout,
     pub(in crate::capture) setup: Duration,
 }
 
 impl BpfEngine {
     /// Loads the program, and opens iterators for `captures` captures, which then need no capability.
-    pub(in crate::capture) fn load(captures: usize) -> Result<Self, NoBpf> {
+    pub(in crate::capture) fn load(captures: usize, passes: Passes) -> Result<Self, NoBpf> {
         let begin = Instant::now();
         with_kernel(|btf, kernel| {
             let mut layout = Layout::resolve(btf, kernel.task, columns::all(cpu_words()));
-            let program = iterator_program(kernel, &mut layout)?;
+            let changes =
+                (passes == Passes::OfChanges).then(ChangeTracker::new).transpose().map_err(obstacle::of_errno)?;
+            let of_changes = changes.and_then(|changes| {
+                let filter = (&ChangeFilter::find(btf, kernel.task), changes.slots.map.as_raw_fd());
+                Some((iterator_program(kernel, &mut layout, Some(filter)).ok()?, changes))
+            });
+            let (program, changes) = match of_changes {
+                Some((program, changes)) => (program, Some(changes)),
+                None => (iterator_program(kernel, &mut layout, None)?, None),
+            };
             let link = iterator::link(program.as_fd()).map_err(obstacle::of_errno)?;
             let iterators = (0..captures).map(|_| iterator::open(link.as_fd())).collect::<Result<_, _>>();
             let iterators = Mutex::new(iterators.map_err(obstacle::of_errno)?);
-            Ok(Self { link, iterators, layout, setup: begin.elapsed() })
+            Ok(Self { link, iterators, changes: changes.map(Mutex::new), layout, setup: begin.elapsed() })
         })
     }
 
@@ -88,11 +110,20 @@ pub(super) fn with_kernel<T>(body: impl FnOnce(&Btf<'_>, Kernel) -> Result<T, No
     body(&btf, kernel)
 }
 
-fn iterator_program(kernel: Kernel, layout: &mut Layout) -> Result<OwnedFd, NoBpf> {
-    let bytes = u32::try_from(8 * layout.words(RecordScope::Process)).expect("a record has a few hundred words");
+/// The program, for threads that pass the filter, if there is one.
+fn iterator_program(
+    kernel: Kernel,
+    layout: &mut Layout,
+    filter: Option<(&ChangeFilter, i32)>,
+) -> Result<OwnedFd, NoBpf> {
+    let words = layout.words(RecordScope::Process) + LAST_WRITTEN_WORDS;
+    let bytes = u32::try_from(8 * words).expect("a record has a few hundred words");
     let record = per_cpu_array(bytes).map_err(obstacle::of_errno)?;
     let spec = ProgramSpec { name: "ctprof_threads", attach: Attach::TaskIterator, btf_id: kernel.iterator.0 };
-    load(&spec, layout, |layout| Emitter { kernel, layout }.iterator(record.as_raw_fd()))
+    load(&spec, layout, |layout| match filter {
+        Some((filter, map)) => Emitter { kernel, layout }.iterator_of_changes(record.as_raw_fd(), filter, map),
+        None => Emitter { kernel, layout }.iterator(record.as_raw_fd()),
+    })
 }
 
 /// A pass over all threads. Its work is bounded, not its time: on a busy host, a capture can wait long for a CPU.
@@ -177,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_engine_reads_the_calling_thread() {
-        let engine = match BpfEngine::load(1) {
+        let engine = match BpfEngine::load(1, Passes::OfAll) {
             Ok(engine) => engine,
             Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
         };
@@ -190,7 +221,7 @@ mod tests {
 
     #[test]
     fn metrics_without_values_are_those_with_a_refused_field() {
-        let engine = BpfEngine::load(1);
+        let engine = BpfEngine::load(1, Passes::OfAll);
         let Ok(mut engine) = engine else { return skipped(Missing::Privilege(format!("BPF: {:?}", engine.err()))) };
         let number = |path| engine.layout.columns.iter().position(|column| column.path == path).unwrap();
         let dropped = ["nvcsw", "mm->total_vm"].map(|path| u16::try_from(number(path)).unwrap());

@@ -13,6 +13,7 @@ use super::super::procfs::directory::ProcDirectory;
 use super::super::procfs::{self, text};
 use super::super::read_threads::ReadThreads;
 use super::super::tally::Tally;
+use super::change_tracker::LastChange;
 use super::host_parameters::HostParameters;
 use super::layout::records;
 use super::read::{BpfThread, RecordReader, ThreadFacts};
@@ -30,14 +31,17 @@ impl BpfEngine {
         pids: &[u32],
         pool: &ThreadPool,
     ) -> Result<(ReadThreads, u64), Errno> {
+        let mut tracker = self.changes.as_ref().map(|tracker| lock(tracker));
+        tracker.iter_mut().for_each(|tracker| tracker.forget());
         let (mut threads, mut thread_facts) = in_order(self.threads(context, facts, pool)?);
+        tracker.iter_mut().for_each(|tracker| tracker.end_pass(LastChange::each(&threads, &thread_facts), &[]));
         let number = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         context.tally.lock().parse.tids_walked = number;
         count_missing_files(&RecordReader::new(&self.layout, facts), number, &context.tally);
         let cgroups = complete::complete_threads(context, &mut threads, &thread_facts);
         let missed = missed(pids, &threads);
         context.progress.advance(u64::try_from(pids.len() - missed.len()).unwrap_or(u64::MAX));
-        processes::complete(context, &mut threads, &mut thread_facts, pool);
+        processes::complete(context, (&mut threads, &mut thread_facts), &|_| Vec::new(), pool);
         let facts = || threads.iter().zip(&thread_facts);
         let resident_bytes = facts().filter_map(|(thread, facts)| Some((thread.tgid, facts.resident_bytes?))).collect();
         let pointers = facts().filter_map(|(thread, facts)| Some((thread.tid, facts.thread_pointer?))).collect();
@@ -88,7 +92,7 @@ impl BpfEngine {
 }
 
 /// Sorts threads by process and id. Of two with one id, which was reused meanwhile, the later one remains.
-fn in_order(mut threads: Vec<BpfThread>) -> (Vec<ThreadState>, Vec<ThreadFacts>) {
+pub(super) fn in_order(mut threads: Vec<BpfThread>) -> (Vec<ThreadState>, Vec<ThreadFacts>) {
     // They are large: sorting moves their keys, then each of them once.
     threads.sort_by_cached_key(|thread| (thread.state.id(), Reverse(thread.state.start_time_clock_ticks)));
     threads.dedup_by_key(|thread| thread.state.id());
@@ -142,6 +146,7 @@ mod tests {
 
     use super::super::super::context::in_context;
     use super::super::super::options::Tree;
+    use super::super::setup::Passes;
     use super::super::tests::record_builder::RecordBuilder;
     use super::*;
     use crate::process::workers;
@@ -188,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_pool_without_threads_of_its_own_parses_a_long_pass() {
-        let engine = match BpfEngine::load(1) {
+        let engine = match BpfEngine::load(1, Passes::OfAll) {
             Ok(engine) => engine,
             Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
         };
@@ -209,7 +214,7 @@ mod tests {
 
     #[test]
     fn processes_that_the_iterator_hides_are_read_by_procfs_and_counted() {
-        let engine = match BpfEngine::load(1) {
+        let engine = match BpfEngine::load(1, Passes::OfAll) {
             Ok(engine) => engine,
             Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
         };

@@ -107,7 +107,10 @@ fn requests(read: &ReadThreads) -> Vec<ProcessRequest> {
             probed: threads.iter().filter(|thread| thread.has_memory()).map(probed).collect(),
         }
     };
-    let is_asked = |threads: &&[ThreadState]| !threads[0].kernel_thread || read.without_io.contains(&threads[0].tgid);
+    let is_asked = |threads: &&[ThreadState]| {
+        let id = threads[0].tgid;
+        !threads[0].kernel_thread && !read.known.contains(&id) || read.without_io.contains(&id)
+    };
     processes.filter(is_asked).map(request).collect()
 }
 

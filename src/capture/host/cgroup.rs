@@ -9,27 +9,54 @@ use super::mounts::Mounts;
 use super::psi;
 use crate::model::{
     CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupDeviceStats, CgroupFile, CgroupStats, Conversion,
-    MEMORY_EVENTS_V1, Place, RecordField, Value, printable,
+    MEMORY_EVENTS_V1, Place, RecordField, Value, ValueType, WindowRule, printable,
 };
 
 /// Reads a cgroup: each value from the first file that has it.
 pub(crate) fn read(host: &HostFiles<'_>, mounts: &Mounts, cgroup: &str) -> CgroupStats {
-    let (directories, texts, buffer) = Default::default();
-    let mut files = CgroupFiles { host, mounts, cgroup, directories, texts, buffer };
-    let mut stats = CgroupStats::default();
-    fill(CGROUP_CPU, &mut stats.cpu, &mut files);
-    fill(CGROUP_MEMORY, &mut stats.memory, &mut files);
-    fill(CGROUP_PIDS, &mut stats.pids, &mut files);
+    let (mut stats, mut files) = read_counters(host, mounts, cgroup, CgroupStats::default());
+    let is_other = |field: &ValueType| !is_counter(field);
+    fill(CGROUP_CPU, is_other, &mut stats.cpu, &mut files);
+    fill(CGROUP_MEMORY, is_other, &mut stats.memory, &mut files);
+    fill(CGROUP_PIDS, is_other, &mut stats.pids, &mut files);
     stats.memory.stat =
         [None, Some("memory")].into_iter().find_map(|controller| files.text(controller, "memory.stat").map(pairs));
-    stats.memory.events = files.text(None, "memory.events").map(pairs).or_else(|| files.memory_events_v1());
-    stats.io.stat = files.text(None, "io.stat").map(devices).or_else(|| files.devices_v1());
-    stats.psi = psi::read(|resource| files.read(None, &format!("{resource}.pressure")));
     stats
 }
 
-fn fill<R>(table: &'static [RecordField<R, &'static [CgroupFile]>], record: &mut R, files: &mut CgroupFiles<'_>) {
-    for field in table {
+/// Reads only what counts, and pressure. All else is as it was `before`.
+pub(crate) fn read_again(host: &HostFiles<'_>, mounts: &Mounts, cgroup: &str, before: &CgroupStats) -> CgroupStats {
+    read_counters(host, mounts, cgroup, before.clone()).0
+}
+
+fn read_counters<'m>(
+    host: &'m HostFiles<'m>,
+    mounts: &'m Mounts,
+    cgroup: &'m str,
+    mut stats: CgroupStats,
+) -> (CgroupStats, CgroupFiles<'m>) {
+    let (directories, texts, buffer) = Default::default();
+    let mut files = CgroupFiles { host, mounts, cgroup, directories, texts, buffer };
+    fill(CGROUP_CPU, is_counter, &mut stats.cpu, &mut files);
+    fill(CGROUP_MEMORY, is_counter, &mut stats.memory, &mut files);
+    fill(CGROUP_PIDS, is_counter, &mut stats.pids, &mut files);
+    stats.memory.events = files.text(None, "memory.events").map(pairs).or_else(|| files.memory_events_v1());
+    stats.io.stat = files.text(None, "io.stat").map(devices).or_else(|| files.devices_v1());
+    stats.psi = psi::read(|resource| files.read(None, &format!("{resource}.pressure")));
+    (stats, files)
+}
+
+fn is_counter(value_type: &ValueType) -> bool {
+    value_type.window == WindowRule::Increase
+}
+
+fn fill<R>(
+    table: &'static [RecordField<R, &'static [CgroupFile]>],
+    is_wanted: impl Fn(&ValueType) -> bool,
+    record: &mut R,
+    files: &mut CgroupFiles<'_>,
+) {
+    for field in table.iter().filter(|field| is_wanted(&field.value_type)) {
         let value = field.source.iter().find_map(|file| files.value(file));
         // A malformed value is absent.
         let _ = value.map(|value| field.set(record, value));

@@ -55,7 +55,7 @@ impl Counter {
     }
 }
 
-/// An array of `u64`, which programs look up by number. This process clears it through memory.
+/// An array of `u64`, which programs look up by number. This process reads and clears it through memory.
 #[derive(Debug)]
 pub(crate) struct SharedWords {
     pub(crate) map: OwnedFd,
@@ -75,10 +75,23 @@ impl SharedWords {
 
     /// Makes every word 0.
     pub(crate) fn clear(&self) {
-        for number in 0..self.length {
-            // SAFETY: the mapping has this many words, and starts at a page; programs change them word by word.
-            unsafe { &*self.words.start().cast::<AtomicU64>().add(number) }.store(0, Ordering::Relaxed);
-        }
+        (0..self.length).for_each(|number| self.word(number).store(0, Ordering::Relaxed));
+    }
+
+    /// The word with this number.
+    pub(crate) fn get(&self, number: usize) -> u64 {
+        self.word(number).load(Ordering::Relaxed)
+    }
+
+    /// Clears the bits that `mask` has not.
+    pub(crate) fn keep_bits(&self, number: usize, mask: u64) {
+        self.word(number).fetch_and(mask, Ordering::Relaxed);
+    }
+
+    fn word(&self, number: usize) -> &AtomicU64 {
+        assert!(number < self.length, "a word of the array");
+        // SAFETY: the mapping has this many words, and starts at a page; programs change them word by word.
+        unsafe { &*self.words.start().cast::<AtomicU64>().add(number) }
     }
 }
 

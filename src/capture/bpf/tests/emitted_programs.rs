@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 
 use super::super::assemble::Assembled;
 use super::super::btf::{Btf, TypeId};
+use super::super::change_filter::{ChangeFilter, SLOTS};
 use super::super::columns;
 use super::super::layout::{FieldRequest, Layout, RecordColumn, RecordScope, ThreadRecord};
 use super::super::load::{Attach, ProgramSpec, load};
@@ -12,7 +13,7 @@ use super::super::path::resolve;
 use super::super::program::{Emitter, Kernel};
 use super::super::shape::TypeShape;
 use super::listing::listing;
-use super::machine::{BpfMachine, NOW, STALE};
+use super::machine::{BpfMachine, FILTER_MAP, NOW, RECORD_MAP, STALE};
 use super::recorded_types::each_kernel;
 use super::type_builder::TypeBuilder;
 use crate::model::BpfObstacle;
@@ -76,6 +77,29 @@ impl KernelMemory {
         self.structure(layout, before) + u64::from(*last)
     }
 
+    /// Adds the first thread of the process of the thread, and returns its address. Both sleep.
+    fn with_leader(&mut self, btf: &Btf<'_>, kernel: Kernel) -> u64 {
+        self.set_leader(kernel, false);
+        let asleep = [(columns::ON_CPU, 0), (columns::STATE, 1)];
+        asleep.into_iter().for_each(|(path, value)| self.set(btf, kernel, path, value));
+        let size = usize::try_from(btf.size(kernel.task).unwrap()).unwrap();
+        let bytes = self.machine.bytes(self.task, size).to_vec();
+        let leader = self.machine.add(bytes);
+        let at = leader + u64::try_from(kernel.pid).unwrap();
+        self.machine.bytes(at, 4).copy_from_slice(&700_u32.to_le_bytes());
+        let pointer = self.task + u64::from(resolve(btf, kernel.task, "group_leader").unwrap().offset);
+        self.machine.write(pointer, leader);
+        leader
+    }
+
+    /// Sets a number of the thread.
+    fn set(&mut self, btf: &Btf<'_>, kernel: Kernel, path: &str, value: u64) {
+        let place = resolve(btf, kernel.task, path).unwrap();
+        let size = usize::try_from(place.size).unwrap();
+        let at = self.task + u64::from(place.offset);
+        self.machine.bytes(at, size).copy_from_slice(&value.to_le_bytes()[..size]);
+    }
+
     fn set_leader(&mut self, kernel: Kernel, is_leader: bool) {
         for (offset, id) in [(kernel.pid, if is_leader { 700 } else { 701 }), (kernel.tgid, 700_u32)] {
             let at = self.task + u64::try_from(offset).unwrap();
@@ -107,7 +131,7 @@ fn each_layout(mut check: impl FnMut(&str, &Btf<'_>, Kernel, &mut Layout)) {
 }
 
 fn emitted(kernel: Kernel, layout: &Layout) -> Assembled {
-    Emitter { kernel, layout }.iterator(3)
+    Emitter { kernel, layout }.iterator(RECORD_MAP)
 }
 
 /// Runs the program and compares every column. Those behind `missing` must be absent, and their words 0.
@@ -197,6 +221,39 @@ fn a_pointer_without_columns_is_not_followed() {
     });
 }
 
+#[test]
+fn passes_of_changes_write_what_did_something_and_the_first_thread_of_its_process_on_every_kernel() {
+    each_layout(|name, btf, kernel, layout| {
+        let filter = ChangeFilter::find(btf, kernel.task);
+        let program = Emitter { kernel, layout }.iterator_of_changes(RECORD_MAP, &filter, FILTER_MAP);
+        let mut memory = KernelMemory::new(btf, kernel.task, layout);
+        let leader = memory.with_leader(btf, kernel);
+        let (task, maps) = (memory.task, memory.machine.maps(SLOTS));
+        let [thread_words, process_words] = [RecordScope::Thread, RecordScope::Process].map(|part| layout.words(part));
+        let mut pass = 0;
+        let mut run = |memory: &mut KernelMemory| {
+            pass += 1;
+            let written = [leader, task].map(|task| memory.machine.run_with(&program, task, &maps, pass));
+            written.map(|records| records.iter().map(Vec::len).collect::<Vec<_>>())
+        };
+        let nothing: Vec<usize> = Vec::new();
+        assert_eq!(run(&mut memory), [vec![process_words], vec![thread_words]], "{name}: the first pass");
+        assert_eq!(run(&mut memory), [nothing.clone(), nothing.clone()], "{name}: both slept on");
+        memory.set(btf, kernel, columns::VOLUNTARY_SWITCHES, 5);
+        assert_eq!(run(&mut memory), [nothing.clone(), vec![thread_words, process_words]], "{name}: it ran");
+        assert_eq!(run(&mut memory), [nothing.clone(), nothing.clone()], "{name}: it sleeps again");
+        memory.set(btf, kernel, columns::ON_CPU, 1);
+        assert_eq!(run(&mut memory), [nothing.clone(), vec![thread_words, process_words]], "{name}: it runs");
+        memory.set(btf, kernel, columns::ON_CPU, 0);
+        let exited = resolve(btf, kernel.task, columns::RUN_TIME_OF_EXITED).unwrap();
+        let at = memory.structure(layout, &exited.hops) + u64::from(exited.offset);
+        memory.machine.write(at, 77);
+        assert_eq!(run(&mut memory), [vec![process_words], nothing.clone()], "{name}: a thread of the process exited");
+        let times: Vec<_> = memory.machine.run_with(&program, task, &maps, 99).concat();
+        assert!(times.is_empty(), "{name}");
+    });
+}
+
 /// A small kernel: one column of each kind.
 fn small() -> Vec<u8> {
     let mut built = TypeBuilder::new();
@@ -210,7 +267,7 @@ fn small() -> Vec<u8> {
     let character = built.signed("char", 1);
     let comm = built.array(character, 16);
     let members = [("pid", int, 0), ("tgid", int, 4), ("comm", comm, 8), ("mm", mm, 24), ("signal", signal, 32)];
-    built.structure("task_struct", 40, &members);
+    built.structure("task_struct", 48, &[&members[..], &[("group_leader", mm, 40)]].concat());
     built.structure("bpf_iter_meta", 16, &[("session_id", long, 8), ("seq", mm, 0)]);
     built.add(12, "bpf_iter_task", 0, int, &[]);
     built.add(12, "bpf_rdonly_cast", 0, int, &[]);

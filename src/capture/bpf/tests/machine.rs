@@ -3,14 +3,18 @@
 
 use super::super::assemble::{Assembled, Helper};
 use super::super::instruction::{
-    ADD, CALL, EXIT, Instruction, JUMP, JUMP_IF_EQUAL, JUMP_IF_REGISTERS_DIFFER, KERNEL_FUNCTION, LOAD, MOVE,
-    MOVE_REGISTER, SHIFT_LEFT, SHIFT_RIGHT_SIGNED, STORE, STORE_IMMEDIATE, Width,
+    ADD, ADD_REGISTER, AND, CALL, EXIT, Instruction, JUMP, JUMP_IF_DIFFERENT, JUMP_IF_EQUAL, JUMP_IF_REGISTERS_DIFFER,
+    KERNEL_FUNCTION, LOAD, MOVE, MOVE_REGISTER, OR_REGISTER, SHIFT_LEFT, SHIFT_RIGHT, SHIFT_RIGHT_SIGNED, STORE,
+    STORE_IMMEDIATE, Width,
 };
 
 /// What the clock of the machine shows.
 pub(crate) const NOW: u64 = 1_234_567_890;
 /// What records are filled with before a program writes to them.
 pub(crate) const STALE: u64 = 0xdead_dead_dead_dead;
+/// The descriptors that a program has for its record and for the filter.
+pub(crate) const RECORD_MAP: i32 = 3;
+pub(crate) const FILTER_MAP: i32 = 5;
 /// Distance of structures.
 const STRIDE: u64 = 1 << 20;
 const STACK: usize = 512;
@@ -43,15 +47,31 @@ impl BpfMachine {
     /// Runs the program of an iterator for the thread at an address. Returns its record.
     pub(crate) fn run(&mut self, program: &Assembled, task: u64) -> Vec<u64> {
         let kept = self.structures.len();
-        let meta = self.add(vec![0; 64]);
+        let maps = MachineMaps { record: self.add(STALE.to_ne_bytes().repeat(RECORD_WORDS)), slots: 0 };
+        let mut written = self.run_with(program, task, &maps, 0);
+        self.structures.truncate(kept);
+        assert_eq!(written.len(), 1, "one record per thread");
+        written.remove(0)
+    }
+
+    /// What programs of changes share from one run to the next.
+    pub(crate) fn maps(&mut self, slots: u32) -> MachineMaps {
+        let slots = self.add(vec![0; 8 * usize::try_from(slots).unwrap()]);
+        MachineMaps { record: self.add(STALE.to_ne_bytes().repeat(RECORD_WORDS)), slots }
+    }
+
+    /// Runs the program of an iterator in a pass. Returns its records.
+    pub(crate) fn run_with(&mut self, program: &Assembled, task: u64, maps: &MachineMaps, pass: u64) -> Vec<Vec<u64>> {
+        let kept = self.structures.len();
+        // `seq`, `session_id` and `seq_num` of `struct bpf_iter_meta`.
+        let meta = self.add([0, pass, 0, 0].map(u64::to_ne_bytes).concat());
         let context = self.add([meta, task].map(u64::to_ne_bytes).concat());
-        let record = self.add(STALE.to_ne_bytes().repeat(RECORD_WORDS));
         let stack = self.add(vec![0; STACK]);
         let mut registers = [None; 11];
         (registers[1], registers[10]) = (Some(context), Some(stack + u64::try_from(STACK).unwrap()));
-        let written = Run { machine: self, code: &program.code, registers, record, written: None }.run();
+        let written = Run { machine: self, code: &program.code, registers, maps, written: Vec::new() }.run();
         self.structures.truncate(kept);
-        written.expect("a record")
+        written
     }
 
     fn find(&mut self, address: u64) -> (&mut Vec<u8>, usize) {
@@ -60,18 +80,25 @@ impl BpfMachine {
     }
 }
 
+/// Addresses of the elements of maps.
+pub(crate) struct MachineMaps {
+    record: u64,
+    slots: u64,
+}
+
 struct Run<'m> {
     machine: &'m mut BpfMachine,
     code: &'m [u64],
     registers: [Option<u64>; 11],
-    record: u64,
-    written: Option<Vec<u64>>,
+    maps: &'m MachineMaps,
+    written: Vec<Vec<u64>>,
 }
 
 impl Run<'_> {
-    fn run(mut self) -> Option<Vec<u64>> {
+    fn run(mut self) -> Vec<Vec<u64>> {
         let mut next = 0;
-        for _ in 0..self.code.len() {
+        // A thread, and the first one of its process.
+        for _ in 0..2 * self.code.len() {
             let instruction = Instruction::from_word(self.code[next]);
             if instruction.opcode == EXIT {
                 assert_eq!(self.registers[0], Some(0));
@@ -94,10 +121,15 @@ impl Run<'_> {
         match opcode {
             JUMP => return true,
             JUMP_IF_EQUAL => return self.value(to) == constant,
+            JUMP_IF_DIFFERENT => return self.value(to) != constant,
             JUMP_IF_REGISTERS_DIFFER => return self.value(to) != self.value(from),
             MOVE => self.registers[to] = Some(constant),
             MOVE_REGISTER => self.registers[to] = Some(self.value(from)),
             ADD => self.registers[to] = Some(self.value(to).wrapping_add(constant)),
+            ADD_REGISTER => self.registers[to] = Some(self.value(to).wrapping_add(self.value(from))),
+            OR_REGISTER => self.registers[to] = Some(self.value(to) | self.value(from)),
+            AND => self.registers[to] = Some(self.value(to) & constant),
+            SHIFT_RIGHT => self.registers[to] = Some(self.value(to) >> immediate),
             SHIFT_LEFT => self.registers[to] = Some(self.value(to) << immediate),
             SHIFT_RIGHT_SIGNED => {
                 self.registers[to] = Some((self.value(to).cast_signed() >> immediate).cast_unsigned());
@@ -139,7 +171,12 @@ impl Run<'_> {
         let result = if kind == KERNEL_FUNCTION as usize {
             argument(0)
         } else if function == Helper::MapLookupElem as i32 {
-            self.record
+            let key = u64::from(u32::from_le_bytes(self.machine.bytes(argument(1), 4).try_into().unwrap()));
+            if argument(0) == i64::from(RECORD_MAP).cast_unsigned() {
+                self.maps.record
+            } else {
+                self.maps.slots + 8 * key
+            }
         } else if function == Helper::KtimeGetNs as i32 {
             NOW
         } else if function == Helper::ProbeReadKernel as i32 {
@@ -150,7 +187,7 @@ impl Run<'_> {
             assert_eq!(function, Helper::SeqWrite as i32);
             let words = self.machine.bytes(argument(1), length(2)).chunks(8);
             let words = words.map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
-            assert!(self.written.replace(words.collect()).is_none(), "one record per thread");
+            self.written.push(words.collect());
             0
         };
         self.registers[0] = Some(result);

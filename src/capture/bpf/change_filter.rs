@@ -1,0 +1,132 @@
+//! The filter by which programs skip threads that did nothing since the pass before: asleep, with the number of switches that
+//! they had.
+//!
+//! Each thread has a slot in an array that programs and ctprof share. Its word has, from above: 32 bits of counters, 31 bits of
+//! when the thread started, and a bit that each pass sets and ctprof may clear before.
+
+use super::assemble::{Assembler, Helper, Label, Register, Width};
+use super::btf::{Btf, TypeId};
+use super::columns;
+use super::layout::{is_addressable, near};
+use super::path::{self, FieldLocation};
+
+use Register::{Frame, R0, R1, R2, R7, R8, R9};
+
+/// Slots of the filter. Two threads whose ids differ by a multiple of this share one, and are written in every pass.
+pub(super) const SLOTS: u32 = 1 << 16;
+/// Places on the stack of the program: the address of the slot, and what is to be stored there.
+pub(super) const SLOT: i16 = -16;
+pub(super) const KEY: i16 = -24;
+const SLOT_NUMBER: i16 = -4;
+
+/// What an instruction needs before a record exists.
+const FIELDS: [&str; 7] = [
+    columns::STATE,
+    columns::VOLUNTARY_SWITCHES,
+    columns::INVOLUNTARY_SWITCHES,
+    columns::START_TIME,
+    columns::TID,
+    columns::TGID,
+    columns::ON_CPU,
+];
+
+/// Whose counters tell whether a thread did something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum FilteredCounters {
+    /// Its own.
+    OfThread,
+    /// Its own, and for the first thread of a process also those of the threads that have exited.
+    OfProcess,
+}
+
+/// Where a kernel has what the filter needs.
+#[derive(Debug)]
+pub(super) struct ChangeFilter {
+    fields: [Option<FieldLocation>; FIELDS.len()],
+    /// For how long the exited threads of the process have run.
+    exited: Option<FieldLocation>,
+}
+
+impl ChangeFilter {
+    pub(super) fn find(btf: &Btf<'_>, task: TypeId) -> Self {
+        let field = |path| path::resolve(btf, task, path).filter(is_addressable);
+        Self { fields: FIELDS.map(field), exited: field(columns::RUN_TIME_OF_EXITED) }
+    }
+
+    /// Jumps to `next` if the thread in `R7` did nothing. Else, the places [`SLOT`] and [`KEY`] have what makes the next pass
+    /// skip it.
+    pub(super) fn unless_changed(&self, assembler: &mut Assembler, of: FilteredCounters, map: i32, next: Label) {
+        let emit = assembler.label();
+        let [state, voluntary, involuntary, start, tid, tgid, on_cpu] = &self.fields;
+        load(assembler, R8, state);
+        load(assembler, R9, voluntary);
+        load(assembler, R1, involuntary);
+        assembler.add(R9, R1);
+        if of == FilteredCounters::OfProcess {
+            self.add_exited(assembler, [tid, tgid]);
+        }
+        assembler.shift_left(R9, 32);
+        load(assembler, R1, start);
+        // The lower bits of nanoseconds differ least.
+        assembler.shift_right(R1, 10);
+        assembler.shift_left(R1, 33);
+        assembler.shift_right(R1, 32);
+        assembler.or(R9, R1);
+        assembler.add_immediate(R9, 1);
+        assembler.store(Width::U64, Frame, KEY, R9);
+        load(assembler, R1, tid);
+        assembler.and_immediate(R1, (SLOTS - 1).cast_signed());
+        assembler.store(Width::U32, Frame, SLOT_NUMBER, R1);
+        assembler.load_map(R1, map);
+        assembler.mov(R2, Frame);
+        assembler.add_immediate(R2, SLOT_NUMBER.into());
+        assembler.call(Helper::MapLookupElem);
+        assembler.jump_if_equal(R0, 0, next);
+        assembler.store(Width::U64, Frame, SLOT, R0);
+        assembler.load(Width::U64, R1, R0, 0);
+        assembler.and_immediate(R1, !1);
+        assembler.add_immediate(R1, 1);
+        assembler.jump_if_registers_differ(R1, R9, emit);
+        assembler.jump_if_equal(R8, 0, emit);
+        load(assembler, R1, on_cpu);
+        assembler.jump_if_different(R1, 0, emit);
+        assembler.store(Width::U64, R0, 0, R9);
+        assembler.jump(next);
+        assembler.place(emit);
+    }
+
+    /// Adds the counter of exited threads to `R9` if `R7` is the first thread of its process. It grows with every exit.
+    fn add_exited(&self, assembler: &mut Assembler, [tid, tgid]: [&Option<FieldLocation>; 2]) {
+        let Some((exited, [hop])) = self.exited.as_ref().and_then(|at| Some((at, at.hops.first_chunk()?))) else {
+            return;
+        };
+        let other = assembler.label();
+        load(assembler, R1, tid);
+        load(assembler, R2, tgid);
+        assembler.jump_if_registers_differ(R1, R2, other);
+        assembler.load(Width::U64, R1, R7, near(*hop));
+        assembler.jump_if_equal(R1, 0, other);
+        assembler.load(Width::U64, R1, R1, near(exited.offset));
+        assembler.add(R9, R1);
+        assembler.place(other);
+    }
+}
+
+/// The bits of a slot that say when its thread started, by `CLOCK_BOOTTIME`.
+pub(super) fn start_bits(start_ns: u64) -> u64 {
+    (start_ns >> 10) << 33 >> 32
+}
+
+/// Whether a pass has met a thread that started then, and that has this slot.
+pub(super) fn was_met(slot: u64, start_bits: u64) -> bool {
+    slot & u64::from(u32::MAX) == start_bits | 1
+}
+
+fn load(assembler: &mut Assembler, to: Register, place: &Option<FieldLocation>) {
+    match place {
+        Some(place) => {
+            assembler.load(Width::from_bytes(place.size).unwrap_or(Width::U64), to, R7, near(place.offset));
+        }
+        None => assembler.mov_immediate(to, 0),
+    }
+}

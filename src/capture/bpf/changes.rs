@@ -1,0 +1,171 @@
+//! Passes that return only the threads that did something since the pass before.
+
+use std::collections::HashSet;
+use std::sync::PoisonError;
+
+use nix::errno::Errno;
+use rayon::ThreadPool;
+
+use super::super::context::CaptureContext;
+use super::super::procfs;
+use super::super::read_threads::{ChangedThreads, ReadThreads};
+use super::change_tracker::{KnownThreads, LastChange, NotReturned};
+use super::host_parameters::HostParameters;
+use super::layout::records;
+use super::read::{RecordReader, ThreadFacts};
+use super::setup::BpfEngine;
+use super::walk::in_order;
+use super::{complete, processes};
+use crate::model::{ThreadId, ThreadState};
+
+impl BpfEngine {
+    /// The threads that did something since the pass before, whose threads `known` has; `None` if the engine always reads all.
+    pub(in crate::capture) fn changes(
+        &self,
+        context: &CaptureContext,
+        parameters: &HostParameters,
+        known: &KnownThreads,
+        pool: &ThreadPool,
+    ) -> Result<Option<ChangedThreads>, Errno> {
+        let Some(tracker) = &self.changes else { return Ok(None) };
+        let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+        tracker.begin_pass();
+        let (mut threads, mut facts) = self.changed_threads(parameters)?;
+        let changed: HashSet<ThreadId> = threads.iter().map(ThreadState::id).collect();
+        let NotReturned { gone, hidden } = tracker.not_returned(known, &changed);
+        let changes = LastChange::each(&threads, &facts);
+        tracker.take_cgroups(known, &changes, (&mut threads, &mut facts));
+        complete::complete_threads(context, &mut threads, &facts);
+        let slept = |id: &ThreadId| !changed.contains(id) && !gone.contains(id);
+        let others = |tgid| tracker.counters(known, tgid, slept);
+        processes::complete(context, (&mut threads, &mut facts), &others, pool);
+        let pointers =
+            threads.iter().zip(&facts).filter_map(|(thread, facts)| Some((thread.tid, facts.thread_pointer?)));
+        let mut read = ReadThreads { pointers: pointers.collect(), ..ReadThreads::default() };
+        read.threads = threads;
+        if !hidden.is_empty() {
+            read.merge(procfs::walk::read(context, &Vec::from_iter(hidden.iter().copied()), pool));
+        }
+        let read = read.in_order();
+        let is_gone = |id: &ThreadId| gone.contains(id) || hidden.contains(&id.tgid) && !read.has(*id);
+        let gone: Vec<_> = known.keys().copied().filter(is_gone).collect();
+        tracker.end_pass(changes, &gone);
+        Ok(Some(ChangedThreads { read, gone }))
+    }
+
+    fn changed_threads(&self, parameters: &HostParameters) -> Result<(Vec<ThreadState>, Vec<ThreadFacts>), Errno> {
+        let mut reader = RecordReader::new(&self.layout, parameters);
+        let mut threads = Vec::new();
+        self.read(|words| threads.extend(records(&words).filter_map(|record| reader.thread(record))))?;
+        Ok(in_order(threads))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::process::Command;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::super::super::context::in_context;
+    use super::super::super::options::Tree;
+    use super::super::setup::Passes;
+    use super::*;
+    use crate::model::METRICS;
+    use crate::process::no_workers;
+    use crate::skip::{Missing, skipped};
+
+    /// Calls `body` with an engine, a context and all threads of a first pass; not where there is no BPF.
+    fn with_first_pass(body: impl FnOnce(&BpfEngine, &CaptureContext, KnownThreads)) {
+        let engine = match BpfEngine::load(2, Passes::OfChanges) {
+            Ok(engine) => engine,
+            Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
+        };
+        assert!(engine.changes.is_some(), "the verifier refuses the filter");
+        in_context("/proc".as_ref(), |context| {
+            let context = CaptureContext { tree: Tree::Live, ..context.clone() };
+            let known = whole(&engine, &context);
+            body(&engine, &context, known);
+        });
+    }
+
+    fn whole(engine: &BpfEngine, context: &CaptureContext) -> KnownThreads {
+        let (read, _) = engine.walk(context, &HostParameters::default(), &[], &no_workers()).unwrap();
+        read.threads.into_iter().map(|thread| (thread.id(), thread)).collect()
+    }
+
+    fn changed(
+        engine: &BpfEngine,
+        context: &CaptureContext,
+        known: &mut KnownThreads,
+    ) -> (Vec<ThreadId>, Vec<ThreadId>) {
+        let ChangedThreads { read, gone } =
+            engine.changes(context, &HostParameters::default(), known, &no_workers()).unwrap().unwrap();
+        gone.iter().for_each(|id| drop(known.remove(id)));
+        let ids = read.threads.iter().map(ThreadState::id).collect();
+        known.extend(read.threads.into_iter().map(|thread| (thread.id(), thread)));
+        (ids, gone)
+    }
+
+    #[test]
+    fn changes_are_threads_that_ran_and_those_that_are_gone() {
+        let mut sleeps = [(); 2].map(|()| Command::new("sleep").arg("100").spawn().unwrap());
+        std::thread::sleep(Duration::from_millis(100));
+        with_first_pass(|engine, context, mut known| {
+            let [lives, exits] = sleeps.each_ref().map(|sleep| ThreadId { tgid: sleep.id(), tid: sleep.id() });
+            let own = std::process::id();
+            let (begin, began) = channel::<()>();
+            let (answer, answered) = channel();
+            let thread = std::thread::spawn(move || {
+                answer.send(nix::unistd::gettid().as_raw().cast_unsigned()).unwrap();
+                began.recv().unwrap_err();
+            });
+            let tid = answered.recv().unwrap();
+            sleeps[1].kill().and_then(|()| sleeps[1].wait()).unwrap();
+            let (ids, gone) = changed(engine, context, &mut known);
+            assert!(ids.contains(&ThreadId { tgid: own, tid }), "a new thread");
+            assert!(ids.contains(&ThreadId { tgid: own, tid: own }), "the process has more threads");
+            assert!(!ids.contains(&lives) && known.contains_key(&lives), "it sleeps on");
+            assert!(gone.contains(&exits) && !known.contains_key(&exits));
+            drop(begin);
+            thread.join().unwrap();
+            let (ids, gone) = changed(engine, context, &mut known);
+            assert!(gone.contains(&ThreadId { tgid: own, tid }));
+            assert!(ids.contains(&ThreadId { tgid: own, tid: own }), "the process has counters of its exited thread");
+        });
+        sleeps[0].kill().and_then(|()| sleeps[0].wait()).unwrap();
+    }
+
+    #[test]
+    fn changes_lead_to_what_a_pass_over_all_threads_reads() {
+        with_first_pass(|engine, context, mut known| {
+            for round in 0..10 {
+                let work = || (0..200_000_u64).map(std::hint::black_box).sum::<u64>();
+                std::thread::scope(|scope| (0..round).for_each(|_| drop(scope.spawn(work))));
+                Command::new("true").status().unwrap();
+                changed(engine, context, &mut known);
+            }
+            // The last one makes up for what happened since.
+            changed(engine, context, &mut known);
+            let now = whole(engine, context);
+            let switches = |thread: &ThreadState| (thread.metrics.voluntary_csw, thread.metrics.nonvoluntary_csw);
+            let slept = |(id, now): &(&ThreadId, &ThreadState)| {
+                let is_asleep = now.metrics.state.is_some_and(|state| state == 'S' || state == 'I');
+                is_asleep && known.get(id).is_some_and(|known| switches(known) == switches(now))
+            };
+            // Others can change what the first thread has of its process.
+            let awake: BTreeSet<u32> = now.iter().filter(|thread| !slept(thread)).map(|(id, _)| id.tgid).collect();
+            let slept: Vec<_> = now.iter().filter(|(id, _)| !awake.contains(&id.tgid)).collect();
+            assert!(slept.len() > 20, "{} threads slept", slept.len());
+            for (id, now) in slept {
+                let known = &known[id];
+                let is_of_memory = |name: &str| name.ends_with("_bytes");
+                for metric in METRICS.iter().filter(|metric| !is_of_memory(metric.name)) {
+                    assert_eq!(metric.get(&known.metrics), metric.get(&now.metrics), "{} of {id:?}", metric.name);
+                }
+                assert_eq!((&known.cgroup, &known.comm), (&now.cgroup, &now.comm), "{id:?}");
+            }
+        });
+    }
+}
