@@ -177,6 +177,18 @@ def cgroups(guest):
     return f"{len(changed)} of {len(compared)} changed, equal"
 
 
+def series(guest):
+    """The kernel takes the program whose passes return what changed, and steps add up to the window."""
+    require("each step reads all threads" not in guest.text("series.log"), "the filter is refused")
+    steps = guest.show("series", options=("--steps", "-f", "json", "-n", "0")).splitlines()
+    whole, steps = Window(guest.show("series")), [Window(step) for step in steps]
+    require(len(steps) >= 3, f"{len(steps)} steps")
+    sums = [whole.time("run"), sum(step.time("run") or 0 for step in steps)]
+    text = f"{len(steps)} steps, {sums[1] / SECOND:.3f} of {sums[0] / SECOND:.3f} s"
+    require(abs(sums[0] - sums[1]) <= max(sums[0] * 0.01, 2 * TICK_NS), text)
+    return text
+
+
 def screen(guest, name, culprit):
     """The group to blame is in the first three rows."""
     lines = guest.show(name, options=()).splitlines()
@@ -231,8 +243,8 @@ def suspend(guest):
 
 def commands(guest):
     status = guest.text("status").split()
-    require(status == ["0"] * 11, f"exit status: {status}")
-    return "11 succeeded"
+    require(status == ["0"] * 12, f"exit status: {status}")
+    return "12 succeeded"
 
 
 CHECKS = {
@@ -240,6 +252,7 @@ CHECKS = {
     "fork storm": storm,
     "exits, BPF": lambda guest: exits(guest, "bpf", is_recorded=True),
     "exits, procfs": lambda guest: exits(guest, "procfs", is_recorded=False),
+    "steps": series,
     "exited children": children,
     "block, schedstats": block_schedstat,
     "block, delays": block_delays,

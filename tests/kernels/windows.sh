@@ -23,6 +23,13 @@ for engine in bpf procfs; do
     echo $? >>status
 done
 
+# Steps of threads that run, sleep, start and exit. All but the last one read what changed.
+/ctprof -v record --every 500ms -o series.ctprof.zst -- ash -c '
+    /neighbor noise & i=0
+    while [ $i -lt 20 ]; do awk "BEGIN { for (i = 0; i < 20000; i++) x += i }"; usleep 100000; i=$((i + 1)); done
+    kill -9 $!; wait $! 2>/dev/null; exit 0' 2>series.log
+echo $? >>status
+
 # Two captures without a listener: only the shell in between knows what its children did.
 mkfifo /tmp/go /tmp/done
 ash -c '

@@ -52,7 +52,9 @@ impl BpfEngine {
                 (passes == Passes::OfChanges).then(ChangeTracker::new).transpose().map_err(obstacle::of_errno)?;
             let of_changes = changes.and_then(|changes| {
                 let filter = (&ChangeFilter::find(btf, kernel.task), changes.slots.map.as_raw_fd());
-                Some((iterator_program(kernel, &mut layout, Some(filter)).ok()?, changes))
+                let program = iterator_program(kernel, &mut layout, Some(filter));
+                let refused = |no_bpf: &NoBpf| tracing::info!("each step reads all threads: {no_bpf:?}");
+                Some((program.inspect_err(refused).ok()?, changes))
             });
             let (program, changes) = match of_changes {
                 Some((program, changes)) => (program, Some(changes)),
