@@ -128,6 +128,12 @@ impl ThreadEnds {
         }
     }
 
+    /// Takes those that were too late for the last pass of the window before.
+    pub(super) fn take_from(&self, before: &Self) {
+        let late = before.take();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(late);
+    }
+
     fn take(&self) -> Vec<ThreadEnd> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

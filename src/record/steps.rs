@@ -32,6 +32,8 @@ pub struct OpenSeries<'r> {
     /// Threads that exited and were listed by the last capture, or have started since.
     carried: Vec<ExitedThread>,
     samples: Option<OpenSamples>,
+    /// How the next step is sampled: the end of a thread can be missed where records of exits are.
+    sampled_as: SampledAs,
     _raised: RaisedPriority,
 }
 
@@ -59,7 +61,8 @@ impl Recorder {
         let raised = RaisedPriority::of_this_thread();
         self.capturer.forget_cgroups();
         self.listener.iter_mut().for_each(ExitListener::restart);
-        let samples = self.sampler.as_ref().and_then(|sampler| sampler.begin(SampledAs::Step));
+        let sampled_as = SampledAs::Step;
+        let samples = self.sampler.as_ref().and_then(|sampler| sampler.begin(sampled_as));
         let command = if let Until::Exited(invocation) = until { arguments(invocation) } else { Vec::new() };
         let every_ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
         let mut info = SeriesInfo::default();
@@ -72,8 +75,18 @@ impl Recorder {
         let info = first.head.series.clone().unwrap_or_default();
         let (head, moment, folded) = (first.head.clone(), Moment::new(first), Arc::default());
         let carried = Vec::new();
-        let mut series =
-            OpenSeries { recorder: self, prepare, info, head, moment, folded, carried, samples, _raised: raised };
+        let mut series = OpenSeries {
+            recorder: self,
+            prepare,
+            info,
+            head,
+            moment,
+            folded,
+            carried,
+            samples,
+            sampled_as,
+            _raised: raised,
+        };
         series.fold(&host);
         Ok(series)
     }
@@ -90,6 +103,7 @@ impl OpenSeries<'_> {
     /// # Errors
     /// [`RecordError`] if nothing useful can be read, or the command was reaped elsewhere.
     pub fn step(&mut self, end: Option<WindowEnd>) -> Result<RecordedStep, RecordError> {
+        let ends = self.samples.as_ref().map(|samples| Arc::clone(&samples.ends));
         let sampled = self.samples.take().map(OpenSamples::end);
         let Recorder { capturer, listener, sampler, .. } = &mut *self.recorder;
         // What exits from now on may be in the capture.
@@ -108,7 +122,7 @@ impl OpenSeries<'_> {
             None => (capturer.capture_again()?, None),
         };
         if !is_last {
-            self.samples = sampler.as_ref().and_then(|sampler| sampler.begin(SampledAs::Step));
+            self.samples = sampler.as_ref().and_then(|sampler| sampler.begin(self.sampled_as));
         }
         let command = end.map(|end| end.conclude(&mut later)).transpose()?.flatten();
         later.head.window = command.map(|command| WindowInfo { command: Some(command), ..WindowInfo::default() });
@@ -128,8 +142,14 @@ impl OpenSeries<'_> {
         for (path, container) in &self.head.containers {
             later.head.containers.entry(path.clone()).or_insert_with(|| container.clone());
         }
-        // The next step does not know yet what has exited.
-        self.samples.iter().for_each(|samples| exits.each.iter().for_each(|exit| samples.ends.add(exit)));
+        self.sampled_as = match &exits.records {
+            Some(records) if records.lost == 0 => SampledAs::Step,
+            _ => SampledAs::OneWindow,
+        };
+        if let (Some(samples), Some(ends)) = (&self.samples, ends) {
+            samples.ends.take_from(&ends);
+            exits.each.iter().for_each(|exit| samples.ends.add(exit));
+        }
         let reasons = sampled.and_then(EndedSamples::wait).map(|mut sampled| {
             sampled.add_ends(exits.each.iter().cloned());
             let exited = exits.folded.iter().map(|(_, _, exit)| exit).chain(&exits.each).map(|exit| &exit.state);

@@ -1,6 +1,7 @@
 //! Types, programs and records, exposed to the fuzz target.
 
 use super::btf::{Btf, TypeId, kind};
+use super::change_filter::ChangeFilter;
 use super::columns;
 use super::host_parameters::HostParameters;
 use super::layout::{Layout, ThreadRecord, words_of};
@@ -23,6 +24,7 @@ pub(in crate::capture) fn types(bytes: &[u8]) {
     let [layout, of_samples] = [wanted, columns::samples()].map(|wanted| Layout::resolve(&btf, task, wanted));
     if let Some(kernel) = Kernel::find(&btf) {
         Emitter { kernel, layout: &layout }.iterator(3);
+        Emitter { kernel, layout: &layout }.iterator_of_changes(3, &ChangeFilter::find(&btf, task), 4);
         let walks = TaskWalk::open_coded(&btf).into_iter().chain([TaskWalk::Iterator]);
         let (sampled, maps) = (SampledKernel::find(&btf, task), SampleMaps { ring: 3, lost: 4, filter: 5 });
         walks.for_each(|walk| drop(Emitter { kernel, layout: &of_samples }.sampler(walk, &sampled, maps)));
