@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::support::{Missing, skipped};
 
 /// `--max-snapshot-bytes`: memory in proportion to it stands out from what ctprof takes anyway.
-const LIMIT: usize = 2 << 20;
+const LIMIT: usize = 4 << 20;
 /// How much more memory than this many times the limit is too much.
 const TIMES: u64 = 4;
 

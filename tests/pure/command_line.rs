@@ -204,17 +204,6 @@ fn the_recipe_for_jq_works() {
 }
 
 #[test]
-fn the_recipe_for_a_step_summary_works() {
-    let dir = tempfile::tempdir().unwrap();
-    let summary = dir.path().join("summary.md");
-    let recipe = recipe("ctprof compare before.ctprof.zst after.ctprof.zst --format markdown");
-    let out = shell(&format!("GITHUB_STEP_SUMMARY={}; {recipe}", summary.display()));
-    assert!(out.status.success(), "{}", text(&out.stderr));
-    let page = fs::read_to_string(summary).unwrap();
-    assert!(page.contains("### primary\n\n| group | threads | metric |") && page.contains("|---|---:|---|"), "{page}");
-}
-
-#[test]
 fn a_terminal_is_filled_and_not_overrun() {
     let command =
         format!("stty rows 24 cols 60 2>/dev/null; {} compare --long {OLD} {NEW}", env!("CARGO_BIN_EXE_ctprof"));
