@@ -25,7 +25,7 @@ use super::options::{Options, Tree, Use};
 use super::procfs::directory::ProcDirectory;
 use super::procfs::pids::{self, SelectedProcesses};
 use super::procfs::whole_process;
-use super::read_threads::{ChangedThreads, ReadThreads};
+use super::read_threads::ChangedThreads;
 use super::start::{Start, nanoseconds};
 use super::tally::Tally;
 use crate::model::{
@@ -212,18 +212,19 @@ impl Capturer {
         let start = Start::now(options.roots.tree());
         let cpu_time = cpu_time::read(&files, start.instant);
         let context = self.context(host, start, &pool, &tally);
-        let Some(ChangedThreads { mut read, gone }) = engine.changes(&context, (host, start), known, &pool) else {
+        let Some(ChangedThreads { mut read, gone, executed }) = engine.changes(&context, (host, start), known, &pool)
+        else {
             return Ok(None);
         };
         let reads_all = !is_recent(self.cgroups_at, CGROUPS_FOR);
-        let paths = before.cgroup_stats.keys().filter(|path| reads_all || has_changed(path, &read));
+        let paths = before.cgroup_stats.keys().filter(|path| reads_all || read.paths().any(|below| is_in(below, path)));
         let mut cgroup_stats = before.cgroup_stats.clone();
         let read_one = |path: &str| match before.cgroup_stats.get(path).filter(|_| !reads_all) {
             Some(before) => cgroup::read_again(&files, mounts, path, before),
             None => cgroup::read(&files, mounts, path),
         };
         cgroup_stats.extend(cgroups(paths.map(String::as_str).chain(read.paths()), &pool, read_one));
-        read.take_known(known);
+        read.take_known(known, &executed);
         enrich::complete(&context, &mut read, &pool);
         whole_process::reread_parents(procfs, &mut read.threads);
         let walk_ns = nanoseconds(start.instant.elapsed());
@@ -256,6 +257,19 @@ impl Capturer {
             self.cgroups_at = Some(begin);
         }
         Ok(Some(CapturedChanges { capture: CtprofSnapshot { head, threads: read.threads }, gone }))
+    }
+
+    /// Reads the counters of cgroups again in which these threads were, when they exited before a capture of changes.
+    pub fn read_cgroups_of<'t>(
+        &self,
+        exited: impl Iterator<Item = &'t ThreadState>,
+        stats: &mut BTreeMap<String, CgroupStats>,
+    ) {
+        let exited: BTreeSet<&str> = exited.filter_map(|thread| thread.cgroup.as_deref()).collect();
+        let files = HostFiles::new(&self.options.roots);
+        for (path, stats) in stats.iter_mut().filter(|(path, _)| exited.iter().any(|below| is_in(below, path))) {
+            *stats = cgroup::read_again(&files, &self.mounts, path, stats);
+        }
     }
 
     fn read(&mut self, smaps: Smaps, known: Option<HostContext>) -> Result<CtprofSnapshot, CaptureError> {
@@ -366,8 +380,25 @@ fn cgroups<'p>(
     pool.install(|| paths.into_par_iter().map(values).collect())
 }
 
-/// Whether one of the threads is in this cgroup, or below it.
-fn has_changed(path: &str, read: &ReadThreads) -> bool {
-    let is_below = |below: &str| below.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    path == "/" || read.paths().any(is_below)
+/// Whether a cgroup is this one, or below it.
+fn is_in(below: &str, path: &str) -> bool {
+    path == "/" || below.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_in;
+
+    #[test]
+    fn what_exits_in_a_cgroup_counts_in_those_above_it_and_in_no_other() {
+        for (below, path, expected) in [
+            ("/a/b", "/a/b", true),
+            ("/a/b", "/a", true),
+            ("/a/b", "/", true),
+            ("/a", "/a/b", false),
+            ("/ab", "/a", false),
+        ] {
+            assert_eq!(is_in(below, path), expected, "{below} in {path}");
+        }
+    }
 }

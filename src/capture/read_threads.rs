@@ -27,6 +27,8 @@ pub(crate) struct ChangedThreads {
     pub(crate) read: ReadThreads,
     /// Threads that have exited since.
     pub(crate) gone: Vec<ThreadId>,
+    /// Processes that have executed another program since.
+    pub(crate) executed: HashSet<u32>,
 }
 
 impl ReadThreads {
@@ -57,11 +59,14 @@ impl ReadThreads {
         of_threads.chain(&self.cgroups).map(|path| &**path)
     }
 
-    /// Takes what other sources have said of processes, unless they are new, have another name, or have counters of an
-    /// allocator.
-    pub(crate) fn take_known(&mut self, known: &BTreeMap<ThreadId, ThreadState>) {
+    /// Takes what other sources have said of processes, unless they are new, have another name or program, or have counters of
+    /// an allocator.
+    pub(crate) fn take_known(&mut self, known: &BTreeMap<ThreadId, ThreadState>, executed: &HashSet<u32>) {
         for process in self.threads.chunk_by_mut(|one, other| one.tgid == other.tgid) {
             let tgid = process[0].tgid;
+            if executed.contains(&tgid) {
+                continue;
+            }
             let before = known.get(&ThreadId { tgid, tid: tgid });
             let is_same = |leader: &ThreadState, before: &ThreadState| {
                 (leader.start_time_clock_ticks, &leader.comm) == (before.start_time_clock_ticks, &before.comm)

@@ -133,6 +133,11 @@ impl OpenSeries<'_> {
         later.head.series = Some(self.info.clone());
         let (mut exits, carried) = self.exits((&later, gone.as_deref()), &folded, records.as_ref());
         self.carried = carried;
+        if gone.is_some() {
+            let exited = exits.each.iter().chain(exits.folded.iter().map(|(_, _, exit)| exit));
+            let exited = exited.map(|exit| &exit.state);
+            self.recorder.capturer.read_cgroups_of(exited, &mut later.head.cgroup_stats);
+        }
         let exited = exits.each.iter().chain(exits.folded.iter().map(|(_, _, exit)| exit));
         let threads = exited.map(|exit| exit.state.clone()).collect();
         let mut exited = CtprofSnapshot { head: later.head, threads };

@@ -1,17 +1,23 @@
-//! Packages: whether they install and forget every unit.
+//! Packages: whether they install and forget every unit, and whether versions of dependencies are locked.
 
 use std::fs;
 use std::path::Path;
 
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
 #[test]
 fn every_unit_is_in_both_packages_and_goes_with_them() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
     let (manifest, purge) = (read("Cargo.toml"), read("packaging/debian/postrm"));
-    let names = fs::read_dir(root.join("packaging")).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = fs::read_dir(root().join("packaging")).unwrap().map(|entry| entry.unwrap().file_name());
     let units: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
     for (unit, (stem, kind)) in units.iter().filter_map(|name| Some((name, name.split_once('.')?))) {
-        let text = read(&format!("packaging/{unit}"));
+        let text = read(format!("packaging/{unit}"));
         if kind == "default" {
             continue;
         }
@@ -23,4 +29,14 @@ fn every_unit_is_in_both_packages_and_goes_with_them() {
             assert!(purge.contains(&format!(" /var/lib/private/{state}")), "{unit}: its files are not purged");
         }
     }
+}
+
+#[test]
+fn fuzz_targets_have_locked_versions_of_all_dependencies() {
+    let [manifest, lock] = ["Cargo.toml", "fuzz/Cargo.lock"].map(read);
+    let dependencies = manifest.split_once("\n[dependencies]\n").unwrap().1.split("\n[").next().unwrap();
+    let names = dependencies.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name);
+    let package = lock.split("[[package]]").find(|package| package.contains("name = \"ctprof\"\n")).unwrap();
+    let missing: Vec<_> = names.filter(|name| !package.contains(&format!("\"{name}\""))).collect();
+    assert!(missing.is_empty(), "update it (cargo check in fuzz/): {missing:?}");
 }

@@ -30,6 +30,8 @@ pub(super) struct LastChange {
     cpu_time: Option<CpuTime>,
     /// `struct css_set`; `None` for a thread that is exiting, too, which procfs shows in other cgroups.
     cgroups: Option<u64>,
+    /// Another one after the thread has executed a program.
+    thread_pointer: Option<u64>,
 }
 
 /// What a pass says of the threads that it did not return.
@@ -44,7 +46,8 @@ impl LastChange {
     fn new(thread: &ThreadState, facts: &ThreadFacts) -> Self {
         let cgroups = facts.cgroups.filter(|_| facts.flags & PF_EXITING == 0);
         let start_bits = start_bits(facts.start_ns.unwrap_or(0));
-        Self { id: thread.id(), start_bits, cpu_time: facts.cpu_time, cgroups }
+        let ThreadFacts { cpu_time, thread_pointer, .. } = *facts;
+        Self { id: thread.id(), start_bits, cpu_time, cgroups, thread_pointer }
     }
 
     /// The changes of a pass.
@@ -76,12 +79,15 @@ impl ChangeTracker {
     /// What the pass says of the threads of `known` that have not changed.
     pub(super) fn not_returned(&self, known: &KnownThreads, changed: &HashSet<ThreadId>) -> NotReturned {
         let mut not_returned = NotReturned::default();
+        // A thread that shares the slot, and was written after this one was met, took the mark.
+        let taken: HashSet<usize> = changed.iter().map(|id| slot_of(id.tid)).collect();
         for id in known.keys().filter(|id| !changed.contains(id)) {
             match self.last_change(*id) {
                 None => {
                     not_returned.hidden.insert(id.tgid);
                 }
                 Some(last) if was_met(self.slots.get(slot_of(id.tid)), last.start_bits) => {}
+                Some(_) if taken.contains(&slot_of(id.tid)) => {}
                 Some(_) => {
                     not_returned.gone.insert(*id);
                 }
@@ -104,6 +110,15 @@ impl ChangeTracker {
                 facts.cgroups = None;
             }
         }
+    }
+
+    /// The processes whose first threads have executed another program, as far as that can be told.
+    pub(super) fn executed(&self, changes: &[LastChange]) -> HashSet<u32> {
+        let leaders = changes.iter().filter(|change| change.id.tid == change.id.tgid);
+        let is_other = |change: &&LastChange| {
+            self.last_change(change.id).is_some_and(|before| before.thread_pointer != change.thread_pointer)
+        };
+        leaders.filter(is_other).map(|change| change.id.tgid).collect()
     }
 
     /// The counters of those threads of a process that slept on.
@@ -133,4 +148,26 @@ impl ChangeTracker {
 
 fn slot_of(tid: u32) -> usize {
     usize::try_from(tid % SLOTS).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::skip::{Missing, skipped};
+
+    #[test]
+    fn a_thread_whose_slot_another_one_took_in_the_same_pass_is_not_gone() {
+        let mut tracker = match ChangeTracker::new() {
+            Ok(tracker) => tracker,
+            Err(errno) => return skipped(Missing::Privilege(format!("BPF maps: {errno}"))),
+        };
+        let thread = |tid| ThreadState { tgid: tid, tid, ..ThreadState::default() };
+        let known: KnownThreads = [5, 6].map(|tid| (thread(tid).id(), thread(tid))).into();
+        let facts = || ThreadFacts { start_ns: Some(1 << 20), ..ThreadFacts::default() };
+        tracker.end_pass(LastChange::each(&[thread(5), thread(6)], &[facts(), facts()]), &[]);
+        tracker.begin_pass();
+        // The pass has marked neither; the slot of the first one is that of a new thread.
+        let NotReturned { gone, hidden } = tracker.not_returned(&known, &[thread(5 + SLOTS).id()].into());
+        assert_eq!((gone, hidden), ([thread(6).id()].into(), BTreeSet::new()));
+    }
 }

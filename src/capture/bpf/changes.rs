@@ -42,6 +42,13 @@ impl BpfEngine {
         let pointers =
             threads.iter().zip(&facts).filter_map(|(thread, facts)| Some((thread.tid, facts.thread_pointer?)));
         let mut read = ReadThreads { pointers: pointers.collect(), ..ReadThreads::default() };
+        // The name of a process is that of its first thread.
+        let is_renamed = |leader: &&ThreadState| {
+            leader.is_leader() && known.get(&leader.id()).is_some_and(|before| before.comm != leader.comm)
+        };
+        let renamed: HashSet<u32> = threads.iter().filter(is_renamed).map(|leader| leader.tgid).collect();
+        let others = known.iter().filter(|(id, _)| renamed.contains(&id.tgid) && slept(id));
+        threads.extend(others.map(|(_, thread)| thread.clone()));
         read.threads = threads;
         if !hidden.is_empty() {
             read.merge(procfs::walk::read(context, &Vec::from_iter(hidden.iter().copied()), pool));
@@ -49,8 +56,9 @@ impl BpfEngine {
         let read = read.in_order();
         let is_gone = |id: &ThreadId| gone.contains(id) || hidden.contains(&id.tgid) && !read.has(*id);
         let gone: Vec<_> = known.keys().copied().filter(is_gone).collect();
+        let executed = tracker.executed(&changes);
         tracker.end_pass(changes, &gone);
-        Ok(Some(ChangedThreads { read, gone }))
+        Ok(Some(ChangedThreads { read, gone, executed }))
     }
 
     fn changed_threads(&self, parameters: &HostParameters) -> Result<(Vec<ThreadState>, Vec<ThreadFacts>), Errno> {
@@ -64,7 +72,8 @@ impl BpfEngine {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::process::Command;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
@@ -100,7 +109,7 @@ mod tests {
         context: &CaptureContext,
         known: &mut KnownThreads,
     ) -> (Vec<ThreadId>, Vec<ThreadId>) {
-        let ChangedThreads { read, gone } =
+        let ChangedThreads { read, gone, .. } =
             engine.changes(context, &HostParameters::default(), known, &no_workers()).unwrap().unwrap();
         gone.iter().for_each(|id| drop(known.remove(id)));
         let ids = read.threads.iter().map(ThreadState::id).collect();
@@ -135,6 +144,24 @@ mod tests {
             assert!(ids.contains(&ThreadId { tgid: own, tid: own }), "the process has counters of its exited thread");
         });
         sleeps[0].kill().and_then(|()| sleeps[0].wait()).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_executes_a_program_of_the_same_name_is_told() {
+        let mut shell = Command::new("bash");
+        let mut shell = shell.args(["-c", "read _; exec bash -c 'read _; :'"]).stdin(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        with_first_pass(|engine, context, known| {
+            let executed = || {
+                let changes = engine.changes(context, &HostParameters::default(), &known, &no_workers());
+                changes.unwrap().unwrap().executed
+            };
+            assert!(!executed().contains(&shell.id()));
+            shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+            assert!(executed().contains(&shell.id()));
+        });
+        shell.kill().and_then(|()| shell.wait()).unwrap();
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 
-use super::super::thread_flags::PF_KTHREAD;
+use super::super::thread_flags::{PF_EXITING, PF_KTHREAD};
 use super::change_filter::SLOTS;
 use super::columns;
 use super::layout::{Field, Layout, ThreadRecord, words_of};
@@ -140,6 +140,10 @@ impl SampleFields {
             Activity::Runnable if throttled.unwrap_or(0) != 0 => Activity::Throttled,
             activity => activity,
         };
+        // Its end may be known already, and what it waits for now concerns nobody.
+        if flags? & PF_EXITING != 0 {
+            return None;
+        }
         let is_user = flags? & PF_KTHREAD == 0;
         let asleep = activity.is_sleep();
         let [comm, pcomm] = self.names.map(|field| self.name(record, field));
