@@ -260,16 +260,22 @@ impl Capturer {
     }
 
     /// Reads the counters of cgroups again in which these threads were, when they exited before a capture of changes.
+    ///
+    /// # Errors
+    /// [`CaptureError`] if the capabilities of the file of ctprof cannot be set aside again.
     pub fn read_cgroups_of<'t>(
         &self,
         exited: impl Iterator<Item = &'t ThreadState>,
         stats: &mut BTreeMap<String, CgroupStats>,
-    ) {
+    ) -> Result<(), CaptureError> {
         let exited: BTreeSet<&str> = exited.filter_map(|thread| thread.cgroup.as_deref()).collect();
         let files = HostFiles::new(&self.options.roots);
-        for (path, stats) in stats.iter_mut().filter(|(path, _)| exited.iter().any(|below| is_in(below, path))) {
-            *stats = cgroup::read_again(&files, &self.mounts, path, stats);
-        }
+        let read_again = || {
+            for (path, stats) in stats.iter_mut().filter(|(path, _)| exited.iter().any(|below| is_in(below, path))) {
+                *stats = cgroup::read_again(&files, &self.mounts, path, stats);
+            }
+        };
+        Ok(with_file_capabilities(read_again)?)
     }
 
     fn read(&mut self, smaps: Smaps, known: Option<HostContext>) -> Result<CtprofSnapshot, CaptureError> {

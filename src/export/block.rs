@@ -142,7 +142,8 @@ impl Block {
         Self { rows: 0, leaves: schema.docs().into_iter().flat_map(|doc| Leaf::of_column(doc.column_type)).collect() }
     }
 
-    /// Adds it to the rows before, which have the same schema. Steps of a series have few rows, and a block takes some memory for each column.
+    /// Adds it to the rows before, which have the same schema. Steps of a series have few rows, and a block takes some memory
+    /// for each column.
     pub(super) fn add_to(self, blocks: &mut Vec<Self>) {
         let Some(last) = blocks.last_mut().filter(|last| last.rows + self.rows <= BLOCK) else {
             return blocks.push(self);

@@ -18,6 +18,8 @@ pub struct ThreadSample {
     pub comm: Name,
     /// Whether it is a kernel thread.
     pub kernel_thread: bool,
+    /// Whether it exits: its end can be known already.
+    pub exiting: bool,
     /// Address of its `struct css_set`, which is equal for threads in the same cgroups; 0 if it is unknown.
     pub cgroups: u64,
     /// Voluntary and involuntary context switches so far.

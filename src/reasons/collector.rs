@@ -66,6 +66,8 @@ pub(super) struct TrackedThread {
     pub(super) is_idle: bool,
     /// Whether it started after the first pass.
     is_new: bool,
+    /// Whether it was exiting when it was last sampled.
+    is_exiting: bool,
     pub(super) times: AmountsByReason,
 }
 
@@ -169,7 +171,8 @@ impl ReasonCollector {
         self.reasons.values.iter().flat_map(|reason| reason.stack.iter().copied())
     }
 
-    /// Ends the window at the last pass, and begins the next one there. Threads that were not in that pass sleep on.
+    /// Ends the window at the last pass, and begins the next one there. Threads that were not in that pass sleep on, but for
+    /// those that were exiting: their end may have been noted before they were sampled last.
     pub fn next_window(&mut self) -> Self {
         let last = self.passes.last();
         let since = PassTime { number: last.number + 1, from: last.at, ..last };
@@ -180,7 +183,9 @@ impl ReasonCollector {
             times: Vec::new(),
             ..*thread
         };
-        let next = self.threads.iter().map(|(tid, thread)| (*tid, sleeps_on(thread))).collect();
+        let lives = |thread: &TrackedThread| !thread.is_exiting || thread.seen == last.number;
+        let living = self.threads.iter().filter(|(_, thread)| lives(thread));
+        let next = living.map(|(tid, thread)| (*tid, sleeps_on(thread))).collect();
         let mut ended = Self {
             pids: Vec::new(),
             passes: self.passes.clone(),
@@ -191,7 +196,7 @@ impl ReasonCollector {
             active: Vec::new(),
             ..*self
         };
-        ended.threads.values_mut().for_each(|thread| thread.seen = last.number);
+        ended.threads.values_mut().filter(|thread| lives(thread)).for_each(|thread| thread.seen = last.number);
         (self.first_pass, self.lost, self.merged) = (self.passes.count, 0, 0);
         ended
     }
@@ -253,12 +258,13 @@ impl ReasonCollector {
             seen: pass.number,
             is_idle: is_first,
             is_new: !is_first,
+            is_exiting: false,
             times: Vec::new(),
         };
         let thread =
             self.threads.entry(sample.tid).and_modify(|thread| thread.change(reason, pass)).or_insert_with(new);
         (thread.switches, thread.voluntary_switches) = (sample.switches, sample.voluntary_switches);
-        (thread.is_asleep, thread.sleep) = (is_asleep, sleep);
+        (thread.is_asleep, thread.sleep, thread.is_exiting) = (is_asleep, sleep, sample.exiting);
         thread.is_idle &= is_first && slept && is_asleep;
     }
 

@@ -159,6 +159,25 @@ fn windows_that_follow_each_other_add_up_to_one_without_passes_over_all_threads(
 }
 
 #[test]
+fn a_thread_that_is_sampled_after_its_end_was_noted_has_no_reason_in_the_next_window() {
+    let asleep = in_call(1, Activity::Asleep, 5, libc::SYS_epoll_wait, 1);
+    let exits = ThreadSample { exiting: true, ..in_call(1, Activity::Blocked, 6, libc::SYS_epoll_wait, 2) };
+    let mut collector = collected(&[vec![asleep]]);
+    let end = ThreadEnd { tid: 1, start_time_clock_ticks: 7, monotonic_ns: 1005 * MS, ..ThreadEnd::default() };
+    collector.end(&end);
+    let add = |collector: &mut ReasonCollector, pass: u64, samples: &[ThreadSample]| {
+        collector.add(PassMoment { at_ns: 1000 * MS + 20 * MS * pass, ..PassMoment::default() }, samples, 0);
+    };
+    add(&mut collector, 1, &[exits]);
+    (2..50).for_each(|pass| add(&mut collector, pass, &[]));
+    let first = amounts(&concluded(collector.next_window(), &[]));
+    let blocked: u64 = first.iter().filter(|(name, _)| name.contains("Block")).map(|(_, (ns, _))| ns).sum();
+    assert!(blocked <= 20, "{first:?}");
+    (50..100).for_each(|pass| add(&mut collector, pass, &[]));
+    assert_eq!(amounts(&concluded(collector.next_window(), &[])), map([]));
+}
+
+#[test]
 fn who_runs_on_the_cpu_of_a_thread_that_is_ready_is_why_it_waits() {
     let on = |cpu, sample| ThreadSample { cpu: Some(cpu), ..sample };
     let pass = vec![

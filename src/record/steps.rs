@@ -32,8 +32,6 @@ pub struct OpenSeries<'r> {
     /// Threads that exited and were listed by the last capture, or have started since.
     carried: Vec<ExitedThread>,
     samples: Option<OpenSamples>,
-    /// How the next step is sampled: the end of a thread can be missed where records of exits are.
-    sampled_as: SampledAs,
     _raised: RaisedPriority,
 }
 
@@ -61,7 +59,7 @@ impl Recorder {
         let raised = RaisedPriority::of_this_thread();
         self.capturer.forget_cgroups();
         self.listener.iter_mut().for_each(ExitListener::restart);
-        let sampled_as = SampledAs::Step;
+        let sampled_as = if self.listener.is_some() { SampledAs::Step } else { SampledAs::OneWindow };
         let samples = self.sampler.as_ref().and_then(|sampler| sampler.begin(sampled_as));
         let command = if let Until::Exited(invocation) = until { arguments(invocation) } else { Vec::new() };
         let every_ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
@@ -75,18 +73,8 @@ impl Recorder {
         let info = first.head.series.clone().unwrap_or_default();
         let (head, moment, folded) = (first.head.clone(), Moment::new(first), Arc::default());
         let carried = Vec::new();
-        let mut series = OpenSeries {
-            recorder: self,
-            prepare,
-            info,
-            head,
-            moment,
-            folded,
-            carried,
-            samples,
-            sampled_as,
-            _raised: raised,
-        };
+        let mut series =
+            OpenSeries { recorder: self, prepare, info, head, moment, folded, carried, samples, _raised: raised };
         series.fold(&host);
         Ok(series)
     }
@@ -121,25 +109,25 @@ impl OpenSeries<'_> {
             None if is_last => (capturer.capture(smaps)?, None),
             None => (capturer.capture_again()?, None),
         };
-        if !is_last {
-            self.samples = sampler.as_ref().and_then(|sampler| sampler.begin(self.sampled_as));
-        }
         let command = end.map(|end| end.conclude(&mut later)).transpose()?.flatten();
         later.head.window = command.map(|command| WindowInfo { command: Some(command), ..WindowInfo::default() });
         let host = later.head.host.clone().unwrap_or_default();
         let mut records = listener.as_mut().map(|listener| listener.drain(&host, capturer));
+        if !is_last {
+            // Without the record of its exit, a thread would sleep on.
+            let has_all = records.as_ref().is_some_and(|records| records.summary.lost == 0);
+            let sampled_as = if has_all { SampledAs::Step } else { SampledAs::OneWindow };
+            self.samples = sampler.as_ref().and_then(|sampler| sampler.begin(sampled_as));
+        }
         self.fold(&host);
         later.head.format_version = Some(SERIES_FORMAT_VERSION);
         later.head.series = Some(self.info.clone());
         let (mut exits, carried) = self.exits((&later, gone.as_deref()), &folded, records.as_ref());
         self.carried = carried;
         if gone.is_some() {
-            let exited = exits.each.iter().chain(exits.folded.iter().map(|(_, _, exit)| exit));
-            let exited = exited.map(|exit| &exit.state);
-            self.recorder.capturer.read_cgroups_of(exited, &mut later.head.cgroup_stats);
+            self.recorder.capturer.read_cgroups_of(exits.states(), &mut later.head.cgroup_stats)?;
         }
-        let exited = exits.each.iter().chain(exits.folded.iter().map(|(_, _, exit)| exit));
-        let threads = exited.map(|exit| exit.state.clone()).collect();
+        let threads = exits.states().cloned().collect();
         let mut exited = CtprofSnapshot { head: later.head, threads };
         records.iter_mut().for_each(|records| records.name_containers(&mut exited));
         later.head = exited.head;
@@ -147,19 +135,14 @@ impl OpenSeries<'_> {
         for (path, container) in &self.head.containers {
             later.head.containers.entry(path.clone()).or_insert_with(|| container.clone());
         }
-        self.sampled_as = match &exits.records {
-            Some(records) if records.lost == 0 => SampledAs::Step,
-            _ => SampledAs::OneWindow,
-        };
         if let (Some(samples), Some(ends)) = (&self.samples, ends) {
             samples.ends.take_from(&ends);
             exits.each.iter().for_each(|exit| samples.ends.add(exit));
         }
         let reasons = sampled.and_then(EndedSamples::wait).map(|mut sampled| {
             sampled.add_ends(exits.each.iter().cloned());
-            let exited = exits.folded.iter().map(|(_, _, exit)| exit).chain(&exits.each).map(|exit| &exit.state);
             let unchanged = gone.iter().flat_map(|_| self.moment.threads().values());
-            let threads = unchanged.chain(&later.threads).chain(exited);
+            let threads = unchanged.chain(&later.threads).chain(exits.states());
             sampled.reasons(threads, &|css_set| self.recorder.capturer.cgroup(css_set))
         });
         later.head.reasons = reasons.map(Box::new);

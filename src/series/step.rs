@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use super::error::SeriesError;
 use super::table::ThreadTable;
-use crate::model::{ExitRecords, ExitedThread, Reasons, RecordedCommand, ThreadId};
+use crate::model::{ExitRecords, ExitedThread, Reasons, RecordedCommand, ThreadId, ThreadState};
 use crate::window::FoldedPart;
 
 /// What changed from one pass to the next, as files have it.
@@ -50,6 +50,13 @@ pub struct StepExits {
     pub folded: Vec<(u32, FoldedPart, ExitedThread)>,
     /// How many of those had delays that are longer than they lived.
     pub impossible_delays: u64,
+}
+
+impl StepExits {
+    /// All that exited.
+    pub fn states(&self) -> impl Iterator<Item = &ThreadState> {
+        self.each.iter().chain(self.folded.iter().map(|(_, _, exit)| exit)).map(|exit| &exit.state)
+    }
 }
 
 /// Exited threads as columns.

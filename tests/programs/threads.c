@@ -1,9 +1,11 @@
 /* Threads that confuse observers: `threads exec PROGRAM ARG...` computes for 300 ms in a second thread, which
  * then executes the program after a line of input; `threads exit` exits the first thread after a line of input,
- * and a second one computes until it is killed. Both print `ready` before they read. */
+ * and a second one computes until it is killed; `threads rename` renames the first thread after a line of input,
+ * while a second one sleeps. All print `ready` before they read. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -39,6 +41,13 @@ static void *computes(void *unused)
 	return unused;
 }
 
+static void *sleeps(void *unused)
+{
+	for (;;)
+		pause();
+	return unused;
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t thread;
@@ -47,6 +56,12 @@ int main(int argc, char **argv)
 		pthread_create(&thread, NULL, executes, NULL);
 		for (;;)
 			pause();
+	}
+	if (argc > 1 && !strcmp(argv[1], "rename")) {
+		pthread_create(&thread, NULL, sleeps, NULL);
+		wait_for_line();
+		prctl(PR_SET_NAME, "renamed", 0, 0, 0);
+		sleeps(NULL);
 	}
 	wait_for_line();
 	pthread_create(&thread, NULL, computes, NULL);

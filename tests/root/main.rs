@@ -12,6 +12,7 @@ mod attacks_targets;
 mod bounds_exits;
 mod bounds_hangs;
 mod bounds_programs;
+mod changes;
 mod doctor;
 mod engine_captures;
 mod exact_trace;

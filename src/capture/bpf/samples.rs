@@ -140,10 +140,6 @@ impl SampleFields {
             Activity::Runnable if throttled.unwrap_or(0) != 0 => Activity::Throttled,
             activity => activity,
         };
-        // Its end may be known already, and what it waits for now concerns nobody.
-        if flags? & PF_EXITING != 0 {
-            return None;
-        }
         let is_user = flags? & PF_KTHREAD == 0;
         let asleep = activity.is_sleep();
         let [comm, pcomm] = self.names.map(|field| self.name(record, field));
@@ -154,6 +150,7 @@ impl SampleFields {
             pcomm,
             comm,
             kernel_thread: !is_user,
+            exiting: flags? & PF_EXITING != 0,
             cgroups: cgroups.unwrap_or(0),
             switches: voluntary?.wrapping_add(involuntary?),
             voluntary_switches: voluntary?,

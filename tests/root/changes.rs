@@ -1,0 +1,79 @@
+//! Steps of series that read only what changed.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use ctprof::capture::{CapturedChanges, Capturer, Engine, Options, Smaps};
+use serde_json::Value;
+
+use crate::alone;
+use crate::engine_captures::has_bpf;
+use crate::histories::{cgroup_roots, compile, started};
+use crate::host::{CgroupDirectory, Killed};
+use crate::support::{Missing, skipped};
+
+#[test]
+fn a_process_has_the_new_name_of_its_first_thread_in_all_threads_at_once() {
+    let _alone = alone();
+    if !has_bpf() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (mut child, _) = started(Command::new(compile("threads", directory.path())).arg("rename"));
+    let mut options = Options::default();
+    options.engine = Engine::Bpf;
+    let mut capturer = Capturer::of_changes(options).unwrap();
+    let first = capturer.capture(Smaps::Never).unwrap();
+    let known = first.threads.into_iter().map(|thread| (thread.id(), thread)).collect();
+    child.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    thread::sleep(Duration::from_millis(200));
+    let CapturedChanges { capture, .. } = capturer.capture_changes(&known, &first.head).unwrap().unwrap();
+    let of_child = capture.threads.iter().filter(|thread| thread.tgid == child.0.id());
+    assert_eq!(of_child.map(|thread| &*thread.pcomm).collect::<Vec<_>>(), ["renamed"; 2]);
+}
+
+/// The CPU time of a cgroup in a part of a series, and how long that is, in microseconds.
+fn usage(part: &str, cgroup: &str) -> (u64, u64) {
+    let arguments = ["show", part, "--limit", "0", "--per", "total", "--group-by", "cgroup", "--format", "json"];
+    let shown = Command::new(env!("CARGO_BIN_EXE_ctprof")).args(arguments).output().unwrap();
+    let shown: Value = serde_json::from_slice(&shown.stdout).expect("a report");
+    let rows = shown["rows"].as_array().unwrap();
+    let is_usage = |row: &&Value| row["metric"] == "cpu.usage_usec" && row["group"].as_str().unwrap().ends_with(cgroup);
+    let usage = rows.iter().find(is_usage).and_then(|row| row["value"].as_u64()).unwrap_or(0);
+    (usage, shown["snapshot"]["window"]["duration_ns"].as_u64().unwrap() / 1000)
+}
+
+#[test]
+fn the_cpu_time_of_what_exited_in_a_cgroup_is_in_the_step_in_which_it_exited() {
+    let _alone = alone();
+    if !has_bpf() {
+        return;
+    }
+    let name = format!("ctprof-steps-{}", std::process::id());
+    let directories: Vec<_> = cgroup_roots().iter().filter_map(|root| CgroupDirectory::create(root, &name)).collect();
+    if directories.is_empty() {
+        return skipped(Missing::Privilege("to create cgroups"));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("s").to_str().unwrap().to_owned();
+    let enter = "for to; do echo 0 >$to/cgroup.procs; done";
+    let shell = |script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]).args(directories.iter().map(|directory| &directory.0)).stdin(Stdio::null());
+        command
+    };
+    let _sleeper = Killed(shell(&format!("{enter}; exec sleep 1000")).spawn().unwrap());
+    thread::sleep(Duration::from_millis(200));
+    // What enters the cgroup is gone when the step ends, more than a second before the last one.
+    let script =
+        format!("sleep 0.5; sh -c '{enter}; i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done' sh \"$@\"; sleep 2");
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    recorder.args(["record", "-q", "--no-why", "--every", "400ms", "-o", &file, "--", "sh", "-c", &script, "sh"]);
+    let recorded = recorder.args(directories.iter().map(|directory| &directory.0)).output().unwrap();
+    assert!(recorded.status.success(), "{recorded:?}");
+    let (all, elapsed_us) = usage(&file, &name);
+    let (before_the_end, _) = usage(&format!("{file}@0s..{}ms", elapsed_us / 1000 - 1000), &name);
+    assert!(all > 20_000 && before_the_end > all - all / 10, "{before_the_end} of {all} µs");
+}
