@@ -13,7 +13,7 @@ use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Sub
 use super::format::{Format, NO_STEPS};
 use super::values::{
     COLUMNS, ColumnChoice, CpuList, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, keep, one_of_variants,
-    overview_column, ring_size, share, size, smaps, threshold, why_rate,
+    overview_column, pid, ring_size, share, size, smaps, threshold, why_rate,
 };
 use crate::capture::{Engine, Options, Smaps};
 use crate::compare::{
@@ -181,7 +181,7 @@ pub(super) struct CaptureArgs {
 #[derive(Debug, ClapArgs)]
 pub(super) struct ProcessChoice {
     /// Capture only these processes, separated by commas (repeatable), without those that they start
-    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = pid)]
     pub(super) pids: Vec<u32>,
 }
 

@@ -201,7 +201,7 @@ fn is_series(directory: &Path) -> Result<bool> {
 pub(super) fn part_of(path: &Path) -> Result<(&Path, Option<SeriesRange>)> {
     let text = path.to_str().filter(|_| !path.exists());
     let Some((file, range)) = text.and_then(|text| text.rsplit_once('@')) else { return Ok((path, None)) };
-    if !range.contains("..") {
+    if !range.contains("..") && !Path::new(file).exists() {
         return Ok((path, None));
     }
     let range = range.parse().map_err(|error| usage_error(format!("{}: {error}", named(path))))?;
@@ -249,7 +249,7 @@ fn like(first: &Path, is_window: Option<bool>, other: &Path, is_other_window: Op
     }
     let (window, snapshot) = if is_window { (first, other) } else { (other, first) };
     Err(misfit(format!(
-        "{} is a window and {} is a snapshot: compare two windows (ctprof record), or two snapshots",
+        "{} is a window and {} is a snapshot: use only windows (ctprof record), or only snapshots (ctprof capture)",
         named(window),
         named(snapshot)
     )))

@@ -89,6 +89,9 @@ const FEWEST_GROUPS: usize = 8;
 pub(super) fn write_report(stream: Stream, report: &Report, view: &ViewArgs) -> anyhow::Result<()> {
     report.too_large.map_or(Ok(()), Err)?;
     let selection = selection(view, stream, report);
+    if view.format == Format::Folded && report.rows().all(|(_, row)| row.reason.is_none()) {
+        tracing::warn!("no reasons to print: only windows that `ctprof record` wrote without --no-why have them");
+    }
     write_to(stream, view, |out, terminal| view.format.write(out, report, &selection, terminal))
 }
 

@@ -1,5 +1,6 @@
 //! `ctprof record --every`, and the steps of a file.
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use crate::compare::{CompareOptions, Form, GroupValue, OVERVIEW, Sides, StepGate
 use crate::model::{CtprofSnapshot, Section};
 use crate::process::check_stdout;
 use crate::record::{OpenSeries, Preparation, RecordedStep};
-use crate::report::{TraceWriter, escaped, write_json, write_step, write_step_csv};
+use crate::report::{TraceWriter, escaped, series_summary, write_json, write_step, write_step_csv};
 use crate::series::{Moment, Part, Step};
 use crate::store::{OutputTarget, SegmentWriter, SeriesWriter, StoreError, Written};
 
@@ -217,8 +218,8 @@ fn finish(
     if let Some(file) = output.file {
         let written = file.finish()?;
         if messages == Messages::All {
-            let (path, bytes) = (written.path.to_string_lossy().into_owned(), written.bytes);
-            say(format_args!("Recorded {steps} steps: {} ({bytes} bytes)", escaped(&path)));
+            let path = written.path.to_string_lossy();
+            let _ = series_summary(&mut io::stderr().lock(), steps, &escaped(&path), written.bytes);
         }
     }
     Ok(())

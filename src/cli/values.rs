@@ -94,6 +94,12 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for NamedParser<T> {
     }
 }
 
+/// The id of a process.
+pub(super) fn pid(text: &str) -> Result<u32, String> {
+    let id = text.parse().ok().filter(|id| *id > 0);
+    id.ok_or_else(|| "expected process ids such as 1234 or 1234,1240; `pgrep NAME` prints those of a name".to_owned())
+}
+
 /// A time such as `10s`, `1m 30s` or `500ms`; a number alone is in seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time such as 10s, 500ms or 2m".to_owned();

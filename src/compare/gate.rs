@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::gate_metric::is_typo;
 use super::select::unknown_metric;
 use super::{ELAPSED, GateMetric, GroupBy, GroupGlob, Measure, NoMetric, OVERVIEW, OverviewColumn, Per};
-use crate::model::{Direction, Section, record_rows};
+use crate::model::{Direction, Section, Unit, record_rows};
 use crate::statistics::{Beyond, Bound, Scale};
 
 /// The name of all columns of the overview that get worse as they grow.
@@ -111,8 +111,9 @@ fn worse(glob: Option<&str>) -> Vec<GateMetric> {
     worse.map(GateMetric::of_column).collect()
 }
 
+/// The number of a bound, with its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct BoundAmount {
+pub(super) struct BoundAmount {
     number: f64,
     unit: BoundUnit,
 }
@@ -168,7 +169,7 @@ impl BoundUnit {
 }
 
 impl BoundAmount {
-    fn parse(text: &str) -> Result<Self, GateError> {
+    pub(super) fn parse(text: &str) -> Result<Self, GateError> {
         let bad =
             || GateError(format!("bad bound `{text}`: expected a number with a unit, such as 10%, 2s, 64MiB or 1000"));
         let is_digit = |c: char| c.is_ascii_digit() || c == '.';
@@ -184,6 +185,15 @@ impl BoundAmount {
         let unit =
             known.ok_or_else(|| GateError(format!("unknown unit `{unit}` ({}, or none for counts)", unit_names())))?;
         if number.is_finite() { Ok(Self { number, unit }) } else { Err(bad()) }
+    }
+
+    /// As what a column of this unit shows per second: percent of a CPU, bytes or events.
+    pub(super) fn rate(self, column: Unit) -> Option<f64> {
+        match (self.unit, column) {
+            (BoundUnit::Percent, Unit::Ns) | (BoundUnit::Count, Unit::Count | Unit::Bytes) => Some(self.number),
+            (BoundUnit::Bytes(bytes), Unit::Bytes) => Some(self.number * bytes),
+            _ => None,
+        }
     }
 
     /// The bound in the units of these values; `text` is the bound as it was written.

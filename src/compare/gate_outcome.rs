@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::judge::known;
 use super::merge::of_kind;
-use super::{Gate, GateMetric, Group, GroupGlob, NoSuchGroup, ReportSection, Row, RowRuns, Sides, WORSE};
+use super::{ELAPSED, Gate, GateMetric, Group, GroupGlob, NoSuchGroup, ReportSection, Row, RowRuns, Sides, WORSE};
 use crate::model::{Cell, Unit};
 use crate::statistics::{self, Beyond, Bound, Design, Interval, Margin, Sample, Scale, TAIL};
 
@@ -162,7 +162,12 @@ fn results_of(place: usize, gate: &Gate, judge: &GateJudge, sections: &[ReportSe
             }
             _ => match gate.metrics.iter().find_map(|metric| metric.reason.as_ref()) {
                 Some(name) if left_out == NO_DATA => {
-                    format!("no sample has a reason called `{name}`; list them with `ctprof show --why`")
+                    format!(
+                        "`{name}` is neither a metric (`ctprof metrics`) nor a reason with samples (`ctprof show --why`)"
+                    )
+                }
+                _ if left_out == NO_DATA && gate.metrics.iter().any(|metric| metric.name == ELAPSED) => {
+                    "only windows of a command have it; record both sides with `ctprof record -- COMMAND`".to_owned()
                 }
                 _ => left_out.to_owned(),
             },

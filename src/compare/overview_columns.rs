@@ -43,6 +43,11 @@ impl OverviewColumn {
         !matches!(self.amount, Elapsed)
     }
 
+    /// Whether every kernel has its values, where there is enough CPU time or a live process.
+    pub(crate) fn is_in_every_kernel(&self) -> bool {
+        matches!(self.amount, PartOfRun(_) | Gauges(_))
+    }
+
     /// Whether its values are amounts of work, which are divided by time.
     pub(super) fn is_divided(&self) -> bool {
         !matches!(self.amount, Elapsed | Gauges(_))

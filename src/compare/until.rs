@@ -3,8 +3,9 @@
 use std::str::FromStr;
 
 use super::delta::number;
+use super::gate::BoundAmount;
 use super::{CompareOptions, Form, Group, GroupGlob, GroupValue, OVERVIEW, OverviewColumn, Row, show};
-use crate::model::{CtprofSnapshot, Section};
+use crate::model::{CtprofSnapshot, Section, Unit};
 
 /// A bound on a column of the overview, of any group that matches or of all together: `redis-server:wait>200%`.
 #[derive(Clone, Debug)]
@@ -28,8 +29,15 @@ impl FromStr for StepGate {
             format!("`{column}` is no column of the overview: {}", names().collect::<Vec<_>>().join(", "))
         })?;
         let group = group.map(GroupGlob::new).transpose()?;
-        let number = bound.strip_suffix('%').unwrap_or(bound).parse::<f64>().ok().filter(|bound| *bound >= 0.0);
-        let bound = number.ok_or_else(|| format!("expected a number or a percentage, found `{bound}`"))?;
+        let amount = BoundAmount::parse(bound).map_err(|error| error.to_string())?;
+        let bound = amount.rate(column.unit).ok_or_else(|| {
+            let example = match column.unit {
+                Unit::Ns => "200%, where 100% is one CPU",
+                Unit::Bytes => "10MiB, which is per second",
+                _ => "1000, which is per second",
+            };
+            format!("`{bound}` does not fit {}; write a bound such as {}>{example}", column.name, column.name)
+        })?;
         Ok(Self { group, column, is_above: text.as_bytes()[at] == b'>', bound })
     }
 }
@@ -77,10 +85,24 @@ mod tests {
         let met =
             |gate: &str, run_ms| gate.parse::<StepGate>().unwrap().met_by(&window(run_ms), &CompareOptions::default());
         assert_eq!(met("redis:run>50%", 510), Some("redis".to_owned()));
-        assert_eq!([met("redis:run>50%", 490), met("other:run>1", 510)], [None, None]);
-        assert_eq!(met("run<50", 490), Some(ALL_GROUPS.to_owned()));
-        for wrong in ["run", "rum>1", "run>x", "[:run>1", "elapsed>1"] {
+        assert_eq!([met("redis:run>50%", 490), met("other:run>1%", 510)], [None, None]);
+        assert_eq!(met("run<50%", 490), Some(ALL_GROUPS.to_owned()));
+        for wrong in ["run", "rum>1%", "run>x", "[:run>1%", "elapsed>1s", "run>-1%"] {
             assert!(wrong.parse::<StepGate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_bound_of_steps_has_the_unit_of_its_column() {
+        let bound = |gate: &str| gate.parse::<StepGate>().map(|gate| gate.bound);
+        assert_eq!(bound("read>10MiB"), Ok(10_485_760.0));
+        assert_eq!([bound("wait>200%"), bound("csw>1000")], [Ok(200.0), Ok(1000.0)]);
+        assert_eq!(
+            bound("run>1").unwrap_err(),
+            "`1` does not fit run; write a bound such as run>200%, where 100% is one CPU"
+        );
+        for wrong in ["csw>10%", "read>10%", "wait>2s"] {
+            assert!(bound(wrong).unwrap_err().contains(" does not fit "), "{wrong}");
         }
     }
 }

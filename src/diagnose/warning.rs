@@ -76,10 +76,12 @@ impl Warning {
             let options = &snapshot.capture.as_ref()?.options;
             serde_json::to_value(options).ok()?.as_object().cloned()
         };
+        let are_windows = baseline.window.is_some() && candidate.window.is_some();
         let (baseline, candidate) = (written(baseline)?, written(candidate)?);
         let names: BTreeSet<&String> = baseline.keys().chain(candidate.keys()).collect();
-        // Engines differ in speed, not in the meaning of values.
-        let differ = |name: &&String| *name != "engine" && baseline.get(*name) != candidate.get(*name);
+        // Engines differ in speed, not in the meaning of values. Of the parts of a series, only the last has smaps_rollup.
+        let is_usual = |name: &str| name == "engine" || are_windows && name.starts_with("smaps");
+        let differ = |name: &&String| !is_usual(name) && baseline.get(*name) != candidate.get(*name);
         let options: Vec<_> = names.into_iter().filter(differ).cloned().collect();
         (!options.is_empty()).then_some(Self::DifferentOptions { options })
     }
@@ -88,7 +90,7 @@ impl Warning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CaptureInfo, CaptureOptions, ThreadState};
+    use crate::model::{CaptureInfo, CaptureOptions, ThreadState, WindowInfo};
 
     fn census(fill: impl Fn(&mut ThreadState)) -> Census {
         let mut thread = ThreadState::default();
@@ -124,6 +126,10 @@ mod tests {
         let warning = Warning::different_options(&usual, &other).unwrap();
         assert_eq!(warning.to_string(), "captured with different options: no_taskstats, smaps");
         assert_eq!(Warning::different_options(&usual, &usual), None);
+        let mut windows = [usual.clone(), other];
+        windows.iter_mut().for_each(|head| head.window = Some(WindowInfo::default()));
+        let warning = Warning::different_options(&windows[0], &windows[1]).unwrap();
+        assert_eq!(warning.to_string(), "captured with different options: no_taskstats", "parts of a series");
         let by_bpf = CaptureOptions { smaps: "auto".to_owned(), engine: Some("bpf".to_owned()), ..Default::default() };
         assert_eq!(Warning::different_options(&usual, &captured(by_bpf)), None);
     }

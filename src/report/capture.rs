@@ -76,6 +76,11 @@ pub(crate) fn capture_summary(
     fixes(out, &gaps)
 }
 
+/// Writes the number of steps of a series, and its file.
+pub(crate) fn series_summary(out: &mut dyn Write, steps: u64, file: &str, bytes: u64) -> io::Result<()> {
+    writeln!(out, "Recorded {}: {file} ({})", counted(steps, "step"), spaced(bytes.into(), Unit::Bytes))
+}
+
 /// Writes what a window covers, and its file.
 pub(crate) fn record_summary(out: &mut dyn Write, window: &CtprofSnapshot, file: &str, bytes: u64) -> io::Result<()> {
     let census = Census::of(&window.threads);

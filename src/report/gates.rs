@@ -64,7 +64,7 @@ pub(super) fn counts(results: &[GateResult]) -> String {
 fn line(result: &GateResult) -> String {
     let [_, group, metric, baseline, candidate, change, interval, bound] = cells(result);
     if let GateOutcome::Error(fault) = &result.outcome {
-        return format!("{group} {metric}: {fault}, bound {bound}");
+        return format!("{group} {metric}{bound}: {fault}");
     }
     let interval = if interval.is_empty() { interval } else { format!(", 95% interval {interval}") };
     let needed = result.runs_needed.filter(|_| result.outcome == GateOutcome::Unclear);

@@ -24,7 +24,7 @@ mod verdict;
 mod why;
 mod window;
 
-pub(crate) use self::capture::{capture_summary, findings_json, findings_table, record_summary};
+pub(crate) use self::capture::{capture_summary, findings_json, findings_table, record_summary, series_summary};
 pub use self::columns::Column;
 pub use self::csv::write_csv;
 pub use self::escape::escaped;

@@ -79,8 +79,10 @@ pub(super) fn pivot(section: &ShownSection<'_>, users: Option<&UserNames>) -> Pi
         .iter()
         .filter(|column| column.is_of_groups() && is_selected(column))
         .partition(|column| values(column).any(has_value));
-    let is_in_hidden_groups = |column: &&OverviewColumn| {
-        hidden.iter().copied().flatten().any(|row| row.name == column.name && has_value(row))
+    // `ctprof doctor` cannot help where a column is in every kernel.
+    let is_had = |column: &&OverviewColumn| {
+        column.is_in_every_kernel()
+            || hidden.iter().copied().flatten().any(|row| row.name == column.name && has_value(row))
     };
     let heading = |column: &&'static OverviewColumn| {
         let per_second = |unit| matches!(unit, Unit::CountPerSecond | Unit::BytesPerSecond);
@@ -124,7 +126,7 @@ pub(super) fn pivot(section: &ShownSection<'_>, users: Option<&UserNames>) -> Pi
         groups,
         outcomes,
         zeros: Vec::new(),
-        no_data: missing.into_iter().filter(|column| !is_in_hidden_groups(column)).map(|column| column.name).collect(),
+        no_data: missing.into_iter().filter(|column| !is_had(column)).map(|column| column.name).collect(),
         idle: hidden.iter().filter(|rows| section.group(rows[0]).exited_work().is_none()).count(),
     }
 }

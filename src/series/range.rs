@@ -37,7 +37,12 @@ impl FromStr for SeriesRange {
             "" => Ok(None),
             text => SeriesTime::parse(text).map(Some).ok_or_else(expected),
         };
-        Ok(Self { from: time(from)?, to: time(to)? })
+        match (time(from)?, time(to)?) {
+            (Some(SeriesTime::Since(from)), Some(SeriesTime::Since(to))) if from > to => {
+                Err(format!("the part `{text}` ends before it begins"))
+            }
+            (from, to) => Ok(Self { from, to }),
+        }
     }
 }
 
@@ -94,7 +99,7 @@ mod tests {
         assert_eq!(since("12:00:00.."), Some([0, u64::MAX]), "half a second before the start");
         assert_eq!(since("11:00:00..").unwrap()[0], 23 * 3600 * second - second / 2, "the next day");
         assert_eq!(since("2024-10-04T12:00:01Z.."), Some([second / 2, u64::MAX]));
-        for wrong in ["12s", "a..b", "5..-3", "12s...13s"] {
+        for wrong in ["12s", "a..b", "5..-3", "12s...13s", "20s..12s"] {
             assert_eq!(since(wrong), None, "{wrong}");
         }
     }

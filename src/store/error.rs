@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::model::SERIES_FORMAT_VERSION;
 
@@ -19,14 +20,14 @@ pub enum StoreError {
     #[error("{} is damaged; copy it again or capture a new one", shown(.0))]
     Damaged(PathBuf, #[source] io::Error),
     /// The content is not JSON.
-    #[error("cannot parse {}: not JSON at line {}, column {}", shown(.0), .1.line(), .1.column())]
+    #[error("{} is not a ctprof snapshot (not JSON)", shown(.0))]
     NotJson(PathBuf, #[source] serde_json::Error),
     /// A field has a value of the wrong type: the field, the expected and the actual value.
     #[error("cannot parse {}: {}", shown(.0), .1)]
     WrongType(PathBuf, String),
-    /// A part of a series without a step.
-    #[error("{} has no such part: it has {}", shown(.0), steps(*.1))]
-    NoSuchPart(PathBuf, u64),
+    /// A part of a series without a step, and how long the series is.
+    #[error("{} has no such part: the series is {:.1?} long", shown(.0), .1)]
+    NoSuchPart(PathBuf, Duration),
     /// The file cannot be written.
     #[error("cannot write {}", written(.0))]
     Write(PathBuf, #[source] io::Error),
@@ -73,10 +74,6 @@ impl SnapshotRefusal {
 }
 
 /// The name of an input in messages.
-fn steps(number: u64) -> String {
-    format!("{number} {}", if number == 1 { "step" } else { "steps" })
-}
-
 fn shown(path: &Path) -> std::path::Display<'_> {
     named(path, "standard input")
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::de::Deserializer as _;
 use serde_path_to_error::Track;
@@ -145,12 +146,13 @@ impl StoredSeries {
         let from_ns = self.since_ns();
         let mut earlier = self.moment.head().map_err(|error| self.wrong(&error))?;
         let mut changes = Changes::default();
+        let place = |middle_ns: u64| middle_ns.saturating_sub(from_ns).checked_div(length_ns);
+        let mut last = self.middle_ns()?;
         while let Some((step, applied)) = self.step_before(to_ns)? {
-            let place = |ns: u64| ns.saturating_sub(from_ns).checked_div(length_ns);
             changes.add(step, applied);
-            let now = self.since_ns();
             let next = self.middle_ns()?.filter(|middle_ns| *middle_ns <= to_ns);
-            if next.is_some_and(|next| length_ns > 0 && place(next) == place(now.saturating_sub(1))) {
+            let last = std::mem::replace(&mut last, next);
+            if length_ns > 0 && next.is_some() && next.map(place) == last.map(place) {
                 continue;
             }
             let head = self.moment.head().map_err(|error| self.wrong(&error))?;
@@ -178,7 +180,10 @@ impl StoredSeries {
         }
         match self.middle_ns()? {
             Some(middle_ns) => Ok(to_ns.max(middle_ns)),
-            None => Err(StoreError::NoSuchPart(self.path.clone(), self.steps)),
+            None => {
+                let length = Duration::from_nanos(skipped_ns.saturating_add(self.since_ns()));
+                Err(StoreError::NoSuchPart(self.path.clone(), length))
+            }
         }
     }
 
@@ -315,10 +320,15 @@ mod tests {
 
     /// The run time of the steps in a file, and whether it ends early.
     fn read(path: &std::path::Path, range: &str) -> Result<(Vec<u64>, bool), StoreError> {
+        read_parts(path, range, 0)
+    }
+
+    /// The run time of parts of that many nanoseconds.
+    fn read_parts(path: &std::path::Path, range: &str, length_ns: u64) -> Result<(Vec<u64>, bool), StoreError> {
         let stored = Stored::open(path, 1 << 20, &std::sync::Arc::default())?;
-        let mut series = stored.series()?.ok_or(StoreError::NoSuchPart(path.to_owned(), 0))?;
+        let mut series = stored.series()?.ok_or(StoreError::NoSuchPart(path.to_owned(), Duration::ZERO))?;
         let mut runs = Vec::new();
-        series.each_window::<StoreError>(&range.parse().unwrap(), 0, &mut |window| {
+        series.each_window::<StoreError>(&range.parse().unwrap(), length_ns, &mut |window| {
             let run = window.threads.iter().filter_map(|thread| thread.metrics.run_time_ns).map(u64::from).sum();
             runs.push(run);
             Ok(())
@@ -362,6 +372,39 @@ mod tests {
             ["..", "1s..3s", "1.4..3.4", "4..", "2.1..2.2", "..0.1", "9s.."].map(steps),
             [Some(5), Some(2), Some(2), Some(1), Some(1), Some(1), None]
         );
+    }
+
+    #[test]
+    fn parts_of_a_time_axis_have_the_steps_whose_middle_is_in_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        written(&path, 9);
+        let steps = |length_ns| read_parts(&path, "..", length_ns).unwrap().0.iter().map(|run| run / 6).collect();
+        let all: [Vec<u64>; 3] = [1_750_000_000, 2_000_000_000, 100_000_000].map(steps);
+        assert_eq!(all, [vec![2, 1, 2, 2, 2], vec![2, 2, 2, 2, 1], vec![1; 9]]);
+    }
+
+    #[test]
+    fn a_part_that_is_not_there_is_an_error_with_the_length_of_the_series() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        written(&path, 5);
+        let error = read(&path, "9s..").unwrap_err().to_string();
+        assert!(error.ends_with(" has no such part: the series is 5.0s long"), "{error}");
+    }
+
+    #[test]
+    fn a_series_that_another_file_replaces_ends_with_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let mut moment = Moment::new(capture(1));
+        let step = moment.advance(capture(2), &StepExits::default()).0;
+        let create = || SeriesWriter::create(OutputTarget::create(&path).unwrap(), &capture(1), 1 << 20).unwrap();
+        let (mut first, mut second) = (create(), create());
+        let error = first.add(&step).unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.starts_with("it was removed or replaced while it was written"), "{cause}");
+        second.add(&step).unwrap();
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ pub struct SeriesWriter {
     json_bytes: usize,
     encoder: zstd::Encoder<'static, Metered<File>>,
     frame_began: Instant,
+    /// Whether the file had a name: streams have none.
+    is_named: bool,
 }
 
 impl SeriesWriter {
@@ -47,7 +50,8 @@ impl SeriesWriter {
             let json_bytes = line.len();
             write_line(&mut encoder, line)?;
             let path = target.output.publish(&path)?;
-            Ok(Self { path, limit, json_bytes, encoder, frame_began: Instant::now() })
+            let is_named = has_name(&encoder)?;
+            Ok(Self { path, limit, json_bytes, encoder, frame_began: Instant::now(), is_named })
         });
         begun.map_err(|error| StoreError::Write(path, error))
     }
@@ -66,6 +70,11 @@ impl SeriesWriter {
     }
 
     fn write(&mut self, line: Vec<u8>) -> io::Result<()> {
+        if self.is_named && !has_name(&self.encoder)? {
+            return Err(io::Error::other(
+                "it was removed or replaced while it was written; does another ctprof write it?",
+            ));
+        }
         if self.frame_began.elapsed() >= FRAME {
             self.encoder.do_finish()?;
             let file = self.encoder.get_ref();
@@ -91,6 +100,10 @@ impl SeriesWriter {
             Err(error) => Err(StoreError::Write(path, error)),
         }
     }
+}
+
+fn has_name(encoder: &zstd::Encoder<'static, Metered<File>>) -> io::Result<bool> {
+    Ok(encoder.get_ref().inner.metadata()?.nlink() > 0)
 }
 
 fn frame(file: Metered<File>) -> io::Result<zstd::Encoder<'static, Metered<File>>> {

@@ -23,7 +23,9 @@ pub enum NoWindow {
     DifferentClocks,
     #[error("the second snapshot is the earlier one; swap them")]
     NotLater,
-    #[error("one of the files is already a window; `ctprof show` shows it alone")]
+    #[error(
+        "one of the files is a window, not a snapshot: show it alone, or compare two windows with `ctprof compare`"
+    )]
     IsWindow,
 }
 

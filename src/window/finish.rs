@@ -31,7 +31,9 @@ impl<T: Threads> Join<T> {
         let start = Arc::clone(&self.start);
         self.add_replaced(&start);
         let readings = CpuReadings::of(later);
-        let host = self.host(&start, &readings);
+        let mut host = self.host(&start, &readings);
+        // Of selected processes, ctprof counts only if it is one of them, by its threads.
+        host.own_ns = host.own_ns.filter(|_| !is_of_selected(later));
         let clocks = host.clocks;
         let parents = match &self.lineage {
             Some(lineage) => Arc::clone(&lineage.parents),

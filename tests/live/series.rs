@@ -146,6 +146,9 @@ fn a_file_whose_name_looks_like_a_part_is_that_file() {
     let refused = ctprof(&["show", &named]).output().unwrap();
     let error = String::from_utf8(refused.stderr).unwrap();
     assert!(error.contains("is not a series; `ctprof record --every` records one"), "{error}");
+    let refused = ctprof(&["show", &format!("{file}@1s")]).output().unwrap();
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert!(error.contains("expected a part such as 10s..20s or 12:03:05.., found `1s`"), "{error}");
 }
 
 #[test]

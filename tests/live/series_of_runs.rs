@@ -133,6 +133,18 @@ fn runs_end_when_the_selected_processes_have_exited() {
 }
 
 #[test]
+fn a_window_of_selected_processes_has_their_cpu_time_and_not_that_of_ctprof() {
+    let lab = Lab::new();
+    let mut sleep = Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = sleep.id().to_string();
+    let window = lab.report(&["record", "-d", "200ms", "-p", &pid])["snapshot"]["window"].clone();
+    sleep.kill().unwrap();
+    sleep.wait().unwrap();
+    let explained = window["cpu"]["explained_ns"].as_u64().unwrap();
+    assert!(explained < 2_000_000, "sleep ran for {explained} ns");
+}
+
+#[test]
 fn a_failed_run_is_kept_and_decides_the_exit_status() {
     let lab = Lab::new();
     let fails_second = "echo run >> log; [ $(wc -l < log) != 2 ] || exit 3";

@@ -43,6 +43,23 @@ fn a_capture_of_one_process_is_a_file_that_show_reads() {
 }
 
 #[test]
+fn a_name_in_the_place_of_a_process_id_is_an_error_that_says_how_to_find_the_id() {
+    for wrong in ["redis", "0", "12,x"] {
+        let refused = run(&["capture", "-o", "-", "-p", wrong]);
+        assert_eq!(refused.status.code(), Some(2));
+        let error = text(&refused.stderr);
+        assert!(error.contains("expected process ids such as 1234 or 1234,1240; `pgrep NAME` prints"), "{error}");
+    }
+}
+
+#[test]
+fn folded_stacks_without_reasons_are_said_to_be_none() {
+    let shown = run(&["show", A, "--format", "folded"]);
+    assert!(shown.status.success() && shown.stdout.is_empty());
+    assert!(text(&shown.stderr).contains("no reasons to print: only windows"), "{}", text(&shown.stderr));
+}
+
+#[test]
 fn without_a_name_the_file_goes_to_the_working_directory_and_its_name_to_stdout() {
     let dir = tempfile::tempdir().unwrap();
     let pid = std::process::id().to_string();

@@ -121,7 +121,7 @@ fn a_window_has_a_line_per_group_with_shares_and_rates_and_ctprof_is_last() {
         "new 1 (+1) 20% 0% 20% - - -",
         "gone 0 (−1) - - - - - -",
         "ctprof 1 40% 0% 60% - - -",
-        "1 idle group hidden (--unchanged); not available: usr, sys, block, write, alloc, rss (ctprof doctor); every metric: --long",
+        "1 idle group hidden (--unchanged); not available: block, write, alloc (ctprof doctor); every metric: --long",
     ];
     assert_eq!(table(&["show", &before, &after]), expected);
     let page = printed(&["show", &before, &after]);
@@ -138,7 +138,7 @@ fn columns_of_idle_groups_are_not_said_to_lack_data() {
     let [before, after] = files.pair(&[idle()], &[idle()]);
     let expected = [
         "group threads",
-        "1 idle group hidden (--unchanged); not available: usr, sys, block, csw, faults, write, alloc, rss (ctprof doctor); every metric: --long",
+        "1 idle group hidden (--unchanged); not available: block, csw, faults, write, alloc (ctprof doctor); every metric: --long",
     ];
     assert_eq!(table(&["show", &before, &after]), expected);
 }
@@ -181,7 +181,7 @@ fn exited_work_has_a_line_of_its_own_if_it_is_a_twentieth_of_its_group() {
         children(2)[1..],
         [
             "sh 1 100% 100% 0% 0% 4.0%",
-            "not available: block, csw, faults, read, write, alloc, rss (ctprof doctor); every metric: --long"
+            "not available: block, csw, faults, read, write, alloc (ctprof doctor); every metric: --long"
         ]
     );
     assert_eq!(children(3)[2], "(exited children) 6.0% 6.0% 0% - -");
@@ -272,11 +272,11 @@ fn two_captures_that_are_no_window_are_a_usage_error_that_says_why() {
     assert!(message.contains("the second snapshot is the earlier one; swap them"), "{message}");
     let window = files.window("w", (&[], &[]), &json!({}));
     let message = usage_error(&["show", &before, &window]);
-    assert!(message.contains("one of the files is already a window"), "{message}");
+    assert!(message.contains("one of the files is a window, not a snapshot"), "{message}");
     for pair in [[&window, &before], [&before, &window]] {
         let message = usage_error(&["compare", pair[0], pair[1]]);
         let text =
-            format!("{window} is a window and {before} is a snapshot: compare two windows (ctprof record), or two");
+            format!("{window} is a window and {before} is a snapshot: use only windows (ctprof record), or only");
         assert!(message.contains(&text), "{message}");
     }
 }

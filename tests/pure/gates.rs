@@ -104,7 +104,7 @@ fn a_gate_on_all_groups_combines_them_as_the_metric_does() {
         said(&["make:hiwater_rss_bytes>1MiB"])
             .contains("make hiwater_rss_bytes: 5.00MiB → 8.00MiB (+3.00MiB), bound >1MiB")
     );
-    assert!(said(&["avg_slice_ns>1s"]).contains("all groups avg_slice_ns: no data"));
+    assert!(said(&["avg_slice_ns>1s"]).contains("all groups avg_slice_ns>1s: no data"));
     assert!(said(&["cpu_efficiency>1pp"]).contains("all groups cpu_efficiency: 0.857* → 0.875* (+0.018), bound >1pp"));
     let only = sides.compare(&["--only", "make", "--fail-on", "run_time_ns>10%"]);
     assert!(text(&only.stderr).contains("all groups run_time_ns: 5.00s → 6.00s"), "{}", text(&only.stderr));
@@ -123,14 +123,14 @@ fn what_cannot_be_judged_is_an_error_and_never_a_pass() {
     let sides =
         Snapshots::new(&[("make", run_time(5)), ("gone", run_time(1))], &[("make", run_time(5)), ("new", run_time(3))]);
     for (gate, why) in [
-        ("block>10%", "all groups block: no data"),
-        ("mak:run>10%", "mak run: no group matches `mak`; did you mean `make`?"),
+        ("block>10%", "all groups block>10%: no data"),
+        ("mak:run>10%", "mak run>10%: no group matches `mak`; did you mean `make`?"),
         (
             "new:run>10%",
-            "new run: the group is only in the candidate: a percentage bound cannot apply to a baseline of 0",
+            "new run>10%: the group is only in the candidate: a percentage bound cannot apply to a baseline of 0",
         ),
-        ("gone:run>10%", "gone run: the group is only in the baseline"),
-        ("new:cpu_efficiency<5pp", "new cpu_efficiency: no data in the baseline"),
+        ("gone:run>10%", "gone run>10%: the group is only in the baseline"),
+        ("new:cpu_efficiency<5pp", "new cpu_efficiency<5pp: no data in the baseline"),
     ] {
         let (status, said) = sides.gates(&[gate, "make:run>1%"]);
         assert!(said.contains(&format!("ctprof: gate error: {why}")), "{said}");

@@ -323,7 +323,7 @@ fn a_gate_can_look_at_a_system_call_a_function_a_culprit_or_a_class() {
         assert_eq!(status(gate), Some(0), "{gate}");
     }
     let (status, message) = gated([&fast, &slow], "redis-server:fdatasnc>20%");
-    let expected = "no sample has a reason called `fdatasnc`; list them with `ctprof show --why`";
+    let expected = "`fdatasnc` is neither a metric (`ctprof metrics`) nor a reason with samples (`ctprof show --why`)";
     assert!(status == Some(1) && message.contains(expected), "{message}");
     let (status, message) = gated([&fast, &slow], "redis-server:readv>20%");
     let expected = "unknown metric `readv`; did you mean `read`? For the system call, write block/ or sleep/ before it";

@@ -200,8 +200,9 @@ fn errors_name_the_place_and_the_problem() {
     let wrong = error(r#"{"threads":[{"tid":1,"tgid":2,"nice":"x"}]}"#);
     assert!(wrong.contains("threads[0].nice: expected a whole number"), "{wrong}");
     assert!(error(r#"{"threads":[],"host":{"online_cpus":"many"}}"#).contains("host.online_cpus: invalid type"));
-    assert!(error("{\n\"threads\": oops}").contains("not JSON at line 2, column 12"));
-    assert!(error(r#"{"threads":["#).contains("not JSON at line 1"));
+    for text in ["{\n\"threads\": oops}", r#"{"threads":["#] {
+        assert!(error(text).ends_with("is not a ctprof snapshot (not JSON)"), "{text}");
+    }
     assert!(
         error(r#"{"format_version":4,"threads":[]}"#)
             .ends_with(" has format version 4; this ctprof reads versions up to 3. Upgrade ctprof.")
