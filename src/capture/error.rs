@@ -37,7 +37,7 @@ pub enum CaptureError {
     #[error("no thread could be read{}", why_no_thread(.0.as_ref()))]
     NoThreads(Option<(SourceFile, model::Errno)>),
     /// The requested id belongs to a thread.
-    #[error("{} is a thread of process {}: ask for --pid {}", .0.tid, .0.tgid, .0.tgid)]
+    #[error("{} is a thread of process {}: use --pid {}", .0.tid, .0.tgid, .0.tgid)]
     NotAProcess(ThreadId),
 }
 

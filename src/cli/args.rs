@@ -198,7 +198,7 @@ pub(super) struct EngineChoice {
 pub(super) struct SourceArgs {
     #[command(flatten)]
     pub(super) engine: EngineChoice,
-    /// Worker threads, at most 4 per CPU [default: idle CPUs by the 1-minute load, at most half of all CPUs + 1, and 8]
+    /// Worker threads, at most 4 per CPU [default: idle CPUs by the 1-minute load, at most half of all CPUs + 1, and at most 8]
     #[arg(short, long, value_name = "N")]
     pub(super) jobs: Option<NonZeroUsize>,
     /// When to read smaps_rollup (blocks the process's page faults meanwhile); auto: smallest first, for at most 20 ms
@@ -358,7 +358,7 @@ Exit status: 0 success, 1 failure, 2 wrong usage, 3 if a gate (--fail-on) failed
 
 Examples:
   which one is faster           ctprof ab --baseline 'gzip -kf data' --candidate 'pigz -kf data'
-  keep the runs                 ctprof ab -o runs --baseline ./old --candidate ./new; ctprof compare runs/baseline runs/candidate
+  keep the runs                 ctprof ab -o runs --baseline ./old --candidate ./new; ctprof compare runs
   on one CPU, less noise        ctprof ab --cpus 1 --baseline ./old --candidate ./new
   fail if it is slower          ctprof ab --fail-on 'elapsed>10%' --baseline ./old --candidate ./new
   from a clean state            ctprof ab --prepare 'make clean' --baseline 'make' --candidate 'make -j8'";
@@ -372,14 +372,14 @@ pub(super) struct LimitArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct ShowArgs {
-    /// Snapshot, or window that `record` wrote; a directory of several runs; `-` for stdin
+    /// Snapshot, or window that `record` wrote; FILE@10s..20s for a part of a series; a directory of runs; `-` for stdin
     pub(super) snapshot: PathBuf,
     /// Later snapshot of the same boot: shows what happened in between
     pub(super) later: Option<PathBuf>,
     /// Show the busiest groups of each step of a series that `record --every` wrote
     #[arg(long, conflicts_with = "later")]
     pub(super) steps: bool,
-    /// Show the course of this column in a series
+    /// Show this column over time, for a series
     #[arg(long, value_name = "COLUMN", value_parser = overview_column(), hide_possible_values = true, default_value = "run")]
     pub(super) sparkline: &'static OverviewColumn,
     #[command(flatten)]
@@ -388,9 +388,9 @@ pub(super) struct ShowArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct CompareArgs {
-    /// Earlier snapshot, or window that `record` wrote; a directory of several runs; `-` for stdin
+    /// Earlier snapshot, or window that `record` wrote; FILE@10s..20s for a part of a series; a directory of runs; `-` for stdin
     pub(super) baseline: PathBuf,
-    /// Later snapshot, window or directory of runs; `-` for stdin; not needed after a directory that `ab` wrote
+    /// Later one; not needed after a directory that `ab` wrote
     pub(super) candidate: Option<PathBuf>,
     #[command(flatten)]
     pub(super) comparing: Comparing,

@@ -21,7 +21,7 @@ impl FromStr for StepGate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let at = text.rfind(['<', '>']).ok_or_else(|| format!("expected COLUMN>NUMBER, found `{text}`"))?;
+        let at = text.rfind(['<', '>']).ok_or_else(|| "no bound; write COLUMN>BOUND, such as run>200%".to_owned())?;
         let (what, bound) = (&text[..at], &text[at + 1..]);
         let (group, column) = what.rsplit_once(':').map_or((None, what), |(group, column)| (Some(group), column));
         let names = || OVERVIEW.iter().filter(|column| column.is_of_groups()).map(|column| column.name);

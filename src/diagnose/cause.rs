@@ -57,7 +57,7 @@ coded! {
         /// The cgroup is outside ctprof's cgroup namespace, or was removed.
         CgroupGone = "cgroup-gone", ("outside this cgroup namespace, or removed");
         /// The runtime of a container keeps its files elsewhere.
-        RuntimeElsewhere = "runtime-elsewhere", ("no such directory (ENOENT): the runtime has its files elsewhere"),
+        RuntimeElsewhere = "runtime-elsewhere", ("no such directory (ENOENT): the runtime keeps its files elsewhere"),
             Fix::Advice("link the path to the directory that the runtime is configured to use");
         /// The runtimes of containers have no name for them, or those containers were gone before it was read.
         NotListed = "not-listed", ("no file of a runtime has them, or they exited before it was read");

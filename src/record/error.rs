@@ -17,7 +17,7 @@ pub enum RecordError {
     #[error(transparent)]
     NotStarted(SpawnError),
     /// The end of the window cannot be waited for.
-    #[error("cannot wait")]
+    #[error("cannot wait for the end of the window")]
     CannotWait(#[source] io::Error),
     /// The end of the command cannot be waited for.
     #[error("cannot wait for the command")]

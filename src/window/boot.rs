@@ -12,9 +12,7 @@ pub enum NoWindow {
     DifferentBoots,
     #[error("a snapshot has no boot id; capture again with this ctprof")]
     UnknownBoot,
-    #[error(
-        "the snapshots are of different processes, and those of one would seem to exit; capture with the same --pid"
-    )]
+    #[error("the snapshots are of different processes; capture both with the same --pid")]
     DifferentProcesses,
     #[error(
         "the clock since boot advanced by more than the time between the snapshots: one is from a time namespace, or \

@@ -164,7 +164,7 @@ fn a_thread_asked_for_as_a_process_is_an_error_that_names_the_process() {
     let worker = Worker::after("no-process", || ());
     let error = capture_pid(worker.tid).unwrap_err().to_string();
     let pid = std::process::id();
-    assert_eq!(error, format!("{} is a thread of process {pid}: ask for --pid {pid}", worker.tid));
+    assert_eq!(error, format!("{} is a thread of process {pid}: use --pid {pid}", worker.tid));
 }
 
 #[test]
