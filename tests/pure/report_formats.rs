@@ -329,6 +329,34 @@ fn axes_and_columns_have_the_names_that_people_type() {
     assert_eq!(columns("%"), columns("percent"));
 }
 
+/// The page with the table of keys below each of these headings replaced by that of the schema.
+fn with_keys(page: &str) -> String {
+    let schema: Value = serde_json::from_str(ctprof::report::JSON_SCHEMA).unwrap();
+    let mut page = page.to_owned();
+    for (heading, name) in [("### Rows\n", "row"), ("### Gates\n", "gate")] {
+        let head = "| key | content |\n|---|---|\n";
+        let start = page.find(heading).unwrap();
+        let start = start + page[start..].find(head).unwrap() + head.len();
+        let old =
+            page[start..].lines().take_while(|line| line.starts_with('|')).map(|line| line.len() + 1).sum::<usize>();
+        let keys = schema["$defs"][name]["properties"].as_object().unwrap().iter();
+        let lines = keys.map(|(key, about)| format!("| `{key}` | {} |\n", about["description"].as_str().unwrap()));
+        page.replace_range(start..start + old, &lines.collect::<String>());
+    }
+    page
+}
+
+#[test]
+fn the_keys_in_the_documentation_are_those_of_the_schema() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/report.md");
+    let page = fs::read_to_string(&path).unwrap();
+    if std::env::var_os("UPDATE_REPORT").is_some() {
+        fs::write(&path, with_keys(&page)).unwrap();
+    } else {
+        assert_eq!(page, with_keys(&page), "run: UPDATE_REPORT=1 cargo test --test pure report_formats");
+    }
+}
+
 /// Checks a value against a schema, whose objects have no other keys than those it names.
 fn check(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
     static WHOLE: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(ctprof::report::JSON_SCHEMA).unwrap());
