@@ -54,7 +54,7 @@ impl Digest {
             ..ThreadTotals::empty(axis, *names, filter.clone())
         };
         for (names, members) in by_names {
-            let names = names.seen_by(axis);
+            let names = names.clone().seen_by(axis);
             threads.by_names.entry(names).or_default().merge(members);
         }
         if axis == GroupBy::Cgroup {
@@ -101,20 +101,20 @@ impl ThreadNames {
         }
     }
 
-    fn seen_by(&self, axis: GroupBy) -> Self {
+    fn seen_by(self, axis: GroupBy) -> Self {
         let (process, program, thread, cgroup) = match axis {
             GroupBy::Command | GroupBy::Pid => (true, true, false, false),
             GroupBy::Pcomm => (true, false, false, false),
             GroupBy::Comm | GroupBy::CommExact => (false, false, true, false),
             GroupBy::Cgroup | GroupBy::Container | GroupBy::Pod => (false, false, false, true),
-            GroupBy::All => return Self { pid: None, ..self.clone() },
+            GroupBy::All => return Self { pid: None, ..self },
         };
-        let kept = |is_kept, name: &Name| if is_kept { Name::clone(name) } else { Name::default() };
+        let kept = |is_kept, name| if is_kept { name } else { Name::default() };
         Self {
-            process: kept(process, &self.process),
-            program: self.program.clone().filter(|_| program),
-            thread: kept(thread, &self.thread),
-            cgroup: self.cgroup.clone().filter(|_| cgroup),
+            process: kept(process, self.process),
+            program: self.program.filter(|_| program),
+            thread: kept(thread, self.thread),
+            cgroup: self.cgroup.filter(|_| cgroup),
             pid: self.pid.filter(|_| axis == GroupBy::Pid),
         }
     }
@@ -191,11 +191,10 @@ impl ThreadTotals {
         self.census.add(thread);
         self.programs.extend(thread.program.clone().map(|program| (thread.tgid, program)));
         let names = ThreadNames::of(thread);
-        let seen = names.seen_by(self.group_by);
         if self.group_by == GroupBy::Cgroup {
-            self.tasks.insert(names.seen_by(GroupBy::All));
+            self.tasks.insert(names.clone().seen_by(GroupBy::All));
         }
-        self.by_names.entry(seen).or_default().add(thread);
+        self.by_names.entry(names.seen_by(self.group_by)).or_default().add(thread);
         self.memory.add_leader(thread, self.names);
     }
 }

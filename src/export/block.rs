@@ -1,11 +1,13 @@
 //! Rows in memory, column by column, as Parquet stores them.
 
 use std::borrow::Cow;
-use std::slice;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::iter::repeat_n;
 
 use parquet::data_type::ByteArray;
 
-use super::column::{ColumnDoc, ColumnType, ParquetCell};
+use super::column::{Column, ColumnType, Entries, Get};
 use super::identity::Identity;
 use super::schema::Schema;
 use crate::model::{Value, cpu_ranges};
@@ -41,20 +43,6 @@ impl Values {
             _ => unreachable!("a leaf has one type"),
         }
     }
-
-    fn push(&mut self, value: &Value<'_>) -> Result<(), u64> {
-        match self {
-            Self::Integers(integers) => integers.push(integer(value)?),
-            Self::Flags(flags) => flags.push(*value == Value::Flag(true)),
-            Self::Texts(texts) => {
-                let text = text(value);
-                // Neighbors often have equal texts, and share them.
-                let same = texts.last().filter(|last| last.data() == text.as_bytes()).cloned();
-                texts.push(same.unwrap_or_else(|| ByteArray::from(&*text)));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Definition levels: of a plain column, and of the leaves of a map.
@@ -81,30 +69,72 @@ pub struct OutOfRange {
 const UNLIMITED: i64 = i64::MAX;
 
 impl Leaf {
-    /// The leaves of a column: two for a map, else one.
-    fn of_column(column_type: ColumnType) -> impl Iterator<Item = Self> {
-        let integers = || Values::Integers(Vec::new());
-        let texts = || Values::Texts(Vec::new());
-        let (first, second) = match column_type {
-            ColumnType::Integer | ColumnType::Time => (integers(), None),
-            ColumnType::Flag => (Values::Flags(Vec::new()), None),
-            ColumnType::Text => (texts(), None),
-            ColumnType::Counts => (texts(), Some(integers())),
+    /// A plain column with a cell per row; the number if no INT64 holds it.
+    fn plain<R>(column: &Column<R>, cells: &[Option<Value<'_>>]) -> Result<Self, u64> {
+        let definitions = cells.iter().map(|cell| if cell.is_some() { levels::VALUE } else { levels::NULL }).collect();
+        let present = cells.iter().flatten();
+        let values = match column.doc.column_type {
+            ColumnType::Integer | ColumnType::Time => {
+                let mut integers = Vec::with_capacity(present.clone().count());
+                present.map(integer).try_for_each(|number| number.map(|number| integers.push(number)))?;
+                Values::Integers(integers)
+            }
+            ColumnType::Flag => Values::Flags(present.map(|value| *value == Value::Flag(true)).collect()),
+            ColumnType::Text | ColumnType::Counts => {
+                let mut shared = SharedTexts { known: HashMap::new(), last: None };
+                let make = |value| match column.pattern {
+                    Some(pattern) => ByteArray::from(&*pattern(&text(value))),
+                    None => ByteArray::from(&*text(value)),
+                };
+                Values::Texts(present.map(|value| shared.text(value, || make(value))).collect())
+            }
         };
-        let leaf = |values| Self { values, definitions: Vec::new(), repetitions: Vec::new() };
-        [Some(first), second].into_iter().flatten().map(leaf)
+        Ok(Self { values, definitions, repetitions: Vec::new() })
     }
 
-    /// Adds the value of a row to a plain column; the number if no INT64 holds it.
-    fn push(&mut self, value: Option<&Value<'_>>) -> Result<(), u64> {
-        self.definitions.push(if value.is_some() { levels::VALUE } else { levels::NULL });
-        value.map_or(Ok(()), |value| self.values.push(value))
+    /// The keys and the numbers of a column of maps, with a map per row: NULL, empty, or its entries; an entry whose number no INT64
+    /// holds.
+    fn maps<'r>(maps: impl Iterator<Item = Option<Entries<'r>>>) -> Result<[Self; 2], (&'r str, u64)> {
+        let (mut of_keys, mut of_numbers, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut keys, mut numbers, mut shared) =
+            (Vec::new(), Vec::new(), SharedTexts { known: HashMap::new(), last: None });
+        for map in maps {
+            let without_entries = if map.is_some() { levels::EMPTY_MAP } else { levels::NULL };
+            let entries = map.unwrap_or_default();
+            if entries.is_empty() {
+                of_keys.push(without_entries);
+                of_numbers.push(without_entries);
+                repetitions.push(levels::FIRST);
+            }
+            for (at, (key, number)) in entries.into_iter().enumerate() {
+                of_keys.push(levels::KEY);
+                of_numbers.push(levels::VALUE_OF_KEY);
+                repetitions.push(if at == 0 { levels::FIRST } else { levels::NEXT });
+                keys.push(shared.text(key, || key.into()));
+                numbers.push(i64::try_from(number).map_err(|_| (key, number))?);
+            }
+        }
+        let numbers =
+            Self { values: Values::Integers(numbers), definitions: of_numbers, repetitions: repetitions.clone() };
+        Ok([Self { values: Values::Texts(keys), definitions: of_keys, repetitions }, numbers])
     }
+}
 
-    /// An entry of a map.
-    fn level(&mut self, definition: i16, repetition: i16) {
-        self.definitions.push(definition);
-        self.repetitions.push(repetition);
+/// Texts of a leaf: equal ones share their bytes, and are made once. Neighbors are often equal.
+struct SharedTexts<K> {
+    known: HashMap<K, ByteArray>,
+    last: Option<(K, ByteArray)>,
+}
+
+impl<K: Copy + Eq + Hash> SharedTexts<K> {
+    fn text(&mut self, key: K, make: impl FnOnce() -> ByteArray) -> ByteArray {
+        match &self.last {
+            Some((last, text)) if *last == key => text.clone(),
+            _ => {
+                let text = self.known.entry(key).or_insert_with(make).clone();
+                self.last.insert((key, text)).1.clone()
+            }
+        }
     }
 }
 
@@ -127,8 +157,10 @@ fn text<'v>(value: &'v Value<'_>) -> Cow<'v, str> {
     }
 }
 
-/// Rows of a block. Row groups consist of whole blocks.
-pub(super) const BLOCK: usize = 1024;
+/// Most rows of a block. Row groups consist of whole blocks.
+pub(super) const BLOCK: usize = 256;
+/// Blocks of fewer rows become one: each takes some memory for each column.
+const SMALL: usize = 64;
 
 /// Some consecutive rows.
 #[derive(Debug)]
@@ -138,14 +170,18 @@ pub(super) struct Block {
 }
 
 impl Block {
-    pub(super) fn new<R>(schema: &Schema<R>) -> Self {
-        Self { rows: 0, leaves: schema.docs().into_iter().flat_map(|doc| Leaf::of_column(doc.column_type)).collect() }
+    /// Some rows of a capture.
+    pub(super) fn new<R>(schema: &Schema<R>, identity: &Identity, rows: &[R]) -> Result<Self, OutOfRange> {
+        let mut leaves = Vec::new();
+        let identities = || repeat_n(identity, rows.len());
+        schema.identity.iter().try_for_each(|column| add_column(&mut leaves, column, identities()))?;
+        schema.columns.iter().try_for_each(|column| add_column(&mut leaves, column, rows.iter()))?;
+        Ok(Self { rows: rows.len(), leaves })
     }
 
-    /// Adds it to the rows before, which have the same schema. Steps of a series have few rows, and a block takes some memory
-    /// for each column.
+    /// Adds it to the rows before, which have the same schema. Steps of a series have few rows.
     pub(super) fn add_to(self, blocks: &mut Vec<Self>) {
-        let Some(last) = blocks.last_mut().filter(|last| last.rows + self.rows <= BLOCK) else {
+        let Some(last) = blocks.last_mut().filter(|last| last.rows + self.rows <= SMALL) else {
             return blocks.push(self);
         };
         last.rows += self.rows;
@@ -155,61 +191,24 @@ impl Block {
             leaf.repetitions.append(&mut later.repetitions);
         }
     }
-
-    /// Adds a row of a capture.
-    ///
-    /// # Errors
-    /// [`OutOfRange`], after which the block has lost its shape and is of no use.
-    pub(super) fn push<R>(&mut self, schema: &Schema<R>, identity: &Identity, row: &R) -> Result<(), OutOfRange> {
-        let leaves = &mut self.leaves.iter_mut();
-        for column in &schema.identity {
-            push_cell(leaves, &column.doc, (column.get)(identity))?;
-        }
-        for column in &schema.columns {
-            push_cell(leaves, &column.doc, (column.get)(row))?;
-        }
-        self.rows += 1;
-        Ok(())
-    }
 }
 
-/// Adds the value of a row to the next leaves, which are those of its column.
-fn push_cell(
-    leaves: &mut slice::IterMut<'_, Leaf>,
-    ColumnDoc { name, column_type, .. }: &ColumnDoc,
-    cell: Option<ParquetCell<'_>>,
+/// Adds the leaves of a column: two for a map, else one.
+fn add_column<'r, R: 'r>(
+    leaves: &mut Vec<Leaf>,
+    column: &Column<R>,
+    rows: impl Iterator<Item = &'r R>,
 ) -> Result<(), OutOfRange> {
-    let mut next = || leaves.next().expect("a block has the leaves of its columns");
-    let leaf = next();
-    let out_of_range = |value| OutOfRange { column: name.clone(), value };
-    match cell {
-        Some(ParquetCell::Counts(counts)) => push_counts(leaf, next(), Some(counts))
-            .map_err(|(key, value)| OutOfRange { column: format!("{name}['{key}']"), value }),
-        None if *column_type == ColumnType::Counts => push_counts(leaf, next(), None).map_err(|(_, n)| out_of_range(n)),
-        Some(ParquetCell::Value(value)) => leaf.push(Some(&value)).map_err(out_of_range),
-        None => leaf.push(None).map_err(out_of_range),
-    }
-}
-
-/// A map: NULL, empty, or its entries.
-fn push_counts<'c>(
-    keys: &mut Leaf,
-    numbers: &mut Leaf,
-    counts: Option<Vec<(Cow<'c, str>, u64)>>,
-) -> Result<(), (Cow<'c, str>, u64)> {
-    let without_entries = if counts.is_some() { levels::EMPTY_MAP } else { levels::NULL };
-    let counts = counts.unwrap_or_default();
-    if counts.is_empty() {
-        keys.level(without_entries, levels::FIRST);
-        numbers.level(without_entries, levels::FIRST);
-    }
-    for (at, (key, number)) in counts.into_iter().enumerate() {
-        let repetition = if at == 0 { levels::FIRST } else { levels::NEXT };
-        keys.level(levels::KEY, repetition);
-        numbers.level(levels::VALUE_OF_KEY, repetition);
-        let key_pushed = keys.values.push(&Value::Text(Cow::Borrowed(&*key)));
-        let pushed = key_pushed.and_then(|()| numbers.values.push(&Value::Unsigned(number)));
-        pushed.map_err(|number| (key, number))?;
+    let name = &column.doc.name;
+    match &column.get {
+        Get::Value(get) => {
+            let cells: Vec<_> = rows.map(get).collect();
+            leaves.push(Leaf::plain(column, &cells).map_err(|value| OutOfRange { column: name.clone(), value })?);
+        }
+        Get::Counts(get) => {
+            let out_of_range = |(key, value)| OutOfRange { column: format!("{name}['{key}']"), value };
+            leaves.extend(Leaf::maps(rows.map(get)).map_err(out_of_range)?);
+        }
     }
     Ok(())
 }
@@ -227,13 +226,23 @@ mod tests {
 
     #[test]
     fn a_missing_map_and_an_empty_one_differ() {
-        let mut leaves: Vec<_> = Leaf::of_column(ColumnType::Counts).collect();
-        let [keys, numbers] = leaves.as_mut_slice() else { panic!() };
-        for counts in [None, Some(vec![]), Some(vec![("a".into(), 1), ("b".into(), 2)])] {
-            push_counts(keys, numbers, counts).unwrap();
-        }
+        let maps = [None, Some(vec![]), Some(vec![("a", 1), ("b", 2)])];
+        let [keys, numbers] = Leaf::maps(maps.into_iter()).unwrap();
         assert_eq!((&keys.definitions[..], &keys.repetitions[..]), (&[0, 1, 2, 2][..], &[0, 0, 0, 1][..]));
         assert_eq!((&numbers.definitions[..], &numbers.repetitions[..]), (&[0, 1, 3, 3][..], &[0, 0, 0, 1][..]));
-        assert!(push_counts(keys, numbers, Some(vec![("c".into(), u64::MAX)])).is_err());
+        assert_eq!(Leaf::maps([Some(vec![("c", u64::MAX)])].into_iter()).unwrap_err(), ("c", u64::MAX));
+    }
+
+    #[test]
+    fn equal_texts_are_made_once() {
+        let (mut shared, mut made) = (SharedTexts { known: HashMap::new(), last: None }, 0);
+        let mut text = |key: &'static str| {
+            shared.text(key, || {
+                made += 1;
+                key.into()
+            })
+        };
+        assert_eq!(["a", "a", "b", "a"].map(|key| text(key).as_utf8().unwrap().to_owned()), ["a", "a", "b", "a"]);
+        assert_eq!(made, 2);
     }
 }

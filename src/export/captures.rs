@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cgroups::{RecordValues, pressure, pressure_values, record_column};
-use super::column::{Column, ParquetCell, column_name, columns};
+use super::column::{Column, column_name, columns, entries};
 use super::identity::{known, microseconds};
 use crate::diagnose::gaps;
 use crate::model::{
@@ -38,7 +38,7 @@ impl CaptureRow {
     }
 
     /// A count that files have since this version of the format: the others do not say whether it is 0.
-    fn count_since(&self, version: u32, count: fn(&CtprofParseSummary) -> u64) -> Option<ParquetCell<'static>> {
+    fn count_since(&self, version: u32, count: fn(&CtprofParseSummary) -> u64) -> Option<Value<'static>> {
         let count = count(self.head.parse_summary.as_ref()?);
         (count > 0 || self.head.format_version? >= version).then(|| count.into())
     }
@@ -61,12 +61,12 @@ pub(super) fn columns() -> Vec<Column<CaptureRow>> {
 }
 
 /// A word that a field of a file has, for example that of an enum.
-pub(super) fn word(field: Option<impl serde::Serialize>) -> Option<ParquetCell<'static>> {
+pub(super) fn word(field: Option<impl serde::Serialize>) -> Option<Value<'static>> {
     let json = serde_json::to_value(field?).ok()?;
     json.as_str().map(|word| word.to_owned().into())
 }
 
-fn text(text: Option<&String>) -> Option<ParquetCell<'_>> {
+fn text(text: Option<&String>) -> Option<Value<'_>> {
     text.map(|text| (&**text).into())
 }
 
@@ -86,7 +86,7 @@ fn own_columns() -> Vec<Column<CaptureRow>> {
         kernel_threads: Integer in "count" = |row| Some(row.census.kernel_threads.into()), "Kernel threads.";
         cgroups: Integer in "count" = |row| Some(row.cgroups.into()), "Cgroups.";
 
-        gaps: Counts in "count" = |row| Some(ParquetCell::counts(&row.gaps)), "What could not be read, as `source: code` of [findings.md](findings.md#causes). Empty if nothing is missing.";
+        gaps: Counts in "count" = |row| Some(entries(&row.gaps)), "What could not be read, as `source: code` of [findings.md](findings.md#causes). Empty if nothing is missing.";
         ghosts: Integer in "count" = |row| row.count_since(1, |summary| summary.ghosts), "Threads that exited before they could be read.";
         read_failures: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.read_failures.into()), "Files that could not be read.";
         worker_panics: Integer in "count" = |row| row.count_since(2, |summary| summary.worker_panics), "Processes that lost values to a panic of ctprof.";
@@ -99,7 +99,7 @@ fn own_columns() -> Vec<Column<CaptureRow>> {
         started: Integer in "count" = |row| row.window().map(|_| row.census.started.into()), "Threads that started in the window.";
         exited: Integer in "count" = |row| row.window().map(|_| row.census.exited.into()), "Threads that exited in the window.";
         missed_threads: Integer in "count" = |row| Some(row.window()?.missed.into()), "Threads left out because only the second capture has them although they are older.";
-        backwards: Counts in "count" = |row| Some(ParquetCell::counts(&row.window()?.backwards)), "Threads that lack a metric because its counter went backwards, by metric.";
+        backwards: Counts in "count" = |row| Some(entries(&row.window()?.backwards)), "Threads that lack a metric because its counter went backwards, by metric.";
         process_counters: Flag in "" = |row| Some(row.window()?.process_counters.into()), "Whether exited work is known from counters of processes.";
         exit_record_source: Text in "" = |row| Some((&*row.window()?.exit_records.as_ref()?.source).into()), "Source of the records of exited threads: `bpf`; `taskstats` in files of 0.2.0.";
         exit_records: Integer in "count" = |row| Some(row.window()?.exit_records.as_ref()?.received.into()), "Records of exited threads.";
@@ -115,7 +115,7 @@ fn own_columns() -> Vec<Column<CaptureRow>> {
         }, "Command that was recorded, with its arguments.";
         command_elapsed_ns: Integer in "ns" = |row| Some(row.window()?.command.as_ref()?.elapsed_ns.into()), "How long it ran.";
         command_status: Integer in "" = |row| {
-            Some(Value::Signed(row.window()?.command.as_ref()?.status?.into()).into())
+            Some(Value::Signed(row.window()?.command.as_ref()?.status?.into()))
         }, "Its exit status; NULL if a signal ended it.";
 
         boot_id: Text in "" = |row| text(row.host()?.boot_id.as_ref()), "Boot. Totals of different boots cannot be subtracted.";

@@ -1,9 +1,9 @@
 //! The columns of cgroups: every value of the record tables. Values of devices are combined, and maps of
 //! `memory.stat` and `memory.events` stay maps, because the kernel names their keys.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use super::column::{Column, ColumnType, ParquetCell, column_name, columns};
+use super::column::{Column, ColumnType, Entries, column_name, columns, entries};
 use crate::model::{
     Cell, CgroupStats, Container, Psi, PsiHalf, PsiResource, RecordRow, RecordValue, Section, Value, ValueType,
     record_rows,
@@ -19,7 +19,7 @@ pub(super) struct CgroupRow {
     memory_events: Vec<(String, u64)>,
 }
 
-pub(super) type RecordValues = BTreeMap<String, Value<'static>>;
+pub(super) type RecordValues = HashMap<String, Value<'static>>;
 
 impl CgroupRow {
     /// `container` is the one that the cgroup is in, if it is in one.
@@ -79,12 +79,12 @@ fn pressure_name(value: &str) -> String {
 pub(super) fn columns() -> Vec<Column<CgroupRow>> {
     let mut all = columns! { CgroupRow;
         cgroup: Text in "" = |row| Some((&*row.path).into()), "Path of the cgroup.";
-        cgroup_pattern: Text in "" = |row| Some(cgroup_pattern(&row.path).into()), "Path of the cgroup, with ids of instances replaced.";
+        cgroup_pattern: Text by cgroup_pattern in "" = |row| Some((&*row.path).into()), "Path of the cgroup, with ids of instances replaced.";
         runtime: Text in "" = |row| text(&row.container.runtime), "What runs the container that the cgroup is in: `docker`, `containerd` …. NULL outside of containers.";
         container: Text in "" = |row| text(&row.container.name), "Name of the container; in a pod that of the pod's specification. NULL if no file of the host names it.";
         pod: Text in "" = |row| text(&row.container.pod), "Name of the pod.";
         namespace: Text in "" = |row| text(&row.container.namespace), "Namespace of the pod, or of containerd.";
-        workload: Text in "" = |row| row.container.pod_key(workload).map(ParquetCell::from), "Namespace and workload of the pod: one value for all pods of a Deployment, StatefulSet or DaemonSet.";
+        workload: Text in "" = |row| row.container.pod_key(workload).map(Value::from), "Namespace and workload of the pod: one value for all pods of a Deployment, StatefulSet or DaemonSet.";
         image: Text in "" = |row| text(&row.container.image), "Image of the container.";
     };
     let column = |name: String, row: &RecordRow| record_column(name, row, |row: &CgroupRow| &row.values);
@@ -103,13 +103,13 @@ pub(super) fn columns() -> Vec<Column<CgroupRow>> {
     all
 }
 
-fn text(name: &Option<String>) -> Option<ParquetCell<'_>> {
+fn text(name: &Option<String>) -> Option<Value<'_>> {
     name.as_deref().map(Into::into)
 }
 
-fn counts(map: &[(String, u64)]) -> Option<ParquetCell<'_>> {
+fn counts(map: &[(String, u64)]) -> Option<Entries<'_>> {
     // Every cgroup with these files has keys in them.
-    (!map.is_empty()).then(|| ParquetCell::counts(map.iter().map(|(key, number)| (key, number))))
+    (!map.is_empty()).then(|| entries(map.iter().map(|(key, number)| (key, number))))
 }
 
 /// The column of a record's value, among the values by column that `values` finds.
@@ -117,7 +117,7 @@ pub(super) fn record_column<R: 'static>(name: String, row: &RecordRow, values: f
     let column_type = ColumnType::from(row.value_type.shape);
     let key = name.clone();
     Column::new(name, column_type, row.value_type.unit.name(), row.meaning, move |record: &R| {
-        values(record).get(&key).cloned().map(ParquetCell::Value)
+        values(record).get(&key).cloned()
     })
 }
 

@@ -1,7 +1,5 @@
 //! Columns: name, unit, meaning, type, and the value of a row.
 
-use std::borrow::Cow;
-
 use crate::model::{Shape, Value};
 
 /// The type of a column. All columns are nullable: what was not measured is NULL, never 0.
@@ -48,53 +46,24 @@ pub struct ColumnDoc {
     pub meaning: String,
 }
 
-pub(super) enum ParquetCell<'r> {
-    Value(Value<'r>),
-    Counts(Vec<(Cow<'r, str>, u64)>),
-}
+/// The entries of a map of counts.
+pub(super) type Entries<'r> = Vec<(&'r str, u64)>;
 
-impl<'r> ParquetCell<'r> {
-    pub(super) fn counts<T: AsRef<str> + 'r>(counts: impl IntoIterator<Item = (&'r T, &'r u64)>) -> Self {
-        Self::Counts(counts.into_iter().map(|(name, count)| (Cow::Borrowed(name.as_ref()), *count)).collect())
-    }
-}
+type GetValue<R> = Box<dyn for<'r> Fn(&'r R) -> Option<Value<'r>> + Send + Sync>;
+type GetCounts<R> = for<'r> fn(&'r R) -> Option<Entries<'r>>;
 
-impl<'r> From<Value<'r>> for ParquetCell<'r> {
-    fn from(value: Value<'r>) -> Self {
-        Self::Value(value)
-    }
+/// What a row has in a column.
+pub(super) enum Get<R> {
+    Value(GetValue<R>),
+    Counts(GetCounts<R>),
 }
-
-impl<'r> From<&'r str> for ParquetCell<'r> {
-    fn from(text: &'r str) -> Self {
-        Self::Value(Value::Text(Cow::Borrowed(text)))
-    }
-}
-
-impl From<String> for ParquetCell<'_> {
-    fn from(text: String) -> Self {
-        Self::Value(Value::Text(Cow::Owned(text)))
-    }
-}
-
-impl From<u64> for ParquetCell<'_> {
-    fn from(number: u64) -> Self {
-        Self::Value(Value::Unsigned(number))
-    }
-}
-
-impl From<bool> for ParquetCell<'_> {
-    fn from(flag: bool) -> Self {
-        Self::Value(Value::Flag(flag))
-    }
-}
-
-type Get<R> = Box<dyn for<'r> Fn(&'r R) -> Option<ParquetCell<'r>> + Send + Sync>;
 
 /// A column of rows that are made from an `R`.
 pub(super) struct Column<R> {
     pub(super) doc: ColumnDoc,
     pub(super) get: Get<R>,
+    /// Makes the text of the column from the text of a row.
+    pub(super) pattern: Option<fn(&str) -> String>,
 }
 
 impl<R> Column<R> {
@@ -103,19 +72,40 @@ impl<R> Column<R> {
         column_type: ColumnType,
         unit: &'static str,
         meaning: impl Into<String>,
-        get: impl for<'r> Fn(&'r R) -> Option<ParquetCell<'r>> + Send + Sync + 'static,
+        get: impl for<'r> Fn(&'r R) -> Option<Value<'r>> + Send + Sync + 'static,
     ) -> Self {
         let doc = ColumnDoc { name: name.into(), column_type, unit, meaning: meaning.into() };
-        Self { doc, get: Box::new(get) }
+        Self { doc, get: Get::Value(Box::new(get)), pattern: None }
+    }
+
+    /// The same, with the pattern of each text.
+    pub(super) fn by(self, pattern: fn(&str) -> String) -> Self {
+        Self { pattern: Some(pattern), ..self }
+    }
+
+    pub(super) fn counts(name: &str, unit: &'static str, meaning: &str, get: GetCounts<R>) -> Self {
+        let doc =
+            ColumnDoc { name: name.to_owned(), column_type: ColumnType::Counts, unit, meaning: meaning.to_owned() };
+        Self { doc, get: Get::Counts(get), pattern: None }
     }
 }
 
-/// Turns rows into columns: `name: Type in "unit" = |row| value; "meaning"`.
+pub(super) fn entries<'r, T: AsRef<str> + 'r>(counts: impl IntoIterator<Item = (&'r T, &'r u64)>) -> Entries<'r> {
+    counts.into_iter().map(|(name, count)| (name.as_ref(), *count)).collect()
+}
+
+/// Turns rows into columns: `name: Type in "unit" = |row| value, "meaning";`, with the pattern of texts after their type.
 macro_rules! columns {
-    ($row:ty; $($name:ident: $type:ident in $unit:literal = $get:expr, $meaning:literal;)+) => {
-        vec![$($crate::export::column::Column::<$row>::new(
+    (@ $row:ty; $name:ident Counts $unit:literal $get:expr, $meaning:literal) => {
+        $crate::export::column::Column::<$row>::counts(stringify!($name), $unit, $meaning, $get)
+    };
+    (@ $row:ty; $name:ident $type:ident $(by $pattern:ident)? $unit:literal $get:expr, $meaning:literal) => {
+        $crate::export::column::Column::<$row>::new(
             stringify!($name), $crate::export::column::ColumnType::$type, $unit, $meaning, $get,
-        ),)+]
+        )$(.by($pattern))?
+    };
+    ($row:ty; $($name:ident: $type:ident $(by $pattern:ident)? in $unit:literal = $get:expr, $meaning:literal;)+) => {
+        vec![$(columns!(@ $row; $name $type $(by $pattern)? $unit $get, $meaning),)+]
     };
 }
 

@@ -66,10 +66,11 @@ impl<W: Write + Send> Dataset<W> {
         let blocks = std::mem::take(&mut self.pending);
         self.group_rows += std::mem::take(&mut self.pending_rows);
         if self.group.is_empty() {
-            let leaves = self.writer.schema_descr().columns().iter();
+            let leaves = self.writer.schema_descr().columns().par_iter();
+            let (usual, packed) = (self.writer.properties(), &self.packed);
             let chunk = |(at, leaf): (usize, _)| {
                 let is_packed = is_packed(blocks.iter().map(|block: &Block| &block.leaves[at].values));
-                Chunk::new(leaf, if is_packed { &self.packed } else { self.writer.properties() })
+                Chunk::new(leaf, if is_packed { packed } else { usual })
             };
             self.group = leaves.enumerate().map(chunk).collect();
         }

@@ -1,7 +1,7 @@
 //! The columns that every dataset has, so that queries about one dataset need no join.
 
-use super::column::{Column, ParquetCell, columns};
-use crate::model::SnapshotHead;
+use super::column::{Column, columns};
+use crate::model::{SnapshotHead, Value};
 
 /// What identifies a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) fn known(unix_ns: u64) -> Option<u64> {
 }
 
 /// The value of a column of times.
-pub(super) fn microseconds(unix_ns: u64) -> ParquetCell<'static> {
+pub(super) fn microseconds(unix_ns: u64) -> Value<'static> {
     (unix_ns / 1000).into()
 }
 

@@ -21,6 +21,9 @@ pub struct ExportOptions<'o> {
     pub progress: &'o Arc<Progress>,
 }
 
+/// Maximum size of the JSON of captures that are read at the same time, in bytes. It also limits the number of their threads.
+pub(super) const LARGEST_AHEAD: u64 = 4 << 20;
+
 /// A file with a snapshot, a window or a series.
 #[derive(Clone, Debug)]
 pub(super) struct CaptureFile {
@@ -37,13 +40,13 @@ pub(super) fn captures(paths: &[PathBuf], limit: u64) -> (Vec<CaptureFile>, Vec<
             Err(error) => failed.push(error),
         }
     }
-    let hashes: Vec<_> = files.par_iter().map(|path| hash(path)).collect();
-    let identified = files.into_iter().zip(hashes).map(|(path, hash)| identify(path, hash, limit));
+    // Files of another layout are held whole: large ones are read one after the other.
+    let small: Vec<_> = files.par_iter().map(|path| identify(path, limit.min(LARGEST_AHEAD)).ok()).collect();
     let mut captures = Vec::new();
     let mut known = BTreeSet::new();
-    for capture in identified {
-        match capture {
-            Ok(capture) if known.insert(capture.identity.capture_id.clone()) => captures.push(capture),
+    for (path, small) in files.into_iter().zip(small) {
+        match small.map_or_else(|| identify(&path, limit), Ok) {
+            Ok(identity) if known.insert(identity.capture_id.clone()) => captures.push(CaptureFile { path, identity }),
             Ok(_) => {}
             Err(error) => failed.push(error),
         }
@@ -92,15 +95,13 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), ExportError> {
     Ok(())
 }
 
-/// One file after the other: those of another layout are held whole.
-fn identify(path: PathBuf, capture_id: io::Result<String>, limit: u64) -> Result<CaptureFile, ExportError> {
-    let capture_id = capture_id.map_err(|source| ExportError::input(&path, source))?;
-    let mut stored = Stored::open(&path, limit, &Arc::default())?;
-    let identity = match stored.series()? {
+fn identify(path: &Path, limit: u64) -> Result<Identity, ExportError> {
+    let capture_id = hash(path).map_err(|source| ExportError::input(path, source))?;
+    let mut stored = Stored::open(path, limit, &Arc::default())?;
+    Ok(match stored.series()? {
         Some(series) => Identity::new(capture_id, series.head()),
         None => Identity::new(capture_id, stored.head()?),
-    };
-    Ok(CaptureFile { path, identity })
+    })
 }
 
 fn hash(path: &Path) -> io::Result<String> {

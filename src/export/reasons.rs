@@ -38,9 +38,9 @@ pub(super) fn columns() -> Vec<Column<ReasonRow>> {
         tgid: Integer in "" = |row| row.threads.tgid.map(|tgid| u64::from(tgid).into()), "Process id; NULL for processes that were merged because there were many.";
         pcomm: Text in "" = |row| Some((&*row.threads.pcomm).into()), "Name of the process.";
         comm: Text in "" = |row| Some((&*row.threads.comm).into()), "Name of the threads.";
-        comm_pattern: Text in "" = |row| Some(pattern_key(&row.threads.comm).into()), "Name of the threads, with numbers and ids replaced.";
+        comm_pattern: Text by pattern_key in "" = |row| Some((&*row.threads.comm).into()), "Name of the threads, with numbers and ids replaced.";
         cgroup: Text in "" = |row| row.threads.cgroup.as_deref().map(Into::into), "Path of the cgroup.";
-        cgroup_pattern: Text in "" = |row| row.threads.cgroup.as_deref().map(|path| cgroup_pattern(path).into()), "Path of the cgroup, with ids of instances replaced.";
+        cgroup_pattern: Text by cgroup_pattern in "" = |row| row.threads.cgroup.as_deref().map(Into::into), "Path of the cgroup, with ids of instances replaced.";
         party: Text in "" = |row| row.threads.owner.map(party), "`ctprof` for the capturing process, `command` for a recorded command and its descendants.";
         class: Text in "" = |row| word(Some(row.reason.class)), "`run`, `wait`, `cpu_quota`, `block`, `sleep`, `idle` or `stopped`: [classes](report.md#reasons).";
         entry: Text in "" = |row| row.reason.entry.as_deref().map(Into::into), "System call, or `page fault`.";

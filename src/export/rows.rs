@@ -9,15 +9,11 @@ use super::captures::CaptureRow;
 use super::cgroups::CgroupRow;
 use super::error::ExportError;
 use super::identity::Identity;
-use super::inputs::{CaptureFile, ExportOptions};
+use super::inputs::{CaptureFile, ExportOptions, LARGEST_AHEAD};
 use super::reasons;
 use super::schema::{Schema, Schemas};
 use crate::model::{Census, CtprofSnapshot, SnapshotHead, ThreadState, Threads};
 use crate::store::Stored;
-
-/// Maximum size of the JSON of a capture that is read ahead of its turn, in bytes. It also limits the number of its
-/// threads.
-const LARGEST_AHEAD: u64 = 4 << 20;
 
 /// Usual size of JSON, by that of its file.
 const USUAL_RATIO: u64 = 12;
@@ -66,13 +62,13 @@ fn rows(head: SnapshotHead, threads: ThreadRows<'_>, schemas: &Schemas) -> Resul
     let identity = threads.rows.identity;
     let mut cgroups = Rows::new(identity, &schemas.cgroups);
     for (path, stats) in &head.cgroup_stats {
-        cgroups.add(&CgroupRow::new(path.clone(), stats, head.containers.get(path)));
+        cgroups.add(CgroupRow::new(path.clone(), stats, head.containers.get(path)));
     }
     let mut sampled = Rows::new(identity, &schemas.reasons);
-    head.reasons.iter().flat_map(|reasons| reasons::rows(reasons)).for_each(|row| sampled.add(&row));
+    head.reasons.iter().flat_map(|reasons| reasons::rows(reasons)).for_each(|row| sampled.add(row));
     let mut captures = Rows::new(identity, &schemas.captures);
-    captures.add(&CaptureRow::new(head, threads.census));
-    Ok([threads.rows.blocks?, cgroups.blocks?, captures.blocks?, sampled.blocks?])
+    captures.add(CaptureRow::new(head, threads.census));
+    Ok([threads.rows.into_blocks()?, cgroups.into_blocks()?, captures.into_blocks()?, sampled.into_blocks()?])
 }
 
 /// Reads a capture if it is small. `None` also after an error, which is found again when it is read in its turn.
@@ -98,22 +94,43 @@ struct Rows<'s, R> {
     identity: &'s Identity,
     schema: &'s Schema<R>,
     blocks: Result<Vec<Block>, OutOfRange>,
+    /// Those that come after the blocks.
+    last: Vec<R>,
 }
 
 impl<'s, R> Rows<'s, R> {
     fn new(identity: &'s Identity, schema: &'s Schema<R>) -> Self {
-        Self { identity, schema, blocks: Ok(Vec::new()) }
+        Self { identity, schema, blocks: Ok(Vec::new()), last: Vec::new() }
     }
 
-    fn add(&mut self, row: &R) {
-        let Ok(blocks) = &mut self.blocks else { return };
-        if blocks.last().is_none_or(|block| block.rows == BLOCK) {
-            blocks.push(Block::new(self.schema));
+    fn add(&mut self, row: R) {
+        self.last.push(row);
+        if self.last.len() == BLOCK {
+            self.make_block();
         }
-        let block = blocks.last_mut().expect("a block was added");
-        if let Err(error) = block.push(self.schema, self.identity, row) {
-            self.blocks = Err(error);
+    }
+
+    fn make_block(&mut self) {
+        let rows = std::mem::take(&mut self.last);
+        let Some(blocks) = self.blocks.as_mut().ok().filter(|_| !rows.is_empty()) else { return };
+        match Block::new(self.schema, self.identity, &rows) {
+            Ok(block) => blocks.push(block),
+            Err(error) => self.blocks = Err(error),
         }
+    }
+
+    fn append(&mut self, later: Self) {
+        self.make_block();
+        match (&mut self.blocks, later.into_blocks()) {
+            (Ok(blocks), Ok(mut later)) => blocks.append(&mut later),
+            (blocks @ Ok(_), later @ Err(_)) => *blocks = later,
+            (Err(_), _) => {}
+        }
+    }
+
+    fn into_blocks(mut self) -> Result<Vec<Block>, OutOfRange> {
+        self.make_block();
+        self.blocks
     }
 }
 
@@ -136,15 +153,11 @@ impl Threads for ThreadRows<'_> {
 
     fn add(&mut self, thread: ThreadState) {
         self.census.add(&thread);
-        self.rows.add(&thread);
+        self.rows.add(thread);
     }
 
     fn append(&mut self, later: Self) {
         self.census.append(later.census);
-        match (&mut self.rows.blocks, later.rows.blocks) {
-            (Ok(blocks), Ok(mut later)) => blocks.append(&mut later),
-            (blocks @ Ok(_), later @ Err(_)) => *blocks = later,
-            (Err(_), _) => {}
-        }
+        self.rows.append(later.rows);
     }
 }

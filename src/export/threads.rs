@@ -1,14 +1,14 @@
 //! The columns of threads: identity and names, then every metric of the table.
 
-use super::column::{Column, ParquetCell, columns};
-use crate::model::{METRICS, Owner, PROCESS, ThreadState};
+use super::column::{Column, columns, entries};
+use crate::model::{METRICS, Owner, PROCESS, ThreadState, Value};
 use crate::names::{cgroup_pattern, pattern_key};
 
 pub(super) fn columns() -> Vec<Column<ThreadState>> {
     let mut all = own_columns();
     all.extend(METRICS.iter().map(|metric| {
         Column::new(metric.name, metric.shape.into(), metric.unit.name(), metric.doc, |thread: &ThreadState| {
-            metric.get(&thread.metrics).map(Into::into)
+            metric.get(&thread.metrics)
         })
     }));
     all.extend(PROCESS.iter().map(|field| {
@@ -19,11 +19,11 @@ pub(super) fn columns() -> Vec<Column<ThreadState>> {
             field.value_type.shape.into(),
             field.value_type.unit.name(),
             meaning,
-            |thread: &ThreadState| thread.process.as_deref().and_then(|process| field.get(process)).map(Into::into),
+            |thread: &ThreadState| thread.process.as_deref().and_then(|process| field.get(process)),
         )
     }));
     all.extend(columns! { ThreadState;
-        smaps_rollup_kib: Counts in "KiB" = |thread| thread.smaps_rollup_kib.as_ref().map(ParquetCell::counts), "Memory of the process by kind, on its leader only: `/proc/PID/smaps_rollup`.";
+        smaps_rollup_kib: Counts in "KiB" = |thread| thread.smaps_rollup_kib.as_ref().map(entries), "Memory of the process by kind, on its leader only: `/proc/PID/smaps_rollup`.";
     });
     all
 }
@@ -34,10 +34,10 @@ fn own_columns() -> Vec<Column<ThreadState>> {
         tid: Integer in "" = |thread| Some(u64::from(thread.tid).into()), "Thread id; 0 for exited work.";
         pcomm: Text in "" = |thread| Some((&*thread.pcomm).into()), "Name of the process.";
         comm: Text in "" = |thread| Some((&*thread.comm).into()), "Name of the thread.";
-        pcomm_pattern: Text in "" = |thread| Some(pattern_key(&thread.pcomm).into()), "Name of the process, with numbers and ids replaced by `{N}`, `{H}` and `{U}`.";
-        comm_pattern: Text in "" = |thread| Some(pattern_key(&thread.comm).into()), "Name of the thread, with numbers and ids replaced: one value per pool of threads.";
+        pcomm_pattern: Text by pattern_key in "" = |thread| Some((&*thread.pcomm).into()), "Name of the process, with numbers and ids replaced by `{N}`, `{H}` and `{U}`.";
+        comm_pattern: Text by pattern_key in "" = |thread| Some((&*thread.comm).into()), "Name of the thread, with numbers and ids replaced: one value per pool of threads.";
         cgroup: Text in "" = |thread| thread.cgroup.as_deref().map(Into::into), "Path of the cgroup.";
-        cgroup_pattern: Text in "" = |thread| thread.cgroup.as_deref().map(|path| cgroup_pattern(path).into()), "Path of the cgroup, with ids of instances replaced.";
+        cgroup_pattern: Text by cgroup_pattern in "" = |thread| thread.cgroup.as_deref().map(Into::into), "Path of the cgroup, with ids of instances replaced.";
         start_time_clock_ticks: Integer in "ticks" = |thread| thread.start_time_clock_ticks.map(Into::into), "Start time since boot. With host, boot id, tgid and tid, the identity of a thread.";
         kernel_thread: Flag in "" = |thread| Some(thread.kernel_thread.into()), "Whether it is a kernel thread.";
         read_at_ns: Integer in "ns" = |thread| thread.read_at_ns.map(Into::into), "From `time` until this thread was read.";
@@ -51,7 +51,7 @@ fn own_columns() -> Vec<Column<ThreadState>> {
     }
 }
 
-pub(super) fn party(owner: Owner) -> ParquetCell<'static> {
+pub(super) fn party(owner: Owner) -> Value<'static> {
     match owner {
         Owner::Ctprof => "ctprof",
         Owner::Command => "command",

@@ -68,6 +68,24 @@ impl fmt::Display for Value<'_> {
     }
 }
 
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Value<'_> {
+    fn from(text: String) -> Self {
+        Self::Text(Cow::Owned(text))
+    }
+}
+
+impl From<bool> for Value<'_> {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
 macro_rules! integers {
     ($($int:ty => $variant:ident, $what:literal;)+) => {$(
         impl From<$int> for Value<'_> {

@@ -122,6 +122,7 @@ impl<R: Read> LineText<R> {
             if text.len() > LONGEST_LINE || text.len() > LONGEST_THREAD && self.is_in_thread(&text) {
                 return Err(NotRead::Otherwise);
             }
+            text.reserve(usize::try_from(step).unwrap_or_default());
             let read = self.source.by_ref().take(step).read_to_end(&mut text);
             let read =
                 read.map_err(|error| SnapshotRefusal::of(&error).map_or(NotRead::Otherwise, NotRead::Refused))?;

@@ -62,6 +62,9 @@ impl<'de> DeserializeSeed<'de> for ColumnSeed<'_> {
             return IgnoredAny::deserialize(deserializer).map(drop);
         };
         deserializer.deserialize_any(ValueSeed { field: *first, thread })?;
+        if others.is_empty() {
+            return Ok(());
+        }
         // Only numbers are shared: copies of a long text would take much time.
         let number = match first.get(thread) {
             Some(value @ (Value::Unsigned(_) | Value::Signed(_))) => Some(value.into_owned()),
