@@ -12,7 +12,7 @@ use super::options::{Engine, Options, Tree};
 use super::procfs::directory::ProcDirectory;
 use super::procfs::samples::ProcfsSampler;
 use super::sampled_files::add_files;
-use crate::model::{BpfObstacle, KernelEntry, Name, ThreadEnd, ThreadSample};
+use crate::model::{BpfObstacle, KernelEntry, Name, PassScope, ThreadEnd, ThreadSample};
 
 /// Samples threads, one pass at a time: all by BPF, or by procfs those that the caller may trace.
 pub struct ThreadSampler {
@@ -57,12 +57,17 @@ impl ThreadSampler {
         if self.bpf.is_some() { "bpf" } else { "procfs" }
     }
 
+    /// Whether passes can have [active](PassScope::Active) threads alone.
+    pub fn can_follow_active(&self) -> bool {
+        self.bpf.as_ref().is_some_and(|(bpf, _)| bpf.can_follow_active())
+    }
+
     /// Adds the samples of a pass, and returns how many were lost.
     ///
     /// # Errors
     /// The error of the kernel.
-    pub fn pass(&mut self, samples: &mut Vec<ThreadSample>) -> Result<u64, Errno> {
-        match self.bpf.as_mut().map(|(bpf, _)| bpf.pass(samples)) {
+    pub fn pass(&mut self, scope: PassScope, samples: &mut Vec<ThreadSample>) -> Result<u64, Errno> {
+        match self.bpf.as_mut().map(|(bpf, _)| bpf.pass(scope, samples)) {
             // Before Linux 5.19, each pass needs the capabilities that only loading has.
             Some(Err(Errno::EPERM)) => {
                 tracing::info!("this kernel samples by BPF only with the capabilities that ctprof has dropped");

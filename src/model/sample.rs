@@ -20,6 +20,8 @@ pub struct ThreadSample {
     pub kernel_thread: bool,
     /// Whether it exits: its end can be known already.
     pub exiting: bool,
+    /// Whether only passes over all threads looked at it lately.
+    pub rarely_sampled: bool,
     /// Address of its `struct css_set`, which is equal for threads in the same cgroups; 0 if it is unknown.
     pub cgroups: u64,
     /// Voluntary and involuntary context switches so far.
@@ -44,6 +46,16 @@ pub struct ThreadSample {
     pub object: Option<Name>,
     /// Id of the thread that owns the lock that it waits for.
     pub owner: Option<u32>,
+}
+
+/// The threads that a pass samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PassScope {
+    /// Those that did something since the pass before.
+    #[default]
+    All,
+    /// Of those, only the ones that did something in the last seconds, or run.
+    Active,
 }
 
 /// The end of a thread.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::moment::{PassMoment, SamplerTurn};
 use super::pass_times::{PassTime, PassTimes};
 use super::raw_reason::{NumberedValues, RawReason, SampledNames};
-use crate::model::{Activity, KernelEntry, Name, ReasonClass, ThreadEnd, ThreadSample};
+use crate::model::{Activity, KernelEntry, Name, PassScope, ReasonClass, ThreadEnd, ThreadSample};
 
 /// Distinct reasons that are kept apart; beyond that, those of a class are one.
 const MAX_REASONS: usize = 1 << 14;
@@ -34,6 +34,8 @@ pub struct ReasonCollector {
     pub(super) passes: PassTimes,
     /// Number of the first pass of the window.
     pub(super) first_pass: u64,
+    /// When the latest pass over all threads was made.
+    all_sampled_at: u64,
     pub(super) threads: HashMap<u32, TrackedThread>,
     /// Threads that have exited, by the number of their names and by their process, if it was there before the window.
     pub(super) gone: HashMap<(Option<u32>, u32), AmountsByReason>,
@@ -111,6 +113,7 @@ impl ReasonCollector {
             pids: pids.to_vec(),
             passes: PassTimes::default(),
             first_pass: 0,
+            all_sampled_at: 0,
             threads: HashMap::new(),
             gone: HashMap::new(),
             names: NumberedValues::new(MAX_NAMES),
@@ -138,8 +141,11 @@ impl ReasonCollector {
         let active = std::mem::take(&mut self.active);
         for (sample, activity) in others {
             if self.pids.is_empty() || self.pids.contains(&sample.tgid) {
-                self.track(sample, activity, &running, pass);
+                self.track(sample, activity, &running, self.weighed(sample, activity, pass));
             }
+        }
+        if moment.scope == PassScope::All {
+            self.all_sampled_at = moment.at_ns;
         }
         for tid in active {
             let Some(thread) = self.threads.get_mut(&tid).filter(|thread| thread.seen < pass.number) else { continue };
@@ -219,6 +225,17 @@ impl ReasonCollector {
     fn has_not_slept(&self, sample: &ThreadSample) -> bool {
         let before = self.threads.get(&sample.tid).filter(|before| !before.is_asleep);
         before.is_some_and(|before| before.voluntary_switches == sample.voluntary_switches)
+    }
+
+    /// The pass, with the time that a thread's sample counts for: if only passes over all threads look at the thread, since
+    /// halfway to the one before. Passes over active threads see all that run.
+    fn weighed(&self, sample: &ThreadSample, activity: Activity, pass: PassTime) -> PassTime {
+        if !sample.rarely_sampled || activity == Activity::Running || self.all_sampled_at == 0 {
+            return pass;
+        }
+        let halfway = self.all_sampled_at.midpoint(pass.at).min(pass.from);
+        let since = self.threads.get(&sample.tid).map_or(0, |thread| thread.since.from);
+        PassTime { until: halfway.max(since), from: halfway.max(since), ..pass }
     }
 
     /// Notes what a thread did when the pass was due. One that has fallen asleep since sleeps from the next pass on.

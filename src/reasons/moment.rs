@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use crate::model::{Activity, ThreadSample};
+use crate::model::{Activity, PassScope, ThreadSample};
 
 /// When a pass was made.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,6 +17,8 @@ pub struct PassMoment {
     pub late_ns: u64,
     /// For how many nanoseconds it had its CPU in the end.
     pub took_ns: u64,
+    /// The threads that it sampled.
+    pub scope: PassScope,
 }
 
 /// Within a longer turn, threads may have run and slept several times: what they do in the end is the better guess.
@@ -96,7 +98,7 @@ mod tests {
     fn activities(threads: &[ThreadSample]) -> Vec<Activity> {
         let sampler = ThreadSample { tid: SAMPLER, ..sample(Activity::Running, 0, SINCE, 0, 0) };
         let samples: Vec<_> = threads.iter().cloned().chain([sampler]).collect();
-        let moment = PassMoment { at_ns: 0, late_ns: SINCE - DUE, took_ns: UNTIL - SINCE };
+        let moment = PassMoment { at_ns: 0, late_ns: SINCE - DUE, took_ns: UNTIL - SINCE, ..PassMoment::default() };
         let turn = SamplerTurn::new(SAMPLER, &samples, moment).unwrap();
         threads.iter().map(|thread| turn.activity(thread)).collect()
     }

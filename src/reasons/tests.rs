@@ -8,8 +8,8 @@ use proptest::{prop_assert, proptest};
 
 use super::{Conclusion, PassMoment, ReasonCollector};
 use crate::model::{
-    Activity, KernelEntry, Name, Owner, Reason, ReasonClass, Reasons, SampledThreads, ThreadEnd, ThreadSample,
-    ThreadState,
+    Activity, KernelEntry, Name, Owner, PassScope, Reason, ReasonClass, Reasons, SampledThreads, ThreadEnd,
+    ThreadSample, ThreadState,
 };
 
 const SAMPLER: u32 = 99;
@@ -159,6 +159,30 @@ fn windows_that_follow_each_other_add_up_to_one_without_passes_over_all_threads(
 }
 
 #[test]
+fn what_only_passes_over_all_threads_see_counts_for_the_time_between_them() {
+    let rare = |sample| ThreadSample { rarely_sampled: true, ..sample };
+    let asleep = |tid| in_call(tid, Activity::Asleep, 5, libc::SYS_epoll_wait, 1);
+    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    let mut add = |at: u64, scope, samples: &[ThreadSample]| {
+        collector.add(PassMoment { at_ns: at * MS, scope, ..PassMoment::default() }, samples, 0);
+    };
+    add(1000, PassScope::All, &[asleep(1), asleep(2)]);
+    (1..50).for_each(|pass| add(1000 + 20 * pass, PassScope::Active, &[]));
+    let blocked = in_call(1, Activity::Blocked, 6, libc::SYS_fsync, 2);
+    // Passes over active threads have those that run: this one has just begun.
+    add(2000, PassScope::All, &[rare(blocked.clone()), rare(sample(2, Activity::Running, 6))]);
+    add(2020, PassScope::Active, &[sample(2, Activity::Running, 6)]);
+    add(2040, PassScope::All, &[blocked, sample(2, Activity::Running, 6)]);
+    let amounts = amounts(&concluded(collector, &[]));
+    let ms = |name: &str| amounts[name].0;
+    assert_eq!(
+        ["p1 Sleep epoll_wait do_epoll_wait", "p1 Block fsync submit_bio_wait", "p2 Run"].map(ms),
+        [500, 540, 50],
+        "{amounts:?}"
+    );
+}
+
+#[test]
 fn a_thread_that_is_sampled_after_its_end_was_noted_has_no_reason_in_the_next_window() {
     let asleep = in_call(1, Activity::Asleep, 5, libc::SYS_epoll_wait, 1);
     let exits = ThreadSample { exiting: true, ..in_call(1, Activity::Blocked, 6, libc::SYS_epoll_wait, 2) };
@@ -226,7 +250,12 @@ fn a_thread_that_fell_asleep_while_it_was_sampled_ran_and_then_sleeps() {
     let passes = [vec![sampler(), asleep()], vec![sampler()], vec![sampler(), asleep()]];
     let mut collector = ReasonCollector::new(SAMPLER, &[]);
     for (pass, samples) in (0..).zip(&passes) {
-        let moment = PassMoment { at_ns: 20 * MS * pass, late_ns: 0, took_ns: if pass == 0 { 10 } else { 1 } };
+        let moment = PassMoment {
+            at_ns: 20 * MS * pass,
+            late_ns: 0,
+            took_ns: if pass == 0 { 10 } else { 1 },
+            ..PassMoment::default()
+        };
         collector.add(moment, samples, 0);
     }
     let expected = map([("p1 Run", (10, 1)), ("p1 Sleep read submit_bio_wait", (30, 2))]);
@@ -382,7 +411,7 @@ proptest! {
                 cpu: u32::try_from(times).ok(),
                 ..in_call(tid, activities[usize::from(activity)], switches, libc::SYS_read, 2)
             });
-            let moment = PassMoment { at_ns: at * MS, late_ns: later * 3, took_ns: 100 };
+            let moment = PassMoment { at_ns: at * MS, late_ns: later * 3, took_ns: 100, ..PassMoment::default() };
             collector.add(moment, &samples.collect::<Vec<_>>(), 0);
         }
         for (tid, start_time_clock_ticks, ms) in ends {

@@ -11,12 +11,14 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::gettid;
 
 use crate::capture::{NoSamples, Options, ThreadSampler};
-use crate::model::{ExitedThread, Name, Reasons, ThreadEnd, ThreadSample, ThreadState};
+use crate::model::{ExitedThread, Name, PassScope, Reasons, ThreadEnd, ThreadSample, ThreadState};
 use crate::process::{Privileges, RunsFirst, with_file_capabilities, without_stops};
 use crate::reasons::{Conclusion, PassMoment, ReasonCollector, waits_for_mutex, works_on_descriptor};
 
 /// Passes may take this part of the time of one CPU: 1 %.
 const LARGEST_SHARE: u32 = 100;
+/// How often all threads are sampled where that takes long.
+const ALL_SAMPLED: Duration = Duration::from_secs(1);
 /// Passes that take longer wait for their turn, as do the first and the last one, which have all threads: others need not wait
 /// for them.
 const LONGEST_HOLD: Duration = Duration::from_millis(5);
@@ -188,8 +190,10 @@ struct SamplingSession {
     collector: ReasonCollector,
     jitter: Jitter,
     period: Duration,
-    /// Of a pass with its evaluation, smoothed.
-    cost: Duration,
+    /// Of a pass over all threads with its evaluation, and over active ones, smoothed.
+    costs: [Duration; 2],
+    /// When all threads are due again.
+    all_due: Duration,
     began: Duration,
     is_first: bool,
     /// When the last pass was made.
@@ -204,7 +208,8 @@ impl SamplingSession {
             collector: ReasonCollector::new(gettid().as_raw().cast_unsigned(), pids),
             jitter: Jitter::new(),
             period,
-            cost: Duration::ZERO,
+            costs: [Duration::ZERO; 2],
+            all_due: Duration::ZERO,
             began: monotonic(),
             is_first: true,
             before_at: 0,
@@ -226,7 +231,9 @@ impl SamplingSession {
         let mut due = (next, cpu_time());
         loop {
             let before = cpu_time();
-            self.pass(sampler, &mut samples, due)?;
+            let is_due = is_last || monotonic() >= self.all_due || !self.follows_active(sampler, shortest);
+            let scope = if is_due { PassScope::All } else { PassScope::Active };
+            self.pass(sampler, scope, &mut samples, due)?;
             if is_last {
                 return Ok(());
             }
@@ -235,14 +242,7 @@ impl SamplingSession {
             if (spent < LONGEST_HOLD) != priority.is_some() {
                 priority = (spent < LONGEST_HOLD).then(RunsFirst::this_thread);
             }
-            // The first pass has all threads, and says little about the others.
-            self.cost = match self.cost {
-                _ if self.is_first => Duration::ZERO,
-                Duration::ZERO => spent,
-                cost => (cost * 7 + spent) / 8,
-            };
-            self.is_first = false;
-            self.period = self.period.max(shortest).mul_f64(0.9).max(self.cost * LARGEST_SHARE).max(shortest);
+            self.note_cost(scope, spent, (sampler, shortest));
             next = (next + self.period).max(monotonic());
             due = (next + self.jitter.of(self.period), cpu_time());
             let pause = due.0.saturating_sub(monotonic());
@@ -256,22 +256,45 @@ impl SamplingSession {
         }
     }
 
+    /// Whether passes over all threads cost too much at the shortest period, and others can be made.
+    fn follows_active(&self, sampler: &ThreadSampler, shortest: Duration) -> bool {
+        self.costs[0] * LARGEST_SHARE > shortest && sampler.can_follow_active()
+    }
+
+    /// Adapts the period to what a pass has cost.
+    fn note_cost(&mut self, scope: PassScope, spent: Duration, (sampler, shortest): (&ThreadSampler, Duration)) {
+        // The first pass has all threads, and says little about the others.
+        if !std::mem::take(&mut self.is_first) {
+            let cost = &mut self.costs[scope as usize];
+            *cost = if cost.is_zero() { spent } else { (*cost * 7 + spent) / 8 };
+        }
+        let [all, active] = self.costs.map(|cost| cost * LARGEST_SHARE);
+        if scope == PassScope::All {
+            self.all_due = monotonic() + ALL_SAMPLED.max(2 * all);
+        }
+        // Passes over all threads then have one half of the share, those over active ones the other half.
+        let least = if self.follows_active(sampler, shortest) { 2 * active } else { all };
+        self.period = self.period.max(shortest).mul_f64(0.9).max(least).max(shortest);
+    }
+
     /// Makes a pass that was due then, when this thread had this CPU time.
     fn pass(
         &mut self,
         sampler: &mut ThreadSampler,
+        scope: PassScope,
         samples: &mut Vec<ThreadSample>,
         due: (Duration, Duration),
     ) -> Result<(), Errno> {
         let (begin, awake) = (monotonic(), cpu_time().saturating_sub(due.1));
         samples.clear();
-        let lost = sampler.pass(samples)?;
+        let lost = sampler.pass(scope, samples)?;
         let end = monotonic();
         let at = begin + end.saturating_sub(begin) / 2;
         let moment = PassMoment {
             at_ns: nanoseconds(at),
             late_ns: nanoseconds(begin.saturating_sub(due.0 + awake)),
             took_ns: nanoseconds(end.saturating_sub(begin) + awake),
+            scope,
         };
         sampler.add_files(samples, works_on_descriptor);
         sampler.add_owners(samples, waits_for_mutex);

@@ -40,6 +40,8 @@ pub(super) const BLOCKER: &str = "blocker";
 pub(super) const CPU: &str = "thread_info.cpu | cpu";
 /// How many groups that the thread is in have used their CPU quota.
 pub(super) const THROTTLED: &str = "se.cfs_rq->throttle_count";
+/// The id of the thread that runs on its CPU.
+pub(super) const RUNS_ON_ITS_CPU: &str = "se.cfs_rq->rq->curr->pid";
 /// When a thread last got a CPU, and since when it waits for one, by the clock of the queue.
 pub(super) const LAST_ARRIVAL: &str = "sched_info.last_arrival";
 pub(super) const LAST_QUEUED: &str = "sched_info.last_queued";

@@ -25,9 +25,10 @@ pub(in crate::capture) fn types(bytes: &[u8]) {
     if let Some(kernel) = Kernel::find(&btf) {
         Emitter { kernel, layout: &layout }.iterator(3);
         Emitter { kernel, layout: &layout }.iterator_of_changes(3, &ChangeFilter::find(&btf, task), 4);
-        let walks = TaskWalk::open_coded(&btf).into_iter().chain([TaskWalk::Iterator]);
-        let (sampled, maps) = (SampledKernel::find(&btf, task), SampleMaps { ring: 3, lost: 4, filter: 5 });
-        walks.for_each(|walk| drop(Emitter { kernel, layout: &of_samples }.sampler(walk, &sampled, maps)));
+        let walks =
+            TaskWalk::open_coded(&btf).into_iter().chain(TaskWalk::listed(&btf, task)).chain([TaskWalk::Iterator]);
+        let (sampled, maps) = (SampledKernel::find(&btf, task), SampleMaps { ring: 3, lost: 4, filter: 5, list: 6 });
+        walks.for_each(|walk| drop(Emitter { kernel, layout: &of_samples }.sampler(&walk, &sampled, maps)));
     }
     SampleFields::new(&of_samples).sample(&words_of(bytes).collect::<Vec<_>>());
     records(bytes, &mut RecordReader::new(&layout, &HostParameters::default()));

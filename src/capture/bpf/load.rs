@@ -168,7 +168,7 @@ mod tests {
             return;
         };
         let count = || {
-            let link = iterator::link(program.as_fd()).unwrap();
+            let link = iterator::link(program.as_fd(), None).unwrap();
             let pass = iterator::open(link.as_fd()).unwrap();
             let mut buffer = vec![0; iterator::CHUNK / 1000 * 1000];
             let mut count = 0;

@@ -1,5 +1,6 @@
 //! The BPF engine: programs that the running kernel executes to read the values of threads.
 
+mod active_threads;
 mod assemble;
 mod btf;
 mod change_filter;

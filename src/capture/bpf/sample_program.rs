@@ -30,6 +30,14 @@ const REGISTERS: [&str; USER_REGISTERS] =
     ["orig_ax | orig_rax | syscallno", "di | rdi | orig_x0", "si | rsi | regs[1]", "cs | pstate"];
 /// The place on the stack of `struct bpf_iter_task`.
 const ITERATOR: i16 = -64;
+/// The place on the stack of the number of an entry of the list.
+const LIST_NUMBER: i16 = -68;
+/// The place on the stack of addresses of functions.
+const FRAMES_READ: i16 = -136;
+/// Ids of threads in a list, at most; a 0 ends it.
+pub(super) const LISTED: u32 = 4096;
+/// Beyond the largest id of a thread (`PID_MAX_LIMIT`): not the thread itself, but the one that runs on its CPU.
+pub(super) const OF_CPU: u32 = 1 << 30;
 /// `BPF_TASK_ITER_ALL_THREADS`.
 const ALL_THREADS: i32 = 1;
 /// `BPF_RB_NO_WAKEUP`: the reader starts the pass itself.
@@ -41,12 +49,26 @@ const READ_WRITE: i32 = 2;
 const OWNER_FLAGS: i32 = 7;
 
 /// What goes over the threads.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) enum TaskWalk {
     /// The program itself, by the functions that make, advance and end an iterator (Linux 6.7).
     OpenCoded([TypeId; 3]),
     /// The kernel, which runs the program for each thread.
     Iterator,
+    /// The program, which the kernel runs once: only the threads of a list, and those that run.
+    Listed(ListedThreads),
+}
+
+/// What finding threads by their ids needs of the kernel.
+#[derive(Clone, Debug)]
+pub(super) struct ListedThreads {
+    /// The functions that make, advance and end an iterator over numbers (Linux 6.4).
+    numbers: [TypeId; 3],
+    /// The functions that find a thread (Linux 6.2) and let it go.
+    find: TypeId,
+    release: TypeId,
+    /// Where a thread has the id of the one that runs on its CPU.
+    running: FieldLocation,
 }
 
 /// What the program needs of the kernel, beside the fields.
@@ -67,6 +89,7 @@ pub(super) struct SampleMaps {
     pub(super) ring: i32,
     pub(super) lost: i32,
     pub(super) filter: i32,
+    pub(super) list: i32,
 }
 
 impl TaskWalk {
@@ -75,6 +98,16 @@ impl TaskWalk {
         let [new, next, end] =
             ["bpf_iter_task_new", "bpf_iter_task_next", "bpf_iter_task_destroy"].map(|name| btf.find(kind::FUNC, name));
         Some(Self::OpenCoded([new?, next?, end?]))
+    }
+
+    /// Over a list, if the kernel has what that needs.
+    pub(super) fn listed(btf: &Btf<'_>, task: TypeId) -> Option<Self> {
+        let functions = ["bpf_iter_num_new", "bpf_iter_num_next", "bpf_iter_num_destroy"];
+        let others = ["bpf_task_from_pid", "bpf_task_release"];
+        let [new, next, end] = functions.map(|name| btf.find(kind::FUNC, name));
+        let [find, release] = others.map(|name| btf.find(kind::FUNC, name));
+        let running = path::resolve(btf, task, columns::RUNS_ON_ITS_CPU).filter(is_addressable)?;
+        Some(Self::Listed(ListedThreads { numbers: [new?, next?, end?], find: find?, release: release?, running }))
     }
 }
 
@@ -103,40 +136,38 @@ pub(super) fn record_bytes(emitter: &Emitter<'_>) -> i32 {
 impl Emitter<'_> {
     /// The program. It writes a record with the fields of a thread and [`EXTRA_WORDS`] for each thread to the ring, and
     /// adds 1 to the counter `lost` for each without room, which the next pass tries again.
-    pub(super) fn sampler(&self, walk: TaskWalk, kernel: &SampledKernel, maps: SampleMaps) -> Assembled {
+    pub(super) fn sampler(&self, walk: &TaskWalk, kernel: &SampledKernel, maps: SampleMaps) -> Assembled {
         let mut assembler = Assembler::default();
-        let [next, end] = [assembler.label(), assembler.label()];
-        let iterate = |assembler: &mut Assembler, function: TypeId| {
-            assembler.mov(R1, Frame);
-            assembler.add_immediate(R1, ITERATOR.into());
-            assembler.call_kernel_function(function.0);
-        };
+        let [next, visited, end, finished] = [(); 4].map(|()| assembler.label());
         match walk {
             TaskWalk::OpenCoded([new, advance, _]) => {
                 assembler.mov_immediate(R2, 0);
                 assembler.mov_immediate(R3, ALL_THREADS);
-                iterate(&mut assembler, new);
-                assembler.place(next);
-                [R7, R8, R9].into_iter().for_each(|register| assembler.mov_immediate(register, 0));
-                iterate(&mut assembler, advance);
-                assembler.jump_if_equal(R0, 0, end);
+                iterate(&mut assembler, *new);
+                begin_round(&mut assembler, *advance, [next, end]);
                 assembler.mov(R7, R0);
             }
             TaskWalk::Iterator => {
                 assembler.mov(R6, R1);
                 assembler.load(Width::U64, R7, R6, CONTEXT_TASK);
-                assembler.jump_if_equal(R7, 0, next);
+                assembler.jump_if_equal(R7, 0, visited);
             }
+            TaskWalk::Listed(threads) => find_listed(&mut assembler, threads, maps.list, [next, end, finished]),
         }
-        self.sample(&mut assembler, kernel, maps, next);
-        match walk {
-            TaskWalk::OpenCoded([.., destroy]) => {
-                assembler.jump(next);
-                assembler.place(end);
-                iterate(&mut assembler, destroy);
-            }
-            TaskWalk::Iterator => assembler.place(next),
+        self.sample(&mut assembler, kernel, maps, visited);
+        assembler.place(visited);
+        if let TaskWalk::Listed(ListedThreads { release, .. }) = walk {
+            assembler.mov(R1, R7);
+            assembler.call_kernel_function(release.0);
         }
+        if let TaskWalk::OpenCoded([.., destroy]) | TaskWalk::Listed(ListedThreads { numbers: [.., destroy], .. }) =
+            walk
+        {
+            assembler.jump(next);
+            assembler.place(end);
+            iterate(&mut assembler, *destroy);
+        }
+        assembler.place(finished);
         assembler.mov_immediate(R0, 0);
         assembler.exit();
         assembler.finish()
@@ -213,12 +244,17 @@ impl Emitter<'_> {
         assembler.place(kernel_thread);
         self.owner(assembler, kernel, byte(extra + OWNER));
         assembler.mov(R1, R7);
-        assembler.mov(R2, R8);
-        assembler.add_immediate(R2, byte(extra + STACK).into());
+        // Not to the record: the kernel has to let go only one of the arguments.
+        assembler.mov(R2, Frame);
+        assembler.add_immediate(R2, FRAMES_READ.into());
         assembler.mov_immediate(R3, i32::from(byte(FRAMES)));
         assembler.mov_immediate(R4, 0);
         assembler.call(Helper::GetTaskStack);
         assembler.store(Width::U64, R8, byte(extra + STACK_BYTES), R0);
+        for frame in 0..FRAMES {
+            assembler.load(Width::U64, R1, Frame, FRAMES_READ + byte(frame));
+            assembler.store(Width::U64, R8, byte(extra + STACK + frame), R1);
+        }
     }
 
     /// Stores the id of the thread that owns the lock that the thread waits for, where the kernel says which lock that is
@@ -261,4 +297,64 @@ impl Emitter<'_> {
         assembler.place(none);
         assembler.mark(None);
     }
+}
+
+/// Calls a function of the iterator on the stack.
+fn iterate(assembler: &mut Assembler, function: TypeId) {
+    assembler.mov(R1, Frame);
+    assembler.add_immediate(R1, ITERATOR.into());
+    assembler.call_kernel_function(function.0);
+}
+
+/// Advances the iterator at the place `next`, and jumps to `end` after its last element. Else `R0` has the address of one.
+fn begin_round(assembler: &mut Assembler, advance: TypeId, [next, end]: [Label; 2]) {
+    assembler.place(next);
+    [R7, R8, R9].into_iter().for_each(|register| assembler.mov_immediate(register, 0));
+    iterate(assembler, advance);
+    assembler.jump_if_equal(R0, 0, end);
+}
+
+/// Begins a round with the next thread of the list, in `R7`.
+fn find_listed(assembler: &mut Assembler, threads: &ListedThreads, list: i32, [next, end, finished]: [Label; 3]) {
+    let [new, advance, _] = threads.numbers;
+    // The kernel runs the program once more, in the end.
+    assembler.load(Width::U64, R1, R1, CONTEXT_TASK);
+    assembler.jump_if_equal(R1, 0, finished);
+    let [of_cpu, nobody, found] = [(); 3].map(|()| assembler.label());
+    assembler.mov_immediate(R2, 0);
+    assembler.mov_immediate(R3, LISTED.cast_signed());
+    iterate(assembler, new);
+    begin_round(assembler, advance, [next, end]);
+    assembler.load(Width::U32, R1, R0, 0);
+    assembler.store(Width::U32, Frame, LIST_NUMBER, R1);
+    assembler.load_map(R1, list);
+    assembler.mov(R2, Frame);
+    assembler.add_immediate(R2, LIST_NUMBER.into());
+    assembler.call(Helper::MapLookupElem);
+    assembler.jump_if_equal(R0, 0, end);
+    assembler.load(Width::U64, R8, R0, 0);
+    assembler.jump_if_equal(R8, 0, end);
+    let find = |assembler: &mut Assembler| {
+        assembler.call_kernel_function(threads.find.0);
+        assembler.jump_if_equal(R0, 0, next);
+        assembler.mov(R7, R0);
+    };
+    assembler.mov(R1, R8);
+    assembler.and_immediate(R1, !OF_CPU.cast_signed());
+    find(assembler);
+    assembler.jump_if_set(R8, OF_CPU.cast_signed(), of_cpu);
+    assembler.jump(found);
+    assembler.place(of_cpu);
+    assembler.mov(R1, R7);
+    for hop in &threads.running.hops {
+        assembler.load(Width::U64, R1, R1, near(*hop));
+        assembler.jump_if_equal(R1, 0, nobody);
+    }
+    assembler.load(Width::U32, R9, R1, near(threads.running.offset));
+    assembler.place(nobody);
+    assembler.mov(R1, R7);
+    assembler.call_kernel_function(threads.release.0);
+    assembler.mov(R1, R9);
+    find(assembler);
+    assembler.place(found);
 }

@@ -1,11 +1,12 @@
 //! Samples of all threads, by a BPF program.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 
 use super::super::thread_flags::{PF_EXITING, PF_KTHREAD};
+use super::active_threads::ActiveThreads;
 use super::change_filter::SLOTS;
 use super::columns;
 use super::layout::{Field, Layout, ThreadRecord, words_of};
@@ -13,10 +14,10 @@ use super::load::{Attach, ProgramSpec, load};
 use super::obstacle;
 use super::program::Emitter;
 use super::sample_program::{
-    EXTRA_WORDS, FRAMES, OWNER, STACK, STACK_BYTES, SampleMaps, SampledKernel, TaskWalk, USER_REGISTERS,
+    EXTRA_WORDS, FRAMES, LISTED, OWNER, STACK, STACK_BYTES, SampleMaps, SampledKernel, TaskWalk, USER_REGISTERS,
 };
 use super::setup::with_kernel;
-use crate::model::{Activity, KernelEntry, NS_PER_TICK, Name, NoBpf, ThreadSample, printable};
+use crate::model::{Activity, KernelEntry, NS_PER_TICK, Name, NoBpf, PassScope, ThreadSample, printable};
 use crate::sys::bpf::iterator;
 use crate::sys::bpf::map::{Counter, SharedWords};
 use crate::sys::bpf::program::run;
@@ -28,6 +29,10 @@ const RING_BYTES: u32 = 8 << 20;
 /// A loaded program that samples threads.
 pub(in crate::capture) struct BpfSampler {
     walk: Walk,
+    /// `None` for a kernel that finds no threads by their ids.
+    active: Option<ActiveThreads>,
+    /// Whether the next pass writes all threads, also those that did nothing.
+    is_first: bool,
     ring: Ring,
     lost: Counter,
     /// In which sleep each thread was written.
@@ -48,45 +53,78 @@ impl BpfSampler {
             let ring = Ring::new(RING_BYTES).map_err(obstacle::of_errno)?;
             let lost = Counter::new().map_err(obstacle::of_errno)?;
             let filter = SharedWords::new(SLOTS).map_err(obstacle::of_errno)?;
-            let [of_ring, of_lost, of_filter] = [&ring.map, &lost.map, &filter.map].map(AsRawFd::as_raw_fd);
-            let maps = SampleMaps { ring: of_ring, lost: of_lost, filter: of_filter };
+            let list = SharedWords::new(LISTED).map_err(obstacle::of_errno)?;
+            let [of_ring, of_lost, of_filter, of_list] =
+                [&ring.map, &lost.map, &filter.map, &list.map].map(AsRawFd::as_raw_fd);
+            let maps = SampleMaps { ring: of_ring, lost: of_lost, filter: of_filter, list: of_list };
             let sampled = SampledKernel::find(btf, kernel.task);
             let mut layout = Layout::resolve(btf, kernel.task, columns::samples());
-            let mut load_with = |walk| {
+            let mut load_with = |walk: &TaskWalk| {
                 let (attach, btf_id) = match walk {
                     TaskWalk::OpenCoded(_) => (Attach::Nowhere, 0),
-                    TaskWalk::Iterator => (Attach::TaskIterator, kernel.iterator.0),
+                    TaskWalk::Iterator | TaskWalk::Listed(_) => (Attach::TaskIterator, kernel.iterator.0),
                 };
                 let spec = ProgramSpec { name: "ctprof_samples", attach, btf_id };
                 load(&spec, &mut layout, |layout| Emitter { kernel, layout }.sampler(walk, &sampled, maps))
             };
-            let program = TaskWalk::open_coded(btf).and_then(|walk| load_with(walk).ok());
+            let program = TaskWalk::open_coded(btf).and_then(|walk| load_with(&walk).ok());
             let walk = match program {
                 Some(program) => Walk::Program(program),
                 None => {
-                    let program = load_with(TaskWalk::Iterator)?;
-                    Walk::Iterator(iterator::link(program.as_fd()).map_err(obstacle::of_errno)?)
+                    let program = load_with(&TaskWalk::Iterator)?;
+                    Walk::Iterator(iterator::link(program.as_fd(), None).map_err(obstacle::of_errno)?)
                 }
             };
-            Ok(Self { walk, ring, lost, filter, fields: SampleFields::new(&layout) })
+            let refused = |no_bpf: &NoBpf| tracing::info!("all passes are over all threads: {:?}", no_bpf.detail);
+            let program = TaskWalk::listed(btf, kernel.task);
+            let program = program.and_then(|walk| load_with(&walk).inspect_err(refused).ok());
+            let active = program.and_then(|program| ActiveThreads::new(program.as_fd(), list).ok());
+            let fields = SampleFields::new(&layout);
+            Ok(Self { walk, active, is_first: true, ring, lost, filter, fields })
         })
     }
 
+    /// Whether passes can have only the threads that did something lately, and those that run.
+    pub(in crate::capture) fn can_follow_active(&self) -> bool {
+        self.active.as_ref().is_some_and(ActiveThreads::fit)
+    }
+
     /// Adds the samples of one pass to `samples`, and returns how many had no room.
-    pub(in crate::capture) fn pass(&mut self, samples: &mut Vec<ThreadSample>) -> Result<u64, Errno> {
+    pub(in crate::capture) fn pass(&mut self, scope: PassScope, samples: &mut Vec<ThreadSample>) -> Result<u64, Errno> {
         let before = self.lost.value();
-        match &self.walk {
-            Walk::Program(program) => run(program.as_fd())?,
-            Walk::Iterator(link) => while iterator::read(iterator::open(link.as_fd())?, &mut [0; 64])? > 0 {},
+        match (&self.walk, &self.active) {
+            (_, Some(active)) if scope == PassScope::Active => active.run()?,
+            (Walk::Program(program), _) => run(program.as_fd())?,
+            (Walk::Iterator(link), _) => while iterator::read(iterator::open(link.as_fd())?, &mut [0; 64])? > 0 {},
         }
-        let fields = &mut self.fields;
+        let (fields, from) = (&mut self.fields, samples.len());
         self.ring.take(|record| samples.extend(fields.sample(&words_of(record).collect::<Vec<_>>())))?;
+        self.follow(scope, samples, from);
         Ok(self.lost.value().wrapping_sub(before))
     }
 
+    /// Notes which threads did something.
+    fn follow(&mut self, scope: PassScope, samples: &mut Vec<ThreadSample>, from: usize) {
+        let Some(active) = &mut self.active else { return };
+        match scope {
+            PassScope::All => {
+                samples[from..].iter_mut().for_each(|sample| sample.rarely_sampled = !active.has(sample.tid));
+            }
+            PassScope::Active => {
+                // One that is listed and runs is written twice.
+                let mut known = HashSet::new();
+                let pass = samples.split_off(from);
+                samples.extend(pass.into_iter().filter(|sample| known.insert(sample.tid)));
+            }
+        }
+        let is_first = std::mem::take(&mut self.is_first);
+        active.note(&samples[from..], |sample| !is_first || !sample.activity.is_sleep());
+    }
+
     /// Makes the next pass sample all threads.
-    pub(in crate::capture) fn forget(&self) {
+    pub(in crate::capture) fn forget(&mut self) {
         self.filter.clear();
+        self.is_first = true;
     }
 }
 
@@ -151,6 +189,7 @@ impl SampleFields {
             comm,
             kernel_thread: !is_user,
             exiting: flags? & PF_EXITING != 0,
+            rarely_sampled: false,
             cgroups: cgroups.unwrap_or(0),
             switches: voluntary?.wrapping_add(involuntary?),
             voluntary_switches: voluntary?,
@@ -217,7 +256,7 @@ mod tests {
     /// The samples of a pass by thread.
     fn pass(sampler: &mut BpfSampler) -> HashMap<u32, ThreadSample> {
         let mut samples = Vec::new();
-        assert_eq!(sampler.pass(&mut samples), Ok(0));
+        assert_eq!(sampler.pass(PassScope::All, &mut samples), Ok(0));
         samples.into_iter().map(|sample| (sample.tid, sample)).collect()
     }
 
@@ -238,5 +277,36 @@ mod tests {
         let own = nix::unistd::gettid().as_raw().cast_unsigned();
         assert!([all, changed].iter().all(|samples| samples[&own].activity == Activity::Running));
         sleep.kill().and_then(|()| sleep.wait()).unwrap();
+    }
+
+    #[test]
+    fn passes_over_active_threads_have_those_that_did_something_lately_and_those_that_run() {
+        let Some(mut sampler) = sampler() else { return };
+        if sampler.active.is_none() {
+            return skipped(Missing::Kernel("to find threads by their ids (Linux 6.7)"));
+        }
+        let start = |script| std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let mut children = ["sleep 100", "while :; do sleep 0.01; done"].map(start);
+        std::thread::sleep(Duration::from_millis(100));
+        pass(&mut sampler);
+        std::thread::sleep(Duration::from_millis(50));
+        let all = pass(&mut sampler);
+        // It is in no list, but it runs.
+        let mut spins = start("while :; do :; done");
+        std::thread::sleep(Duration::from_millis(50));
+        let mut samples = Vec::new();
+        for _ in 0..50 {
+            assert_eq!(sampler.pass(PassScope::Active, &mut samples), Ok(0));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        children
+            .iter_mut()
+            .chain([&mut spins])
+            .for_each(|child| child.kill().and_then(|()| child.wait()).map(drop).unwrap());
+        let active = |pid: u32| samples.iter().filter(|sample| sample.tid == pid).count();
+        let own = nix::unistd::gettid().as_raw().cast_unsigned();
+        assert!(all.contains_key(&children[1].id()));
+        let [sleeps, wakes, runs, own] = [children[0].id(), children[1].id(), spins.id(), own].map(active);
+        assert!(sleeps == 0 && wakes > 0 && runs > 0 && own == 50, "{sleeps} {wakes} {runs} {own}");
     }
 }

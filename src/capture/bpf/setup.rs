@@ -60,7 +60,7 @@ impl BpfEngine {
                 Some((program, changes)) => (program, Some(changes)),
                 None => (iterator_program(kernel, &mut layout, None)?, None),
             };
-            let link = iterator::link(program.as_fd()).map_err(obstacle::of_errno)?;
+            let link = iterator::link(program.as_fd(), None).map_err(obstacle::of_errno)?;
             let iterators = (0..captures).map(|_| iterator::open(link.as_fd())).collect::<Result<_, _>>();
             let iterators = Mutex::new(iterators.map_err(obstacle::of_errno)?);
             Ok(Self { link, iterators, changes: changes.map(Mutex::new), layout, setup: begin.elapsed() })

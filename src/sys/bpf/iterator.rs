@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 use nix::unistd;
 
-use super::command::{self, ITER_CREATE, LINK_CREATE, number};
+use super::command::{self, ITER_CREATE, LINK_CREATE, address, number};
 use super::program::Attach;
 
 /// A good length for the buffer of [`read`].
@@ -15,11 +15,34 @@ pub(crate) const CHUNK: usize = 128 << 10;
 /// at most four million.
 const TRIES: u32 = 16;
 
-/// Links an iterator program to all threads.
-pub(crate) fn link(program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    let (target, flags) = (0, 0);
-    // SAFETY: the attributes have no addresses.
-    unsafe { command::open(LINK_CREATE, &mut [number(program), target, Attach::TaskIterator as u32, flags]) }
+/// The fields for `BPF_LINK_CREATE`, but for those that are 0.
+#[derive(Default)]
+#[repr(C)]
+struct LinkAttributes {
+    program: u32,
+    target: u32,
+    attach_type: u32,
+    flags: u32,
+    visited: u64,
+    visited_length: u32,
+    reserved: u32,
+}
+
+/// Links an iterator program to all threads, or to one (Linux 6.1).
+pub(crate) fn link(program: BorrowedFd<'_>, thread: Option<u32>) -> Result<OwnedFd, Errno> {
+    let mut attributes = LinkAttributes {
+        program: number(program),
+        attach_type: Attach::TaskIterator as u32,
+        ..LinkAttributes::default()
+    };
+    // `tid`, `pid` and `pid_fd` of `union bpf_iter_link_info`.
+    let visited = [thread.unwrap_or(0), 0, 0];
+    if thread.is_some() {
+        attributes.visited = address(visited.as_ptr());
+        attributes.visited_length = u32::try_from(size_of_val(&visited)).map_err(|_| Errno::E2BIG)?;
+    }
+    // SAFETY: the kernel reads as many bytes as `visited` has, which outlives the call.
+    unsafe { command::open(LINK_CREATE, &mut attributes) }
 }
 
 /// A new pass over the threads of a link.

@@ -55,7 +55,7 @@ impl Counter {
     }
 }
 
-/// An array of `u64`, which programs look up by number. This process reads and clears it through memory.
+/// An array of `u64`, which programs look up by number. This process reads and writes it through memory.
 #[derive(Debug)]
 pub(crate) struct SharedWords {
     pub(crate) map: OwnedFd,
@@ -81,6 +81,11 @@ impl SharedWords {
     /// The word with this number.
     pub(crate) fn get(&self, number: usize) -> u64 {
         self.word(number).load(Ordering::Relaxed)
+    }
+
+    /// Sets the word with this number.
+    pub(crate) fn set(&self, number: usize, word: u64) {
+        self.word(number).store(word, Ordering::Relaxed);
     }
 
     /// Clears the bits that `mask` has not.
