@@ -19,7 +19,8 @@ mod show;
 mod steps;
 mod values;
 
-use std::io::{self, IsTerminal, Write};
+use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -27,7 +28,10 @@ use anyhow::Context;
 use anyhow::bail;
 use clap::{CommandFactory, Parser};
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::prelude::*;
+use tracing_subscriber::registry::LookupSpan;
 
 use self::args::{Args, Command, Misfit, subcommand, with_separator};
 use self::errors::{FAILED, WRONG_USAGE, complain, is_broken_pipe};
@@ -128,10 +132,33 @@ fn log(args: &Args) {
         _ => LevelFilter::DEBUG,
     };
     let asked = std::env::var("RUST_LOG").ok().and_then(|filter| filter.parse::<Targets>().ok());
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).without_time();
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false).event_format(MessageLine);
     let filter = asked.unwrap_or_else(|| Targets::new().with_default(level));
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
+}
+
+/// Writes events as other messages of ctprof begin: `ctprof: warning: …`.
+struct MessageLine;
+
+impl<S, N> FormatEvent<S, N> for MessageLine
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &tracing::Event<'_>,
+    ) -> fmt::Result {
+        let level = match *event.metadata().level() {
+            tracing::Level::WARN => "warning".to_owned(),
+            level => level.to_string().to_lowercase(),
+        };
+        write!(writer, "ctprof: {level}: ")?;
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
 }
 
 #[cfg(test)]

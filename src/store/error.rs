@@ -19,8 +19,8 @@ pub enum StoreError {
     /// The zstd frame is damaged.
     #[error("{} is damaged; copy it again or capture a new one", shown(.0))]
     Damaged(PathBuf, #[source] io::Error),
-    /// The content is not JSON.
-    #[error("{} is not a ctprof snapshot (not JSON)", shown(.0))]
+    /// The content is not valid JSON.
+    #[error("{} is not a ctprof snapshot (invalid JSON)", shown(.0))]
     NotJson(PathBuf, #[source] serde_json::Error),
     /// A field has a value of the wrong type: the field, the expected and the actual value.
     #[error("cannot parse {}: {}", shown(.0), .1)]

@@ -617,12 +617,12 @@ fn an_invalid_snapshot_is_an_error_with_a_position() {
     let deep = format!(r#"{{"threads":[],"psi":{}{}}}"#, r#"{"cpu":"#.repeat(100_000), "}".repeat(100_000));
     for (json, word) in [
         (r#"{"threads":[],"threads":[]}"#, "duplicate field"),
-        (r#"{"threads":[{"tid":1,"tgid":1,"nice":1e400}]}"#, "cannot parse"),
-        (r#"{"threads":[{"tid":1,"tgid":1,"wait_max":NaN}]}"#, "not JSON"),
+        (r#"{"threads":[{"tid":1,"tgid":1,"nice":1e400}]}"#, "invalid JSON"),
+        (r#"{"threads":[{"tid":1,"tgid":1,"wait_max":NaN}]}"#, "invalid JSON"),
         (r#"{"threads":[{"tid":-1,"tgid":1}]}"#, "threads[0].tid"),
         (r#"{"threads":{"a":1}}"#, "threads"),
         (r#"{"threads":[],"cgroup_stats":{"/":{"cpu":{"usage_usec":"x"}}}}"#, "usage_usec"),
-        (&deep, "cannot parse"),
+        (&deep, "invalid JSON"),
         ("[]", "cannot parse"),
         ("{\"threads\":[\n{\"tid\":1,\"tgid\":1},\n{\"tid\":2}\n]}", "threads[1]"),
     ] {

@@ -201,7 +201,7 @@ fn errors_name_the_place_and_the_problem() {
     assert!(wrong.contains("threads[0].nice: expected a whole number"), "{wrong}");
     assert!(error(r#"{"threads":[],"host":{"online_cpus":"many"}}"#).contains("host.online_cpus: invalid type"));
     for text in ["{\n\"threads\": oops}", r#"{"threads":["#] {
-        assert!(error(text).ends_with("is not a ctprof snapshot (not JSON)"), "{text}");
+        assert!(error(text).ends_with("is not a ctprof snapshot (invalid JSON)"), "{text}");
     }
     assert!(
         error(r#"{"format_version":4,"threads":[]}"#)
@@ -216,7 +216,7 @@ fn errors_name_the_place_and_the_problem() {
             .to_string()
             .ends_with(" is not a ctprof snapshot (neither zstd nor a JSON object)")
     );
-    assert!(error(r#"{"threads":[]} trailing"#).contains("not JSON"));
+    assert!(error(r#"{"threads":[]} trailing"#).contains("invalid JSON"));
     let deep = "[".repeat(1_000);
     assert!(error(&format!(r#"{{"threads":{deep}"#)).contains("cannot parse"));
     let missing = CtprofSnapshot::load(Path::new("/no/such/file")).unwrap_err();
