@@ -267,8 +267,8 @@ pub(super) struct RecordArgs {
     /// Keep only the last part of a series, of this time or size, in a directory (-o): 1h, 200MiB
     #[arg(long, value_name = "TIME|SIZE", value_parser = keep, requires_all = ["every", "output"])]
     pub(super) keep: Option<Keep>,
-    /// End a series when a step of it meets a bound: 'redis-server:wait>200%', 'run<10%'
-    #[arg(long, value_name = "GATE", requires = "every", conflicts_with = "command")]
+    /// End a series when a step of it meets a bound: 'redis-server:wait>200%', 'run<10%'. COMMAND runs on
+    #[arg(long, value_name = "GATE", requires = "every")]
     pub(super) until: Option<StepGate>,
     /// Continue for this long after the bound of --until was met
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "until")]

@@ -61,21 +61,25 @@ impl DigestReader {
         Ok(digest)
     }
 
-    /// A series in so many parts of equal length, as runs; `None` of anything else.
-    pub(super) fn parts(&self, path: &Path, whole: &SnapshotHead, count: u32) -> Result<Option<Runs>> {
+    /// One side, and if it is a series, so many parts of it, of equal length, as runs.
+    pub(super) fn runs_and_parts(&mut self, path: &Path, count: u32) -> Result<(Runs, Option<Runs>)> {
         let (file, range) = part_of(path)?;
-        let series = series(file, range.as_ref(), self.limit, &self.progress)?;
-        let (Some(mut series), Some(window)) = (series, &whole.window) else { return Ok(None) };
-        let mut runs = Runs::default();
+        let Some(mut series) = series(file, range.as_ref(), self.limit, &self.progress)? else {
+            return Ok((self.runs(path)?, None));
+        };
+        let mut parts = Runs::default();
         let options = CompareOptions { has_tree: false, ..self.options.clone() };
-        let length_ns = (window.duration_ns / u64::from(count)).max(1);
-        series.each_window(&range.unwrap_or_default(), length_ns, &mut |mut part| {
+        let whole = series.part_in_parts(&range.unwrap_or_default(), count, &mut |mut part| {
             // A part has no end of the command.
             part.head.window.iter_mut().for_each(|window| window.command = None);
-            runs.add(Digest::of_snapshot(&part, &options));
+            parts.add(Digest::of_snapshot(&part, &options));
             Ok::<_, StoreError>(())
         })?;
-        Ok((runs.is_of_windows() == Some(true)).then_some(runs))
+        warn_if_cut(&series, file);
+        let whole = Stored::of_snapshot(file, whole, self.limit).within(&self.memory);
+        let whole = self.in_scope(self.digest(whole)?, path)?;
+        let are_windows = parts.is_of_windows() == Some(true);
+        Ok((whole.into(), are_windows.then_some(parts)))
     }
 
     /// The window between two snapshots.

@@ -23,15 +23,10 @@ pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
     args.view.check_columns(Column::is_of_views)?;
     let options = args.view.options(Sides::one(args.snapshot.display().to_string()));
     let mut input = DigestReader::new(options, &args.view, messages);
-    let side = match &args.later {
-        None => input.runs(&args.snapshot)?,
-        Some(later) => input.window(&args.snapshot, later)?.into(),
-    };
     let (parts, columns) = course(args);
-    // Standard input can be read once.
-    let parts = match side.only().filter(|_| args.later.is_none() && args.snapshot.as_os_str() != "-") {
-        Some(whole) => input.parts(&args.snapshot, &whole.head, parts)?,
-        None => None,
+    let (side, parts) = match &args.later {
+        None => input.runs_and_parts(&args.snapshot, parts)?,
+        Some(later) => (input.window(&args.snapshot, later)?.into(), None),
     };
     let options = input.into_options();
     let mut report = report(Sides::one(side), &options, &[]);

@@ -93,7 +93,7 @@ impl SeriesOutput {
 
     fn add(&mut self, step: &Step, moment: &Moment) -> Result<(), StoreError> {
         match self {
-            Self::File(file) => file.add(step),
+            Self::File(file) => file.add(step, moment),
             Self::Segments(segments) => segments.add(step, moment),
         }
     }
@@ -178,7 +178,8 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
     let after = args.after.unwrap_or_default();
     let mut end_of_steps = StepEnd { gate: args.until.as_ref(), after, options, at: None };
     let mut waiting = until.begin(&signals)?;
-    let mut next = Instant::now();
+    // On a busy host, the first capture takes long.
+    let mut next = series.last();
     let mut count = 0_u64;
     let (last, status) = loop {
         next = following(next, every);
@@ -190,14 +191,21 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
         let is_reached = end_of_steps.is_reached(&step.window);
         let is_read = output.add(step, series.moment())?;
         if let Some(status) = status {
-            break (command, status);
+            break (command, Some(status));
         }
         if is_reached || !is_read && args.command.is_empty() {
-            break (None, ExitCode::SUCCESS);
+            break (None, None);
         }
     };
-    drop(signals);
+    // A command that met the bound of --until goes on, without being recorded.
+    let signals = Some(signals).filter(|_| status.is_none() && !args.command.is_empty());
     finish(args, &series, output, (last, count), messages)?;
+    drop(series);
+    drop(recorder);
+    let Some(signals) = signals else { return Ok(status.unwrap_or(ExitCode::SUCCESS)) };
+    let end = waiting.end(&signals)?;
+    let status = exit_status(&end);
+    end.discard()?;
     Ok(status)
 }
 

@@ -136,9 +136,7 @@ impl OpenWindow<'_> {
     /// As [`Until::wait`].
     pub fn wait(&self, until: &Until, signals: &Signals) -> Result<WindowEnd, RecordError> {
         let Until::Elapsed(time) = until else { return until.wait(signals) };
-        let start = self.earlier.capture.as_ref().and_then(|capture| capture.monotonic_ns);
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
-        let elapsed = start.map_or(Duration::ZERO, |start| now.saturating_sub(Duration::from_nanos(start)));
+        let elapsed = time_since(&self.earlier);
         let mut end = Until::Elapsed(time.saturating_sub(elapsed)).wait(signals)?;
         end.requested_ns = u64::try_from(time.as_nanos()).ok().filter(|_| end.interrupted.is_none());
         Ok(end)
@@ -177,6 +175,13 @@ impl OpenWindow<'_> {
         }
         Ok(window)
     }
+}
+
+/// Time since the threads of a capture of this boot were read.
+pub(super) fn time_since(capture: &SnapshotHead) -> Duration {
+    let start = capture.capture.as_ref().and_then(|capture| capture.monotonic_ns);
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+    start.map_or(Duration::ZERO, |start| now.saturating_sub(Duration::from_nanos(start)))
 }
 
 /// What records exits; `None` if nothing can.

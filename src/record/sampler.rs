@@ -12,7 +12,7 @@ use nix::unistd::gettid;
 
 use crate::capture::{NoSamples, Options, ThreadSampler};
 use crate::model::{ExitedThread, Name, PassScope, Reasons, ThreadEnd, ThreadSample, ThreadState};
-use crate::process::{Privileges, RunsFirst, with_file_capabilities, without_stops};
+use crate::process::{Privileges, RaisedPriority, RunsFirst, with_file_capabilities, without_stops};
 use crate::reasons::{Conclusion, PassMoment, ReasonCollector, waits_for_mutex, works_on_descriptor};
 
 /// Passes may take this part of the time of one CPU: 1 %.
@@ -177,7 +177,10 @@ fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows
         let collector = current.collector.next_window();
         sampling = Some(current);
         let addresses: BTreeSet<u64> = collector.addresses().collect();
+        // The window waits for them.
+        let raised = RaisedPriority::of_this_thread();
         let (functions, no_functions) = sampler.functions(&addresses);
+        drop(raised);
         let cost = cpu_time().saturating_sub(before);
         let source = sampler.source();
         // Nobody waits for a window that failed.

@@ -1,10 +1,10 @@
 //! A window in steps: a capture at the end of each, and what changed since the one before.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::error::RecordError;
-use super::recorder::{Recorder, is_selected};
+use super::recorder::{Recorder, is_selected, time_since};
 use super::sampler::{EndedSamples, OpenSamples, SampledAs};
 use super::until::{Until, WindowEnd, arguments};
 use crate::capture::{CapturedChanges, ExitListener, RecordedExits, Smaps};
@@ -84,6 +84,12 @@ impl OpenSeries<'_> {
     /// The capture at the end of the last step.
     pub fn moment(&self) -> &Moment {
         &self.moment
+    }
+
+    /// When the last step ended.
+    pub fn last(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_sub(time_since(&self.head)).unwrap_or(now)
     }
 
     /// Ends a step, the last one if the series has ended, and begins the next.

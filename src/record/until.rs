@@ -42,12 +42,7 @@ impl Until {
     /// # Errors
     /// [`RecordError`] if the command does not start, or its end cannot be waited for.
     pub fn wait(&self, signals: &Signals) -> Result<WindowEnd, RecordError> {
-        let mut waiting = self.begin(signals)?;
-        loop {
-            if let Some(end) = waiting.wait(signals, None)? {
-                return Ok(end);
-            }
-        }
+        self.begin(signals)?.end(signals)
     }
 
     /// Lets the time begin, or starts the command.
@@ -67,6 +62,18 @@ impl Until {
 }
 
 impl Waiting {
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// As [`Waiting::wait`].
+    pub fn end(mut self, signals: &Signals) -> Result<WindowEnd, RecordError> {
+        loop {
+            if let Some(end) = self.wait(signals, None)? {
+                return Ok(end);
+            }
+        }
+    }
+
     /// Waits for the end, but not longer than until `deadline`; `None` if that comes first.
     ///
     /// # Errors

@@ -118,7 +118,7 @@ impl SegmentWriter {
     /// # Errors
     /// [`StoreError`] if the disk is full.
     pub fn add(&mut self, step: &Step, moment: &Moment) -> Result<(), StoreError> {
-        self.writer.add(step)?;
+        self.writer.add(step, moment)?;
         let failed = |error: SeriesError| StoreError::Write(self.path.clone(), io::Error::other(error));
         if self.is_full(moment) {
             let first = moment.capture().map_err(failed)?;

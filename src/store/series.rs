@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use serde::de::Deserializer as _;
 use serde_path_to_error::Track;
+use zstd::zstd_safe::find_frame_compressed_size;
 
 use super::error::{SnapshotRefusal, StoreError};
 use super::format::SnapshotReader;
-use super::limit::{BYTES, ContentLimit, ReadLimits};
+use super::limit::{BYTES, ContentLimit};
 use super::segments::{SeriesSegment, segments_in};
+use super::series_writer::CAPTURE_FOLLOWS;
 use super::source::{SnapshotJson, Stored};
-use crate::model::{CtprofSnapshot, SnapshotHead};
+use crate::model::{CtprofSnapshot, RecordedCommand, SnapshotHead};
 use crate::process::Progress;
 use crate::series::{Applied, Changes, Moment, Part, SeriesRange, Step, StepExits};
 
@@ -24,8 +26,7 @@ const START: &[u8] = br#"{"series":"#;
 /// Reads a series, step by step.
 pub struct StoredSeries {
     lines: BufReader<SnapshotJson>,
-    path: PathBuf,
-    limits: ReadLimits,
+    file: Stored,
     /// The segments that follow.
     later: VecDeque<PathBuf>,
     /// When it began, in nanoseconds since 1970: times of parts count from then.
@@ -38,7 +39,6 @@ pub struct StoredSeries {
     /// Its line, if it has one.
     line: Vec<u8>,
     parse: fn(&[u8]) -> serde_json::Result<Step>,
-    steps: u64,
     /// Why it ends earlier than it was recorded, if it does: the file is damaged, or still being written.
     pub cut: Option<String>,
 }
@@ -49,7 +49,25 @@ impl Stored {
     /// # Errors
     /// As [`Stored::head`].
     pub fn series(&self) -> Result<Option<StoredSeries>, StoreError> {
-        let mut lines = BufReader::new(self.json(&self.progress)?);
+        let Some((lines, capture)) = self.series_from(0)? else { return Ok(None) };
+        let (first, moment) = (capture.head.clone(), Moment::new(capture));
+        Ok(Some(StoredSeries {
+            lines,
+            file: self.again(),
+            later: VecDeque::new(),
+            start_unix_ns: first.captured_at_unix_ns,
+            first,
+            moment,
+            next: None,
+            line: Vec::new(),
+            parse: |line| serde_json::from_slice(line),
+            cut: None,
+        }))
+    }
+
+    /// The capture that a series has at this byte, and the lines that follow.
+    fn series_from(&self, byte: u64) -> Result<Option<(BufReader<SnapshotJson>, CtprofSnapshot)>, StoreError> {
+        let mut lines = BufReader::new(self.json_from(byte, &self.progress)?);
         // A damaged file is a matter for the reader of snapshots.
         if !lines.fill_buf().is_ok_and(|start| start.starts_with(START)) {
             return Ok(None);
@@ -68,24 +86,26 @@ impl Stored {
             Some(refusal) => self.refused(refusal),
             None => StoreError::WrongType(self.path.clone(), error.to_string()),
         })?;
-        let capture = first.normalized();
-        let (first, moment) = (capture.head.clone(), Moment::new(capture));
-        let (path, limits) = (self.path.clone(), self.limits);
-        let (later, start_unix_ns) = (VecDeque::new(), first.captured_at_unix_ns);
-        Ok(Some(StoredSeries {
-            lines,
-            path,
-            limits,
-            later,
-            start_unix_ns,
-            first,
-            moment,
-            next: None,
-            line: Vec::new(),
-            parse: |line| serde_json::from_slice(line),
-            steps: 0,
-            cut: None,
-        }))
+        Ok(Some((lines, first.normalized())))
+    }
+
+    /// Where the frame with the last capture that was made up to this time since boot begins; 0 for the first one.
+    fn last_capture(&self, boottime_ns: u64) -> Result<u64, StoreError> {
+        let bytes = self.bytes()?;
+        let (mut found, mut rest) = (0, &bytes[..]);
+        while let Some((frame, later)) =
+            find_frame_compressed_size(rest).ok().and_then(|size| rest.split_at_checked(size))
+        {
+            let time =
+                frame.strip_prefix(&CAPTURE_FOLLOWS).and_then(|time| time.try_into().ok()).map(u64::from_le_bytes);
+            match time {
+                Some(time) if time > boottime_ns => break,
+                Some(_) => found = bytes.len() - later.len(),
+                None => {}
+            }
+            rest = later;
+        }
+        Ok(u64::try_from(found).unwrap_or(0))
     }
 }
 
@@ -128,8 +148,28 @@ impl StoredSeries {
             part.add(exits, step.reasons.map(|reasons| *reasons));
             command = step.command;
         }
-        let later = self.moment.capture().map_err(|error| self.wrong(&error))?;
-        part.end(later, command, None).map_err(|error| self.wrong(&error))
+        self.end(part, command)
+    }
+
+    /// The window of a part, and on the way, those of so many parts of it, with the threads that changed.
+    ///
+    /// # Errors
+    /// As [`StoredSeries::each_window`].
+    pub fn part_in_parts<E: From<StoreError>>(
+        &mut self,
+        range: &SeriesRange,
+        parts: u32,
+        found: &mut dyn FnMut(CtprofSnapshot) -> Result<(), E>,
+    ) -> Result<CtprofSnapshot, E> {
+        let to_ns = self.seek(range)?;
+        let length_ns = to_ns.min(self.last_ns()?).saturating_sub(self.since_ns()).div_ceil(parts.into());
+        let mut part = Part::begin(&self.moment).map_err(|error| self.wrong(&error))?;
+        let mut command = None;
+        self.each_window_to(to_ns, length_ns.max(1), found, &mut |step, applied| {
+            part.add(applied.exits.clone(), step.reasons.as_deref().cloned());
+            command.clone_from(&step.command);
+        })?;
+        Ok(self.end(part, command)?)
     }
 
     /// Passes on the windows of the steps of a part, those of each such time together, with the threads that changed.
@@ -143,16 +183,26 @@ impl StoredSeries {
         found: &mut dyn FnMut(CtprofSnapshot) -> Result<(), E>,
     ) -> Result<(), E> {
         let to_ns = self.seek(range)?;
+        self.each_window_to(to_ns, length_ns, found, &mut |_, _| {})
+    }
+
+    fn each_window_to<E: From<StoreError>>(
+        &mut self,
+        to_ns: u64,
+        length_ns: u64,
+        found: &mut dyn FnMut(CtprofSnapshot) -> Result<(), E>,
+        each_step: &mut dyn FnMut(&Step, &Applied),
+    ) -> Result<(), E> {
         let from_ns = self.since_ns();
         let mut earlier = self.moment.head().map_err(|error| self.wrong(&error))?;
         let mut changes = Changes::default();
-        let place = |middle_ns: u64| middle_ns.saturating_sub(from_ns).checked_div(length_ns);
-        let mut last = self.middle_ns()?;
+        let place = |middle_ns: Option<u64>| middle_ns?.saturating_sub(from_ns).checked_div(length_ns);
+        let mut middle_ns = self.middle_ns()?;
         while let Some((step, applied)) = self.step_before(to_ns)? {
+            each_step(&step, &applied);
             changes.add(step, applied);
-            let next = self.middle_ns()?.filter(|middle_ns| *middle_ns <= to_ns);
-            let last = std::mem::replace(&mut last, next);
-            if length_ns > 0 && next.is_some() && next.map(place) == last.map(place) {
+            let before = std::mem::replace(&mut middle_ns, self.middle_ns()?.filter(|next_ns| *next_ns <= to_ns));
+            if place(middle_ns).is_some_and(|next| Some(next) == place(before)) {
                 continue;
             }
             let head = self.moment.head().map_err(|error| self.wrong(&error))?;
@@ -163,8 +213,24 @@ impl StoredSeries {
         Ok(())
     }
 
+    /// Ends a part with the last capture that was read.
+    fn end(&self, part: Part, command: Option<RecordedCommand>) -> Result<CtprofSnapshot, StoreError> {
+        let later = self.moment.capture().map_err(|error| self.wrong(&error))?;
+        part.end(later, command, None).map_err(|error| self.wrong(&error))
+    }
+
+    /// When the series ends, in nanoseconds since its start.
+    fn last_ns(&self) -> Result<u64, StoreError> {
+        let last =
+            self.later.back().map(|path| Stored::open(path, self.file.limits.bytes, &Arc::default())).transpose()?;
+        let Some(mut last) = last.as_ref().unwrap_or(&self.file).series()? else { return Ok(0) };
+        last.skip_to(u64::MAX)?;
+        Ok(last.moment.boottime_ns().unwrap_or(0).saturating_sub(self.first.boottime_ns().unwrap_or(0)))
+    }
+
     fn wrong(&self, error: &dyn std::fmt::Display) -> StoreError {
-        StoreError::WrongType(self.path.clone(), format!("step {}: {error}", self.steps))
+        let after = Duration::from_nanos(self.since_ns());
+        StoreError::WrongType(self.file.path.clone(), format!("step after {after:?}: {error}"))
     }
 
     /// Reads up to the capture that is nearest to the start of a part, and returns the end of the part, which has a step.
@@ -172,19 +238,33 @@ impl StoredSeries {
         // A directory is read from the segment with the start of the part.
         let skipped_ns = self.first.captured_at_unix_ns.saturating_sub(self.start_unix_ns);
         let [from_ns, to_ns] = range.since(self.start_unix_ns).map(|end| end.saturating_sub(skipped_ns));
+        self.skip_to(from_ns)?;
+        match self.middle_ns()? {
+            Some(middle_ns) => Ok(to_ns.max(middle_ns)),
+            None => {
+                let length = Duration::from_nanos(skipped_ns.saturating_add(self.since_ns()));
+                Err(StoreError::NoSuchPart(self.file.path.clone(), length))
+            }
+        }
+    }
+
+    /// Reads up to the capture that is nearest to this time.
+    fn skip_to(&mut self, from_ns: u64) -> Result<(), StoreError> {
+        let boottime_ns = self.first.boottime_ns().unwrap_or(0).saturating_add(from_ns);
+        let byte = if from_ns > 0 { self.file.last_capture(boottime_ns)? } else { 0 };
+        // What was being written when the recorder was killed is not whole: then, all steps are read.
+        if byte > 0
+            && let Ok(Some((lines, capture))) = self.file.series_from(byte)
+        {
+            (self.lines, self.moment, self.next) = (lines, Moment::new(capture), None);
+        }
         let parse = std::mem::replace(&mut self.parse, Step::changes);
         while self.step_before(from_ns)?.is_some() {}
         self.parse = parse;
         if !self.line.is_empty() {
             self.next = Some(self.parsed()?);
         }
-        match self.middle_ns()? {
-            Some(middle_ns) => Ok(to_ns.max(middle_ns)),
-            None => {
-                let length = Duration::from_nanos(skipped_ns.saturating_add(self.since_ns()));
-                Err(StoreError::NoSuchPart(self.path.clone(), length))
-            }
-        }
+        Ok(())
     }
 
     /// The next step, if the capture after it is nearer to this time than the one before.
@@ -207,25 +287,28 @@ impl StoredSeries {
     /// Applies the next step.
     fn step(&mut self) -> Result<Option<(Step, Applied)>, StoreError> {
         let Some(mut step) = self.next.take() else { return Ok(None) };
-        self.steps += 1;
         let applied = self.moment.apply(&mut step).map_err(|error| self.wrong(&error))?;
-        if self.moment.threads().len() > self.limits.threads {
-            let refusal = SnapshotRefusal::too_large(self.limits.threads, "threads");
-            return Err(StoreError::Refused(self.path.clone(), refusal));
+        if self.moment.threads().len() > self.file.limits.threads {
+            let refusal = SnapshotRefusal::too_large(self.file.limits.threads, "threads");
+            return Err(StoreError::Refused(self.file.path.clone(), refusal));
         }
         Ok(Some((step, applied)))
     }
 
     /// The next step; `None` after the last whole one.
     fn read_step(&mut self) -> Result<Option<Step>, StoreError> {
-        while !self.read_line()? {
+        // Where a capture is repeated, it is the one after the step before.
+        while !self.read_line()? || self.line.starts_with(START) {
+            if !self.line.is_empty() {
+                continue;
+            }
             let Some(path) = self.later.pop_front() else { return Ok(None) };
             if let Some(gap) = self.continue_with(&path)? {
                 return Ok(Some(gap));
             }
         }
-        let counted = ContentLimit::new(self.limits.bytes).count(&self.line);
-        counted.map_err(|refusal| StoreError::Refused(self.path.clone(), refusal))?;
+        let counted = ContentLimit::new(self.file.limits.bytes).count(&self.line);
+        counted.map_err(|refusal| StoreError::Refused(self.file.path.clone(), refusal))?;
         self.parsed().map(Some)
     }
 
@@ -237,8 +320,10 @@ impl StoredSeries {
     /// Reads on in another segment. If that begins with a later capture, because the recorder was started again, this is a step
     /// without records of exits.
     fn continue_with(&mut self, path: &Path) -> Result<Option<Step>, StoreError> {
-        let Some(next) = Stored::open(path, self.limits.bytes, &Arc::default())?.series()? else { return Ok(None) };
-        (self.lines, self.path, self.cut) = (next.lines, next.path, None);
+        let Some(next) = Stored::open(path, self.file.limits.bytes, &Arc::default())?.series()? else {
+            return Ok(None);
+        };
+        (self.lines, self.file, self.cut) = (next.lines, next.file, None);
         if next.moment.boottime_ns() == self.moment.boottime_ns() {
             return Ok(None);
         }
@@ -254,13 +339,15 @@ impl StoredSeries {
         }
         match self.lines.read_until(b'\n', &mut self.line) {
             Ok(0) => return Ok(false),
-            Ok(_) if self.line.ends_with(b"\n") => return Ok(true),
-            Ok(_) => self.cut = Some("the last step is not whole".to_owned()),
-            Err(error) if error.raw_os_error().is_some() => return Err(StoreError::Read(self.path.clone(), error)),
+            Ok(_) if !self.line.ends_with(b"\n") => self.cut = Some("the last step is not whole".to_owned()),
+            Ok(_) => return Ok(true),
+            Err(error) if error.raw_os_error().is_some() => {
+                return Err(StoreError::Read(self.file.path.clone(), error));
+            }
             Err(error) if error.kind() == ErrorKind::FileTooLarge => {
                 return Err(StoreError::Refused(
-                    self.path.clone(),
-                    SnapshotRefusal::TooLarge(self.limits.bytes, BYTES),
+                    self.file.path.clone(),
+                    SnapshotRefusal::TooLarge(self.file.limits.bytes, BYTES),
                 ));
             }
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
@@ -309,7 +396,8 @@ mod tests {
         let mut moment = Moment::new(capture(1));
         let mut file = SeriesWriter::create(OutputTarget::create(path).unwrap(), &capture(1), 1 << 20).unwrap();
         let steps = (2..=steps + 1).map(|second| {
-            file.add(&moment.advance(capture(second), &StepExits::default()).0).unwrap();
+            let step = moment.advance(capture(second), &StepExits::default()).0;
+            file.add(&step, &moment).unwrap();
             std::fs::read(path).unwrap()
         });
         let mut all: Vec<_> = steps.collect();
@@ -340,14 +428,21 @@ mod tests {
     fn what_a_killed_recorder_has_written_can_be_read_at_any_byte() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
-        let bytes = written(&path, 5);
+        let bytes = written(&path, 40);
         let whole = bytes.last().unwrap();
+        let captures: Vec<_> = memchr::memmem::find_iter(whole, &CAPTURE_FOLLOWS).collect();
+        assert!(!captures.is_empty());
         let mut known = 0;
         for length in 0..=whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
             let steps = match read(&path, "..") {
                 Ok((runs, is_cut)) => {
-                    assert_eq!((&runs[..], is_cut), (&[6; 5][..runs.len()], length < whole.len()), "{length}");
+                    // Between two frames, nothing is missing.
+                    let is_whole = |at: &usize| (*at..=at + 16).contains(&length) && !is_cut;
+                    assert!(is_cut == (length < whole.len()) || captures.iter().any(is_whole), "{length}");
+                    assert_eq!(&runs[..], &[6; 40][..runs.len()], "{length}");
+                    let last = read(&path, &format!("{}s..", runs.len().saturating_sub(1)));
+                    assert_eq!(last.ok().map(|(last, _)| last), (!runs.is_empty()).then(|| vec![6]), "{length}");
                     runs.len()
                 }
                 Err(_) => 0,
@@ -355,8 +450,8 @@ mod tests {
             assert!(steps >= known, "{length} bytes have {steps} steps, fewer have {known}");
             known = steps;
         }
-        assert_eq!(known, 5);
-        for (steps, flushed) in bytes[..5].iter().enumerate() {
+        assert_eq!(known, 40);
+        for (steps, flushed) in bytes[..40].iter().enumerate() {
             std::fs::write(&path, flushed).unwrap();
             assert_eq!(read(&path, "..").unwrap(), (vec![6; steps + 1], true), "readable while it is written");
         }
@@ -401,10 +496,39 @@ mod tests {
         let step = moment.advance(capture(2), &StepExits::default()).0;
         let create = || SeriesWriter::create(OutputTarget::create(&path).unwrap(), &capture(1), 1 << 20).unwrap();
         let (mut first, mut second) = (create(), create());
-        let error = first.add(&step).unwrap_err();
+        let error = first.add(&step, &moment).unwrap_err();
         let cause = std::error::Error::source(&error).unwrap().to_string();
         assert!(cause.starts_with("it was removed or replaced while it was written"), "{cause}");
-        second.add(&step).unwrap();
+        second.add(&step, &moment).unwrap();
+    }
+
+    #[test]
+    fn a_part_is_read_from_the_capture_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        written(&path, 100);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let captures: Vec<_> = memchr::memmem::find_iter(&bytes, &CAPTURE_FOLLOWS).collect();
+        assert!(captures.len() > 2, "{captures:?}");
+        let part = |path: &Path, range: &str| {
+            let stored = Stored::open(path, 1 << 20, &Arc::default()).unwrap();
+            stored.series().unwrap().unwrap().part(&range.parse().unwrap()).unwrap()
+        };
+        // As if no capture was repeated.
+        let plain = dir.path().join("plain");
+        std::fs::write(&plain, zstd::decode_all(&bytes[..]).unwrap()).unwrap();
+        for range in ["..", "60s..70s", "85s..", "33s..90s"] {
+            assert_eq!(part(&path, range), part(&plain, range), "{range}");
+        }
+        // The checksum of a frame that ends before the part.
+        bytes[captures[1] - 1] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(
+            read(&path, "90s..").unwrap(),
+            (vec![6; 10], false),
+            "what precedes its capture is not decompressed"
+        );
+        assert!(read(&path, "..").unwrap().1);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Series as files: lines of JSON, the first capture and then each step, in zstd frames of a minute. What has been written can
-//! be read at any time, also after ctprof was killed.
+//! be read at any time, also after ctprof was killed. A capture is repeated from time to time, so that a part is read without
+//! most of the steps before it.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::error::StoreError;
@@ -12,18 +13,24 @@ use super::format::SnapshotWriter;
 use super::limit::{BYTES, Metered, ReadLimits};
 use super::target::{OutputTarget, Written};
 use crate::model::CtprofSnapshot;
-use crate::series::Step;
+use crate::series::{Moment, Step};
 
 /// A reader loses at most what it cannot decompress: a frame ends after so long.
 const FRAME: Duration = Duration::from_secs(60);
 /// Steps repeat each other. Better compression takes some 0.1 ms per step.
 const LEVEL: i32 = 3;
+/// A capture is repeated after steps with so many times its bytes. It is compressed less than they are: files grow by an eighth.
+const STEPS_PER_CAPTURE: usize = 12;
+/// Begins a skippable frame of zstd with 8 bytes: time since boot, in nanoseconds, of the capture in the frame that follows.
+pub(super) const CAPTURE_FOLLOWS: [u8; 8] = [0x5C, 0x2A, 0x4D, 0x18, 8, 0, 0, 0];
 
 /// Writes a series, step by step.
 pub struct SeriesWriter {
     path: PathBuf,
     limit: u64,
     json_bytes: usize,
+    /// When a capture is repeated, in bytes of JSON.
+    next_capture: usize,
     encoder: zstd::Encoder<'static, Metered<File>>,
     frame_began: Instant,
     /// Whether the file had a name: streams have none.
@@ -37,51 +44,65 @@ impl SeriesWriter {
     /// As [`OutputTarget::write`].
     pub fn create(target: OutputTarget, first: &CtprofSnapshot, limit: u64) -> Result<Self, StoreError> {
         let path = target.path.clone();
-        let json = SnapshotWriter::new(first);
-        if let Some((what, max)) = json.too_many(ReadLimits::new(limit)) {
-            return Err(StoreError::TooLargeToWrite(path, u64::try_from(max).unwrap_or(u64::MAX), what));
-        }
-        let mut line = Vec::new();
-        let written = json.write(&mut line, limit);
-        // Newlines are only between values: in texts, JSON escapes them.
-        line.retain(|byte| *byte != b'\n');
-        let begun = written.and_then(|()| {
-            let mut encoder = frame(Metered::new(target.output.file().try_clone()?, u64::MAX))?;
-            let json_bytes = line.len();
+        let line = line_of(first, limit, &path)?;
+        let json_bytes = line.len();
+        let begun = target.output.file().try_clone().and_then(|file| {
+            let mut encoder = frame(Metered::new(file, u64::MAX))?;
             write_line(&mut encoder, line)?;
-            let path = target.output.publish(&path)?;
+            let (path, next_capture) = (target.output.publish(&path)?, json_bytes * (STEPS_PER_CAPTURE + 1));
             let is_named = has_name(&encoder)?;
-            Ok(Self { path, limit, json_bytes, encoder, frame_began: Instant::now(), is_named })
+            Ok(Self { path, limit, json_bytes, next_capture, encoder, frame_began: Instant::now(), is_named })
         });
         begun.map_err(|error| StoreError::Write(path, error))
     }
 
-    /// Adds a step. From now on, a reader has it.
+    /// Adds a step, after which the host is as at this moment. From now on, a reader has it.
     ///
     /// # Errors
     /// [`StoreError::Write`] if the disk is full; [`StoreError::TooLargeToWrite`] if readers would refuse the file.
-    pub fn add(&mut self, step: &Step) -> Result<(), StoreError> {
+    pub fn add(&mut self, step: &Step, moment: &Moment) -> Result<(), StoreError> {
+        let failed = |error| StoreError::Write(self.path.clone(), error);
+        if self.is_named && !has_name(&self.encoder).map_err(failed)? {
+            return Err(failed(io::Error::other(
+                "it was removed or replaced while it was written; does another ctprof write it?",
+            )));
+        }
         let line = serde_json::to_vec(step).expect("a step is JSON");
+        if self.frame_began.elapsed() >= FRAME {
+            self.begin_frame(&[])?;
+        }
+        self.write(line)?;
+        if self.json_bytes >= self.next_capture {
+            let capture =
+                moment.capture().map_err(|error| StoreError::Write(self.path.clone(), io::Error::other(error)))?;
+            let line = line_of(&capture, self.limit, &self.path)?;
+            let bytes = line.len();
+            let time = moment.boottime_ns().unwrap_or(0).to_le_bytes();
+            self.begin_frame(&[CAPTURE_FOLLOWS, time].concat())?;
+            self.write(line)?;
+            self.next_capture = self.json_bytes.saturating_add(bytes * STEPS_PER_CAPTURE);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, line: Vec<u8>) -> Result<(), StoreError> {
         self.json_bytes = self.json_bytes.saturating_add(line.len());
         if u64::try_from(self.json_bytes).unwrap_or(u64::MAX) >= self.limit {
             return Err(StoreError::TooLargeToWrite(self.path.clone(), self.limit, BYTES));
         }
-        self.write(line).map_err(|error| StoreError::Write(self.path.clone(), error))
+        write_line(&mut self.encoder, line).map_err(|error| StoreError::Write(self.path.clone(), error))
     }
 
-    fn write(&mut self, line: Vec<u8>) -> io::Result<()> {
-        if self.is_named && !has_name(&self.encoder)? {
-            return Err(io::Error::other(
-                "it was removed or replaced while it was written; does another ctprof write it?",
-            ));
-        }
-        if self.frame_began.elapsed() >= FRAME {
-            self.encoder.do_finish()?;
-            let file = self.encoder.get_ref();
-            self.encoder = frame(Metered { inner: file.inner.try_clone()?, ..*file })?;
-            self.frame_began = Instant::now();
-        }
-        write_line(&mut self.encoder, line)
+    /// Ends the frame, writes these bytes as they are, and begins the next one.
+    fn begin_frame(&mut self, between: &[u8]) -> Result<(), StoreError> {
+        let begun = self.encoder.do_finish().and_then(|()| {
+            let file = self.encoder.get_mut();
+            file.write_all(between)?;
+            frame(Metered { inner: file.inner.try_clone()?, ..*file })
+        });
+        self.encoder = begun.map_err(|error| StoreError::Write(self.path.clone(), error))?;
+        self.frame_began = Instant::now();
+        Ok(())
     }
 
     /// Bytes of the file.
@@ -104,6 +125,19 @@ impl SeriesWriter {
 
 fn has_name(encoder: &zstd::Encoder<'static, Metered<File>>) -> io::Result<bool> {
     Ok(encoder.get_ref().inner.metadata()?.nlink() > 0)
+}
+
+/// The line of a capture.
+fn line_of(capture: &CtprofSnapshot, limit: u64, path: &Path) -> Result<Vec<u8>, StoreError> {
+    let json = SnapshotWriter::new(capture);
+    if let Some((what, max)) = json.too_many(ReadLimits::new(limit)) {
+        return Err(StoreError::TooLargeToWrite(path.to_owned(), u64::try_from(max).unwrap_or(u64::MAX), what));
+    }
+    let mut line = Vec::new();
+    json.write(&mut line, limit).map_err(|error| StoreError::Write(path.to_owned(), error))?;
+    // Newlines are only between values: in texts, JSON escapes them.
+    line.retain(|byte| *byte != b'\n');
+    Ok(line)
 }
 
 fn frame(file: Metered<File>) -> io::Result<zstd::Encoder<'static, Metered<File>>> {

@@ -1,7 +1,8 @@
 //! Reading: decompressed and parsed as a stream, never beyond the limit.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Seek};
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,8 +46,9 @@ pub struct Stored {
 }
 
 /// A file, or the bytes of what cannot be read again.
+#[derive(Clone)]
 enum SnapshotInput {
-    File(File),
+    File(Arc<File>),
     Bytes(Arc<[u8]>),
 }
 
@@ -91,6 +93,18 @@ impl Stored {
     #[must_use]
     pub fn within(self, memory: &Arc<MemoryBudget>) -> Self {
         Self { memory: Arc::clone(memory), ..self }
+    }
+
+    /// The same file, of which nothing has been read.
+    pub(super) fn again(&self) -> Self {
+        Self {
+            input: self.input.clone(),
+            path: self.path.clone(),
+            limits: self.limits,
+            progress: Arc::clone(&self.progress),
+            memory: Arc::clone(&self.memory),
+            begun: None,
+        }
     }
 
     /// What was made of the series in a file.
@@ -166,9 +180,14 @@ impl Stored {
     }
 
     /// The JSON from its start.
-    pub(super) fn json(&self, progress: &Arc<Progress>) -> Result<SnapshotJson, StoreError> {
+    fn json(&self, progress: &Arc<Progress>) -> Result<SnapshotJson, StoreError> {
+        self.json_from(0, progress)
+    }
+
+    /// The JSON in the frames from this byte of the file on.
+    pub(super) fn json_from(&self, byte: u64, progress: &Arc<Progress>) -> Result<SnapshotJson, StoreError> {
         let unread = |error| StoreError::Read(self.path.clone(), error);
-        let mut input = BufReader::with_capacity(BUFFER, self.input.start(progress).map_err(unread)?);
+        let mut input = BufReader::with_capacity(BUFFER, self.input.start(byte, progress));
         let start = input.fill_buf().map_err(unread)?;
         let refused = |why| StoreError::Refused(self.path.clone(), SnapshotRefusal::NotASnapshot(why));
         let json: Box<dyn Read + Send> = match start[..start.len().min(ZSTD_MAGIC.len())].trim_ascii_start() {
@@ -181,6 +200,13 @@ impl Stored {
             _ => return Err(refused("neither zstd nor a JSON object")),
         };
         Ok(Metered::new(json, self.limits.bytes))
+    }
+
+    /// The file as it is, up to the limit.
+    pub(super) fn bytes(&self) -> Result<Vec<u8>, StoreError> {
+        let mut bytes = Vec::new();
+        let read = self.input.start(0, &Arc::default()).take(self.limits.bytes).read_to_end(&mut bytes);
+        read.map(|_| bytes).map_err(|error| StoreError::Read(self.path.clone(), error))
     }
 
     /// The sequential reader: one value at a time, in any layout of JSON. Errors name the field.
@@ -228,17 +254,17 @@ impl Stored {
 }
 
 impl SnapshotInput {
-    /// A reader from the start.
-    fn start(&self, progress: &Arc<Progress>) -> io::Result<CountedBytes> {
+    /// A reader from this byte on.
+    fn start(&self, byte: u64, progress: &Arc<Progress>) -> CountedBytes {
         let source: Box<dyn Read + Send> = match self {
-            Self::File(file) => {
-                let mut file = file.try_clone()?;
-                file.rewind()?;
-                Box::new(file)
+            Self::File(file) => Box::new(FileBytes { file: Arc::clone(file), at: byte }),
+            Self::Bytes(bytes) => {
+                let mut bytes = Cursor::new(Arc::clone(bytes));
+                bytes.set_position(byte);
+                Box::new(bytes)
             }
-            Self::Bytes(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
         };
-        Ok(CountedBytes { source, progress: Arc::clone(progress) })
+        CountedBytes { source, progress: Arc::clone(progress) }
     }
 }
 
@@ -252,7 +278,7 @@ fn in_memory_of(head: &SnapshotHead) -> usize {
 fn open(path: &Path, limit: u64) -> io::Result<(SnapshotInput, u64)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
-    if metadata.is_file() { Ok((SnapshotInput::File(file), metadata.len())) } else { in_memory(file, limit) }
+    if metadata.is_file() { Ok((SnapshotInput::File(file.into()), metadata.len())) } else { in_memory(file, limit) }
 }
 
 /// The bytes of a source that cannot be read again.
@@ -261,6 +287,20 @@ fn in_memory(source: impl Read, limit: u64) -> io::Result<(SnapshotInput, u64)> 
     let mut bytes = Vec::new();
     metered.read_to_end(&mut bytes)?;
     Ok((SnapshotInput::Bytes(bytes.into()), metered.bytes))
+}
+
+/// The bytes of a file from a place on, whatever else reads it.
+struct FileBytes {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Read for FileBytes {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.at)?;
+        self.at += u64::try_from(read).unwrap_or(0);
+        Ok(read)
+    }
 }
 
 /// A source that reports progress while it is read.

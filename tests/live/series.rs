@@ -137,6 +137,20 @@ fn a_flight_recorder_ends_when_a_step_meets_its_gate_and_keeps_what_was_before()
 }
 
 #[test]
+fn a_command_runs_on_after_it_met_the_gate_and_its_status_is_passed_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("s").to_str().unwrap().to_owned();
+    copy_program("/usr/bin/sha256sum", directory.path().join("gate-sum"));
+    let options = ["record", "--every", "100ms", "-q", "-o", &file, "--until", "gate-sum:run>1%", "--"];
+    let script = "timeout 2 $0/gate-sum /dev/zero; sleep 0.5; echo end; exit 7";
+    let ended = ctprof(&options).args(["sh", "-c", script]).arg(directory.path()).output().unwrap();
+    assert_eq!((ended.status.code(), &ended.stdout[..]), (Some(7), &b"end\n"[..]), "{ended:?}");
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("--until is met by gate-sum"), "{ended:?}");
+    let json: serde_json::Value = serde_json::from_str(&text(&["show", &file, "--format", "json"])).unwrap();
+    assert!(json["snapshot"]["window"]["command"].is_null(), "its end was not recorded: {}", json["snapshot"]);
+}
+
+#[test]
 fn a_file_whose_name_looks_like_a_part_is_that_file() {
     let directory = tempfile::tempdir().unwrap();
     let [file, named] = ["s", "s@1s.."].map(|name| directory.path().join(name).to_str().unwrap().to_owned());

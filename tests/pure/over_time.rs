@@ -38,11 +38,16 @@ fn capture(second: u64) -> CtprofSnapshot {
 
 /// Writes a series of so many steps of a second.
 pub(crate) fn series(directory: &Path, steps: u64) -> String {
+    series_of(directory, steps, capture)
+}
+
+fn series_of(directory: &Path, steps: u64, capture: impl Fn(u64) -> CtprofSnapshot) -> String {
     let path = directory.join("s.ctprof.zst");
     let mut moment = Moment::new(capture(0));
     let mut file = SeriesWriter::create(OutputTarget::create(&path).unwrap(), &capture(0), 1 << 24).unwrap();
     for second in 1..=steps {
-        file.add(&moment.advance(capture(second), &StepExits::default()).0).unwrap();
+        let step = moment.advance(capture(second), &StepExits::default()).0;
+        file.add(&step, &moment).unwrap();
     }
     file.finish().unwrap();
     path.to_str().unwrap().to_owned()
@@ -62,11 +67,57 @@ fn values_over_time_have_the_times_of_their_parts() {
 }
 
 #[test]
+fn steps_that_are_a_little_late_are_divided_into_parts_of_equal_length() {
+    let directory = tempfile::tempdir().unwrap();
+    let late = |second: u64| {
+        let mut snapshot = capture(second);
+        let head = snapshot.head.capture.as_mut().unwrap();
+        let now = head.boottime_ns.map(|now| now + second * 7 % 10 * 1_000_000);
+        (head.boottime_ns, head.monotonic_ns) = (now, now);
+        snapshot
+    };
+    let file = series_of(directory.path(), 40, late);
+    let json: Value = serde_json::from_str(&printed(&["show", &file, "--format", "json"])).unwrap();
+    let lengths: Vec<f64> = serde_json::from_value(json["trend"]["duration_ns"].clone()).unwrap();
+    assert!(lengths.len() == 20 && lengths.iter().all(|length| (1.9e9..2.1e9).contains(length)), "{lengths:?}");
+}
+
+#[test]
 fn a_page_of_an_hour_of_steps_is_less_than_a_mebibyte() {
     let directory = tempfile::tempdir().unwrap();
     let page = printed(&["show", &series(directory.path(), 3600), "--format", "html"]);
     assert!(page.len() < 1 << 20, "{}", page.len());
     assert!(page.contains(r#""duration_ns":[15000000000,"#), "steps are merged");
+}
+
+#[test]
+fn a_page_of_200_groups_is_less_than_two_mebibytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let busy = |second: u64| {
+        let mut snapshot = capture(second);
+        snapshot.threads = (1..=200_u64).map(|number| thread(number, second)).collect();
+        snapshot
+    };
+    let page = printed(&["show", &series_of(directory.path(), 240, busy), "--format", "html"]);
+    assert!(page.len() < 2 << 20, "{}", page.len());
+}
+
+/// A thread of its own group, with values that differ from second to second.
+fn thread(number: u64, second: u64) -> ThreadState {
+    let mut thread = ThreadState::default();
+    (thread.tid, thread.tgid) = (u32::try_from(number).unwrap(), u32::try_from(number).unwrap());
+    // A digit would make one group of all.
+    let letters: String =
+        [number / 26, number % 26].iter().map(|at| char::from(b'a' + u8::try_from(*at).unwrap())).collect();
+    (thread.pcomm, thread.comm) = (format!("svc-{letters}").as_str().into(), format!("svc-{letters}").as_str().into());
+    thread.start_time_clock_ticks = Some(0);
+    let amount = (1..=second).map(|second| (second * 7919 + number * 104_729) % 10_007).sum::<u64>();
+    let metrics = &mut thread.metrics;
+    (metrics.run_time_ns, metrics.wait_time_ns) = (Some((amount * 9_973).into()), Some((amount * 7_001).into()));
+    (metrics.utime_clock_ticks, metrics.stime_clock_ticks) = (Some((amount / 9).into()), Some((amount / 17).into()));
+    (metrics.minflt, metrics.nonvoluntary_csw) = (Some((amount * 3).into()), Some(amount.into()));
+    (metrics.read_bytes, metrics.write_bytes) = (Some((amount * 4_099).into()), Some((amount * 2_053).into()));
+    thread
 }
 
 #[test]
