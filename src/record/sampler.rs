@@ -17,8 +17,8 @@ use crate::reasons::{Conclusion, PassMoment, ReasonCollector, waits_for_mutex, w
 
 /// Passes may take this part of the time of one CPU: 1 %.
 const LARGEST_SHARE: u32 = 100;
-/// How often all threads are sampled where that takes long.
-const ALL_SAMPLED: Duration = Duration::from_secs(1);
+/// How often all threads are sampled where that takes long. The last pass of a step has all, too: of a second, only that one.
+const ALL_SAMPLED: Duration = Duration::from_millis(1200);
 /// Passes that take longer wait for their turn, as do the first and the last one, which have all threads: others need not wait
 /// for them.
 const LONGEST_HOLD: Duration = Duration::from_millis(5);
@@ -232,31 +232,41 @@ impl SamplingSession {
         let mut next = monotonic();
         // When the next pass is due, and this thread's CPU time until then.
         let mut due = (next, cpu_time());
+        let mut scope = self.next_scope(sampler, shortest, next);
+        let mut latest_costs = [Duration::ZERO; 2];
         loop {
             let before = cpu_time();
-            let is_due = is_last || monotonic() >= self.all_due || !self.follows_active(sampler, shortest);
-            let scope = if is_due { PassScope::All } else { PassScope::Active };
             self.pass(sampler, scope, &mut samples, due)?;
             if is_last {
                 return Ok(());
             }
             window.ends.take().iter().for_each(|end| self.collector.end(end));
-            let spent = cpu_time().saturating_sub(before);
-            if (spent < LONGEST_HOLD) != priority.is_some() {
-                priority = (spent < LONGEST_HOLD).then(RunsFirst::this_thread);
-            }
-            self.note_cost(scope, spent, (sampler, shortest));
+            latest_costs[scope as usize] = cpu_time().saturating_sub(before);
+            self.note_cost(scope, latest_costs[scope as usize], (sampler, shortest));
             next = (next + self.period).max(monotonic());
             due = (next + self.jitter.of(self.period), cpu_time());
+            scope = self.next_scope(sampler, shortest, due.0);
+            let is_short = |scope| latest_costs[scope as usize] < LONGEST_HOLD;
+            if is_short(scope) != priority.is_some() {
+                priority = is_short(scope).then(RunsFirst::this_thread);
+            }
             let pause = due.0.saturating_sub(monotonic());
             if window.end.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
-                is_last = true;
+                (is_last, scope) = (true, PassScope::All);
                 if window.sampled_as == SampledAs::OneWindow {
-                    drop(priority.take());
                     sampler.forget();
+                }
+                if window.sampled_as == SampledAs::OneWindow || !is_short(scope) {
+                    drop(priority.take());
                 }
             }
         }
+    }
+
+    /// What a pass that is due then samples: all threads, unless that is too much for the time since they were sampled.
+    fn next_scope(&self, sampler: &ThreadSampler, shortest: Duration, due: Duration) -> PassScope {
+        let is_due = due >= self.all_due || !self.follows_active(sampler, shortest);
+        if is_due { PassScope::All } else { PassScope::Active }
     }
 
     /// Whether passes over all threads cost too much at the shortest period, and others can be made.

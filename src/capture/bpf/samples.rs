@@ -99,6 +99,11 @@ impl BpfSampler {
         }
         let (fields, from) = (&mut self.fields, samples.len());
         self.ring.take(|record| samples.extend(fields.sample(&words_of(record).collect::<Vec<_>>())))?;
+        if scope == PassScope::Active && samples.len() == from {
+            // They have the calling thread at least.
+            self.active = None;
+            return self.pass(PassScope::All, samples);
+        }
         self.follow(scope, samples, from);
         Ok(self.lost.value().wrapping_sub(before))
     }
