@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::cgroup_source::Conversion::{LimitAbove, Nanoseconds, NegativeIsMax, Shares, UnreachableIsMax};
-use super::cgroup_source::{CgroupFile, v1, v2};
-use super::limit::{LimitBytes, LimitCount, LimitUs, ProtectedBytes};
+use super::cgroup_source::{CgroupFile, UNREACHABLE_LIMIT, v1, v2};
+use super::limit::{Limit, LimitBytes, LimitCount, LimitUs, ProtectedBytes};
 use super::psi::Psi;
 use super::record::{KeyPattern, RecordField, RecordValue, ValueScope, ValueType, record};
-use super::record_types::{CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, PeriodUs, Weight};
+use super::record_types::{
+    CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, PeriodUs, ValueKind, Weight,
+};
 use super::section::Section;
 use super::unit::{OrdinalI32, PeakBytes, Reading};
 use super::value::Value;
@@ -232,7 +234,10 @@ fn keyed<'r>(
     value: u64,
 ) -> Option<RecordValue<'r>> {
     let pattern = patterns.iter().find(|pattern| pattern.matches(kernel_key))?;
-    let value = Value::Unsigned(value);
+    let value = match (pattern.value_type.kind, value) {
+        (ValueKind::Limit, UNREACHABLE_LIMIT..) => Limit::Max.into(),
+        _ => Value::Unsigned(value),
+    };
     Some(RecordValue { name: name.to_owned().into(), value_type: &pattern.value_type, scope, value })
 }
 
@@ -243,8 +248,6 @@ fn device<'r>((device, stats): (&'r String, &'r CgroupDeviceStats)) -> impl Iter
 
 #[cfg(test)]
 mod tests {
-    use super::super::limit::Limit;
-    use super::super::record_types::ValueKind;
     use super::*;
 
     #[test]
@@ -290,6 +293,13 @@ mod tests {
             let found = (&*values[0].name, values[0].value_type.kind, values[0].value_type.name);
             assert_eq!(found, (key, kind, name));
         }
+    }
+
+    #[test]
+    fn a_limit_of_memory_stat_that_no_counter_reaches_is_none() {
+        let json = r#"{"memory":{"stat":{"hierarchical_memory_limit":9223372036854771712}}}"#;
+        let stats: CgroupStats = serde_json::from_str(json).unwrap();
+        assert_eq!(stats.values(Section::MemoryStat)[0].value, Value::Name("max"));
     }
 
     #[test]

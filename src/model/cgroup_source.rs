@@ -38,6 +38,10 @@ pub(crate) enum Conversion {
     LimitAbove(&'static str),
 }
 
+/// Version 1 counts limits in pages and prints bytes: no limit is the largest multiple of the page
+/// size, up to 64 KiB, below 2^63 (`PAGE_COUNTER_MAX`).
+pub(crate) const UNREACHABLE_LIMIT: u64 = (u64::MAX >> 1) & !0xffff;
+
 /// A file of version 2.
 pub(super) const fn v2(file: &'static str) -> CgroupFile {
     CgroupFile { controller: None, file, place: Place::Whole, conversion: Conversion::Same }

@@ -9,7 +9,7 @@ use super::mounts::Mounts;
 use super::psi;
 use crate::model::{
     CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupDeviceStats, CgroupFile, CgroupStats, Conversion,
-    MEMORY_EVENTS_V1, Place, RecordField, Value, ValueType, WindowRule, printable,
+    MEMORY_EVENTS_V1, Place, RecordField, UNREACHABLE_LIMIT, Value, ValueType, WindowRule, printable,
 };
 
 /// Reads a cgroup: each value from the first file that has it.
@@ -110,7 +110,9 @@ impl CgroupFiles<'_> {
             (Conversion::Nanoseconds, Value::Unsigned(ns)) => Some(Value::Unsigned(ns / 1000)),
             (Conversion::Shares, Value::Unsigned(shares)) => Some(Value::Unsigned(weight_of_shares(shares))),
             (Conversion::NegativeIsMax, Value::Signed(_)) => Some(MAX),
-            (Conversion::UnreachableIsMax | Conversion::LimitAbove(_), Value::Unsigned(UNREACHABLE..)) => Some(MAX),
+            (Conversion::UnreachableIsMax | Conversion::LimitAbove(_), Value::Unsigned(UNREACHABLE_LIMIT..)) => {
+                Some(MAX)
+            }
             (Conversion::LimitAbove(below), Value::Unsigned(limit)) => {
                 let below = unsigned(self.text(file.controller, below)?.trim_ascii())?;
                 limit.checked_sub(below).map(Value::Unsigned)
@@ -149,10 +151,6 @@ impl CgroupFiles<'_> {
 
 /// The kernel's word for no limit.
 const MAX: Value<'static> = Value::Name("max");
-
-/// Version 1 counts limits in pages and prints bytes: no limit is the largest multiple of the page
-/// size, up to 64 KiB, below 2^63 (`PAGE_COUNTER_MAX`).
-const UNREACHABLE: u64 = (u64::MAX >> 1) & !0xffff;
 
 fn number_or_max(text: &[u8]) -> Option<Value<'static>> {
     match text.trim_ascii() {
