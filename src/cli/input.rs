@@ -235,6 +235,7 @@ pub(super) fn series(
 
 /// Says that a series ends early.
 pub(super) fn warn_if_cut(series: &StoredSeries, file: &Path) {
+    series.damaged.iter().for_each(|what| tracing::warn!("{what}"));
     series.cut.iter().for_each(|why| tracing::warn!("{}: {why}", named(file)));
 }
 

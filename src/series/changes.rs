@@ -15,7 +15,9 @@ pub struct Changes {
     before: BTreeMap<ThreadId, ThreadState>,
     /// Threads that changed.
     changed: BTreeSet<ThreadId>,
-    exits: Vec<(StepExits, Option<Reasons>)>,
+    steps: Vec<(StepExits, Option<Reasons>)>,
+    /// The number of their records of exits.
+    pub(crate) exits: usize,
     command: Option<RecordedCommand>,
 }
 
@@ -30,7 +32,8 @@ impl Changes {
             }
         }
         self.changed.extend(changed);
-        self.exits.push((exits, step.reasons.map(|reasons| *reasons)));
+        self.exits += exits.each.len() + exits.folded.len();
+        self.steps.push((exits, step.reasons.map(|reasons| *reasons)));
         self.command = step.command;
     }
 
@@ -45,7 +48,7 @@ impl Changes {
     /// [`NoWindow`] if they are not of one boot.
     pub fn window(self, earlier: SnapshotHead, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
         let mut part = Part::with(earlier, self.before.into_values());
-        self.exits.into_iter().for_each(|(exits, reasons)| part.add(exits, reasons));
+        self.steps.into_iter().for_each(|(exits, reasons)| part.add(exits, reasons));
         part.end(later, self.command, None)
     }
 }

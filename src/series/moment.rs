@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::change;
 use super::error::SeriesError;
@@ -85,6 +85,17 @@ impl Moment {
     /// [`SeriesError::Json`] if steps have made something else of it.
     pub fn head(&self) -> Result<SnapshotHead, SeriesError> {
         Ok(SnapshotHead::deserialize(&self.head)?)
+    }
+
+    /// Everything but the threads, as JSON.
+    pub fn head_json(&self) -> Vec<u8> {
+        self.head.to_string().into_bytes()
+    }
+
+    /// The number of cgroups, or of what else there is most of beside threads.
+    pub fn entries(&self) -> usize {
+        let members = self.head.as_object().into_iter().flat_map(Map::values);
+        members.filter_map(Json::as_object).map(Map::len).max().unwrap_or(0)
     }
 
     /// Time since boot, in nanoseconds.

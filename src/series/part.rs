@@ -73,6 +73,11 @@ impl Part {
         }
     }
 
+    /// The number of records of exits that are kept.
+    pub fn exits(&self) -> usize {
+        self.each.len() + self.folded.rows
+    }
+
     /// Ends with a later capture: the window between both.
     ///
     /// # Errors

@@ -25,8 +25,8 @@ pub enum StoreError {
     /// A field has a value of the wrong type: the field, the expected and the actual value.
     #[error("cannot parse {}: {}", shown(.0), .1)]
     WrongType(PathBuf, String),
-    /// A part of a series without a step, and how long the series is.
-    #[error("{} has no such part: the series is {:.1?} long", shown(.0), .1)]
+    /// A part of a series without a step, and how long the series is; zero if it has no step at all.
+    #[error("{} {}", shown(.0), no_such_part(*.1))]
     NoSuchPart(PathBuf, Duration),
     /// The file cannot be written.
     #[error("cannot write {}", written(.0))]
@@ -70,6 +70,13 @@ impl SnapshotRefusal {
     /// The refusal that ended the reading of a file, if one did.
     pub(super) fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
+    }
+}
+
+fn no_such_part(length: Duration) -> String {
+    match length {
+        Duration::ZERO => "has no step: its recorder has only begun, or was killed before the first one".to_owned(),
+        _ => format!("has no such part: the series is {length:.1?} long"),
     }
 }
 

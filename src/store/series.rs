@@ -14,7 +14,7 @@ use super::error::{SnapshotRefusal, StoreError};
 use super::format::SnapshotReader;
 use super::limit::{BYTES, ContentLimit};
 use super::segments::{SeriesSegment, segments_in};
-use super::series_writer::CAPTURE_FOLLOWS;
+use super::series_writer::{CAPTURE_FOLLOWS, FRAME};
 use super::source::{SnapshotJson, Stored};
 use crate::model::{CtprofSnapshot, RecordedCommand, SnapshotHead};
 use crate::process::Progress;
@@ -39,6 +39,10 @@ pub struct StoredSeries {
     /// Its line, if it has one.
     line: Vec<u8>,
     parse: fn(&[u8]) -> serde_json::Result<Step>,
+    /// Bytes of the steps since what they made of the head was last counted.
+    uncounted: u64,
+    /// Segments that are left out, or end earlier than they were recorded.
+    pub damaged: Vec<String>,
     /// Why it ends earlier than it was recorded, if it does: the file is damaged, or still being written.
     pub cut: Option<String>,
 }
@@ -61,8 +65,20 @@ impl Stored {
             next: None,
             line: Vec::new(),
             parse: |line| serde_json::from_slice(line),
+            uncounted: 0,
+            damaged: Vec::new(),
             cut: None,
         }))
+    }
+
+    /// The series in a segment of a directory; `None` without a whole first capture, as when the host lost power.
+    fn segment(path: &Path, limit: u64, progress: &Arc<Progress>) -> Result<Option<StoredSeries>, StoreError> {
+        use SnapshotRefusal::{NotASnapshot, Truncated};
+        match Self::open(path, limit, progress).and_then(|stored| stored.series()) {
+            Err(StoreError::Refused(_, NotASnapshot(_) | Truncated)) => Ok(None),
+            Err(StoreError::Damaged(..) | StoreError::NotJson(..) | StoreError::WrongType(..)) => Ok(None),
+            read => read,
+        }
     }
 
     /// The capture that a series has at this byte, and the lines that follow.
@@ -110,10 +126,11 @@ impl Stored {
 }
 
 impl StoredSeries {
-    /// The series in a directory, from the segment with the start of the part on; `None` if it has no segments.
+    /// The series in a directory, from the segment with the start of the part on; `None` if it has no segments. Those without a
+    /// whole first capture are left out.
     ///
     /// # Errors
-    /// As [`Stored::open`] and [`Stored::head`].
+    /// As [`Stored::open`] and [`Stored::head`], and if no segment is left.
     pub fn in_directory(
         directory: &Path,
         range: &SeriesRange,
@@ -126,9 +143,21 @@ impl StoredSeries {
         let [from_ns, _] = range.since(start_unix_ns);
         let before = segments.partition_point(|segment| unix_ns(segment) - start_unix_ns <= from_ns);
         let mut paths = segments[before.saturating_sub(1)..].iter().map(|segment| directory.join(&segment.name));
-        let Some(first) = paths.next() else { return Ok(None) };
-        let series = Stored::open(&first, limit, progress)?.series()?;
-        Ok(series.map(|series| Self { later: paths.collect(), start_unix_ns, ..series }))
+        let mut damaged = Vec::new();
+        while let Some(path) = paths.next() {
+            match Stored::segment(&path, limit, progress) {
+                Ok(Some(series)) => {
+                    return Ok(Some(Self { later: paths.collect(), start_unix_ns, damaged, ..series }));
+                }
+                Ok(None) => damaged.push(left_out(&path)),
+                // A recorder has removed it since the directory was listed.
+                Err(error) if is_gone(&error) && !path.is_symlink() => {
+                    return Self::in_directory(directory, range, limit, progress);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(StoreError::Refused(directory.to_owned(), SnapshotRefusal::NotASnapshot("no segment is whole")))
     }
 
     /// What the first capture has beside its threads.
@@ -146,6 +175,7 @@ impl StoredSeries {
         let mut command = None;
         while let Some((step, Applied { exits, .. })) = self.step_before(to_ns)? {
             part.add(exits, step.reasons.map(|reasons| *reasons));
+            self.check_exits(part.exits())?;
             command = step.command;
         }
         self.end(part, command)
@@ -168,6 +198,7 @@ impl StoredSeries {
         self.each_window_to(to_ns, length_ns.max(1), found, &mut |step, applied| {
             part.add(applied.exits.clone(), step.reasons.as_deref().cloned());
             command.clone_from(&step.command);
+            part.exits()
         })?;
         Ok(self.end(part, command)?)
     }
@@ -183,15 +214,16 @@ impl StoredSeries {
         found: &mut dyn FnMut(CtprofSnapshot) -> Result<(), E>,
     ) -> Result<(), E> {
         let to_ns = self.seek(range)?;
-        self.each_window_to(to_ns, length_ns, found, &mut |_, _| {})
+        self.each_window_to(to_ns, length_ns, found, &mut |_, _| 0)
     }
 
+    /// `each_step` returns how many records of exits it keeps.
     fn each_window_to<E: From<StoreError>>(
         &mut self,
         to_ns: u64,
         length_ns: u64,
         found: &mut dyn FnMut(CtprofSnapshot) -> Result<(), E>,
-        each_step: &mut dyn FnMut(&Step, &Applied),
+        each_step: &mut dyn FnMut(&Step, &Applied) -> usize,
     ) -> Result<(), E> {
         let from_ns = self.since_ns();
         let mut earlier = self.moment.head().map_err(|error| self.wrong(&error))?;
@@ -199,8 +231,9 @@ impl StoredSeries {
         let place = |middle_ns: Option<u64>| middle_ns?.saturating_sub(from_ns).checked_div(length_ns);
         let mut middle_ns = self.middle_ns()?;
         while let Some((step, applied)) = self.step_before(to_ns)? {
-            each_step(&step, &applied);
+            let kept = each_step(&step, &applied);
             changes.add(step, applied);
+            self.check_exits(kept.max(changes.exits))?;
             let before = std::mem::replace(&mut middle_ns, self.middle_ns()?.filter(|next_ns| *next_ns <= to_ns));
             if place(middle_ns).is_some_and(|next| Some(next) == place(before)) {
                 continue;
@@ -210,20 +243,22 @@ impl StoredSeries {
             let window = std::mem::take(&mut changes).window(std::mem::replace(&mut earlier, head), later);
             found(window.map_err(|error| self.wrong(&error))?)?;
         }
+        self.finish_frame();
         Ok(())
     }
 
     /// Ends a part with the last capture that was read.
-    fn end(&self, part: Part, command: Option<RecordedCommand>) -> Result<CtprofSnapshot, StoreError> {
+    fn end(&mut self, part: Part, command: Option<RecordedCommand>) -> Result<CtprofSnapshot, StoreError> {
+        self.finish_frame();
         let later = self.moment.capture().map_err(|error| self.wrong(&error))?;
         part.end(later, command, None).map_err(|error| self.wrong(&error))
     }
 
     /// When the series ends, in nanoseconds since its start.
     fn last_ns(&self) -> Result<u64, StoreError> {
-        let last =
-            self.later.back().map(|path| Stored::open(path, self.file.limits.bytes, &Arc::default())).transpose()?;
-        let Some(mut last) = last.as_ref().unwrap_or(&self.file).series()? else { return Ok(0) };
+        let segment = |path: &PathBuf| Stored::segment(path, self.file.limits.bytes, &Arc::default()).ok().flatten();
+        let last = self.later.iter().rev().find_map(segment);
+        let Some(mut last) = last.map_or_else(|| self.file.series(), |last| Ok(Some(last)))? else { return Ok(0) };
         last.skip_to(u64::MAX)?;
         Ok(last.moment.boottime_ns().unwrap_or(0).saturating_sub(self.first.boottime_ns().unwrap_or(0)))
     }
@@ -288,11 +323,43 @@ impl StoredSeries {
     fn step(&mut self) -> Result<Option<(Step, Applied)>, StoreError> {
         let Some(mut step) = self.next.take() else { return Ok(None) };
         let applied = self.moment.apply(&mut step).map_err(|error| self.wrong(&error))?;
-        if self.moment.threads().len() > self.file.limits.threads {
-            let refusal = SnapshotRefusal::too_large(self.file.limits.threads, "threads");
-            return Err(StoreError::Refused(self.file.path.clone(), refusal));
+        let limits = self.file.limits;
+        self.check(self.moment.threads().len(), limits.threads, "threads")?;
+        self.check(self.moment.entries(), limits.cgroups, "cgroups")?;
+        self.uncounted = self.uncounted.saturating_add(u64::try_from(self.line.len()).unwrap_or(u64::MAX));
+        // To count after each step would take longer than to apply it.
+        if self.uncounted > limits.bytes / 64 {
+            let counted = ContentLimit::new(limits.bytes).count(&self.moment.head_json());
+            counted.map_err(|refusal| self.file.refused(refusal))?;
+            self.uncounted = 0;
         }
         Ok(Some((step, applied)))
+    }
+
+    /// Refuses what takes too much memory.
+    fn check(&self, number: usize, max: usize, what: &'static str) -> Result<(), StoreError> {
+        if number > max { Err(self.file.refused(SnapshotRefusal::too_large(max, what))) } else { Ok(()) }
+    }
+
+    /// Limits the records that are kept of a part: each takes about as much memory as a thread.
+    fn check_exits(&self, kept: usize) -> Result<(), StoreError> {
+        self.check(kept, self.file.limits.threads, "records of exits")
+    }
+
+    /// Reads to the end of the frame with the last step of a part: damage shows only there.
+    fn finish_frame(&mut self) {
+        let mut length = Duration::ZERO;
+        while self.cut.is_none() && length <= FRAME && !self.line.starts_with(START) {
+            self.line.clear();
+            match self.lines.read_until(b'\n', &mut self.line) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == ErrorKind::Other => self.cut = Some(damage(&error)),
+                // What is still being written has not ended yet.
+                _ => return,
+            }
+            let step = Step::changes(&self.line).ok();
+            length += Duration::from_nanos(step.and_then(|step| step.length_ns()).unwrap_or(0));
+        }
     }
 
     /// The next step; `None` after the last whole one.
@@ -320,10 +387,19 @@ impl StoredSeries {
     /// Reads on in another segment. If that begins with a later capture, because the recorder was started again, this is a step
     /// without records of exits.
     fn continue_with(&mut self, path: &Path) -> Result<Option<Step>, StoreError> {
-        let Some(next) = Stored::open(path, self.file.limits.bytes, &Arc::default())?.series()? else {
-            return Ok(None);
+        let cut = self.cut.take().map(|why| format!("{}: {why}", self.file.path.display()));
+        self.damaged.extend(cut);
+        let next = match Stored::segment(path, self.file.limits.bytes, &Arc::default()) {
+            Ok(Some(next)) => next,
+            // A recorder has removed it since the directory was listed.
+            Err(error) if is_gone(&error) => return Ok(None),
+            Err(error) => return Err(error),
+            Ok(None) => {
+                self.damaged.push(left_out(path));
+                return Ok(None);
+            }
         };
-        (self.lines, self.file, self.cut) = (next.lines, next.file, None);
+        (self.lines, self.file) = (next.lines, next.file);
         if next.moment.boottime_ns() == self.moment.boottime_ns() {
             return Ok(None);
         }
@@ -353,11 +429,23 @@ impl StoredSeries {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 self.cut = Some("it is still being written, or its recorder was killed or had a full disk".to_owned());
             }
-            Err(error) => self.cut = Some(format!("it is damaged: {error}")),
+            Err(error) => self.cut = Some(damage(&error)),
         }
         self.line.clear();
         Ok(false)
     }
+}
+
+fn damage(error: &std::io::Error) -> String {
+    format!("it is damaged: {error}")
+}
+
+fn left_out(segment: &Path) -> String {
+    format!("{} is left out: it has no whole capture", segment.display())
+}
+
+fn is_gone(error: &StoreError) -> bool {
+    matches!(error, StoreError::Read(_, error) if error.kind() == ErrorKind::NotFound)
 }
 
 #[cfg(test)]
@@ -393,6 +481,10 @@ mod tests {
 
     /// Writes a series with so many steps of a second, and returns its bytes after each.
     fn written(path: &std::path::Path, steps: u64) -> Vec<Vec<u8>> {
+        written_with(path, steps, capture)
+    }
+
+    fn written_with(path: &Path, steps: u64, capture: fn(u64) -> CtprofSnapshot) -> Vec<Vec<u8>> {
         let mut moment = Moment::new(capture(1));
         let mut file = SeriesWriter::create(OutputTarget::create(path).unwrap(), &capture(1), 1 << 20).unwrap();
         let steps = (2..=steps + 1).map(|second| {
@@ -486,6 +578,97 @@ mod tests {
         written(&path, 5);
         let error = read(&path, "9s..").unwrap_err().to_string();
         assert!(error.ends_with(" has no such part: the series is 5.0s long"), "{error}");
+    }
+
+    /// Why a series with these steps, of which each is given its number, is refused as a whole and in windows of all steps.
+    fn refused(steps: u32, step: impl Fn(u32) -> String) -> [String; 2] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        written(&path, 1);
+        let json = String::from_utf8(zstd::decode_all(std::fs::File::open(&path).unwrap()).unwrap()).unwrap();
+        let mut lines = json.lines().next().unwrap().to_owned();
+        for at in 0..steps {
+            let capture = "\"capture\":{\"monotonic_ns\":1000000000,\"boottime_ns\":1000000000}";
+            lines += &format!("\n{}", step(at).replace("CAPTURE", capture));
+        }
+        std::fs::write(&path, lines + "\n").unwrap();
+        let series = Stored::open(&path, 1 << 20, &Arc::default()).unwrap().series().unwrap();
+        let part = series.unwrap().part(&SeriesRange::default()).map(|_| ());
+        [part, read_parts(&path, "..", u64::MAX).map(|_| ())].map(|read| read.unwrap_err().to_string())
+    }
+
+    fn list_of(number: u32, item: impl Fn(u32) -> String) -> String {
+        (0..number).map(item).collect::<Vec<_>>().join(",")
+    }
+
+    #[test]
+    fn steps_lead_to_no_more_cgroups_and_values_than_a_snapshot_may_have() {
+        let cgroups = |at| {
+            // What is new is in brackets.
+            let cgroups = list_of(100, |cgroup| format!("\"/{at}/{cgroup}\":{}", if at == 0 { "{}" } else { "[{}]" }));
+            let cgroups = if at == 0 { format!("[{{{cgroups}}}]") } else { format!("{{{cgroups}}}") };
+            format!("{{\"head\":{{CAPTURE,\"cgroup_stats\":{cgroups}}}}}")
+        };
+        for error in refused(3, cgroups) {
+            assert!(error.contains(" has more than 256 cgroups"), "{error}");
+        }
+        let values = |at| {
+            let values = list_of(1000, |value| format!("\"{value}\":0"));
+            format!("{{\"head\":{{CAPTURE,\"host\":{{\"new{at}\":[{{{values}}}]}}}}}}")
+        };
+        for error in refused(6, values) {
+            assert!(error.contains(" has more than 262144 bytes of values in memory"), "{error}");
+        }
+    }
+
+    #[test]
+    fn all_steps_of_a_part_have_no_more_exits_than_a_snapshot_may_have_threads() {
+        let exits = |_| {
+            let rows =
+                list_of(100, |tid| format!("{{\"tid\":{0},\"tgid\":{0},\"pcomm\":\"\",\"comm\":\"\"}}", tid + 1));
+            let columns = list_of(100, |_| "null".to_owned());
+            let lives = list_of(100, |_| "{\"ppid\":1,\"started_monotonic_ns\":0,\"elapsed_ns\":0}".to_owned());
+            let threads = format!("{{\"rows\":[{rows}],\"read_at_ns\":[{columns}]}}");
+            format!("{{\"head\":{{CAPTURE}},\"exits\":{{\"threads\":{threads},\"rows\":[{lives}]}}}}")
+        };
+        for error in refused(11, exits) {
+            assert!(error.contains(" has more than 1024 records of exits"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_part_notices_damage_up_to_the_checksum_after_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        // A frame is longer than a buffer.
+        let bytes = written_with(&path, 100, |second| {
+            let mut capture = capture(second);
+            let more = (4..40).map(|tid| ThreadState { tid, ..capture.threads[2].clone() });
+            capture.threads.extend(more.collect::<Vec<_>>());
+            capture
+        });
+        let cut = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            let mut series = Stored::open(&path, 1 << 20, &Arc::default()).unwrap().series().unwrap().unwrap();
+            series.part(&"30s..32s".parse().unwrap()).unwrap();
+            assert_eq!(read(&path, "30s..32s").unwrap().1, series.cut.is_some());
+            series.cut
+        };
+        let mut whole = bytes[100].clone();
+        assert_eq!([cut(&whole), cut(&bytes[40])], [None, None], "also while it is written");
+        let capture = memchr::memmem::find(&whole, &CAPTURE_FOLLOWS).unwrap();
+        whole[capture - 1] ^= 1;
+        assert!(cut(&whole).is_some_and(|why| why.starts_with("it is damaged")));
+    }
+
+    #[test]
+    fn a_series_without_a_step_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let created = SeriesWriter::create(OutputTarget::create(&path).unwrap(), &capture(1), 1 << 20);
+        let error = read(&path, "..").unwrap_err().to_string();
+        assert!(error.contains(" has no step: its recorder has only begun"), "{error}");
+        drop(created);
     }
 
     #[test]
@@ -608,6 +791,63 @@ mod tests {
         let runs = runs_in(dir.path(), "..");
         let gap = runs.iter().position(|run| *run == 6 * 601).expect("a step without records");
         assert_eq!(runs.len(), gap + 10);
+    }
+
+    /// The number of steps in a directory, and what is damaged there.
+    fn steps_in(directory: &Path) -> (usize, Vec<String>) {
+        let range = SeriesRange::default();
+        let mut series = StoredSeries::in_directory(directory, &range, 1 << 20, &Arc::default()).unwrap().unwrap();
+        let mut steps = 0;
+        let each = &mut |_| {
+            steps += 1;
+            Ok::<_, StoreError>(())
+        };
+        series.each_window(&range, 0, each).unwrap();
+        (steps, series.damaged)
+    }
+
+    #[test]
+    fn damaged_segments_leave_the_others_readable_and_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        record(dir.path(), Keep::Bytes(1 << 14), 1..400);
+        let segments: Vec<_> =
+            segments_in(dir.path()).unwrap().iter().map(|segment| dir.path().join(&segment.name)).collect();
+        assert!(segments.len() > 5, "{segments:?}");
+        let (all, damaged) = steps_in(dir.path());
+        assert!(damaged.is_empty());
+        let [first, empty, cut, last] = [0, 2, 4, segments.len() - 1].map(|at| &segments[at]);
+        for (path, left) in [(first, 20), (empty, 0), (last, 0)] {
+            std::fs::write(path, &std::fs::read(path).unwrap()[..left]).unwrap();
+        }
+        let bytes = std::fs::read(cut).unwrap();
+        std::fs::write(cut, &bytes[..bytes.len() - 10]).unwrap();
+        let (steps, damaged) = steps_in(dir.path());
+        assert!(steps > all / 3 && steps < all, "{steps} of {all}");
+        let names = |(path, what): (&PathBuf, &str)| format!("{}{what}", path.display());
+        let no_capture = " is left out: it has no whole capture";
+        let killed = ": it is still being written, or its recorder was killed or had a full disk";
+        let expected = [(first, no_capture), (empty, no_capture), (cut, killed), (last, no_capture)].map(names);
+        assert_eq!(damaged, expected);
+        segments.iter().for_each(|path| std::fs::write(path, []).unwrap());
+        let none = StoredSeries::in_directory(dir.path(), &SeriesRange::default(), 1 << 20, &Arc::default());
+        let error = none.err().map(|error| error.to_string()).unwrap();
+        assert!(error.ends_with(" is not a ctprof snapshot (no segment is whole)"), "{error}");
+    }
+
+    #[test]
+    fn a_segment_that_a_recorder_removes_while_others_are_read_is_a_step_without_records() {
+        let dir = tempfile::tempdir().unwrap();
+        record(dir.path(), Keep::Bytes(1 << 14), 1..400);
+        let (all, range) = (steps_in(dir.path()).0, SeriesRange::default());
+        let mut series = StoredSeries::in_directory(dir.path(), &range, 1 << 20, &Arc::default()).unwrap().unwrap();
+        for segment in &segments_in(dir.path()).unwrap()[1..3] {
+            std::fs::remove_file(dir.path().join(&segment.name)).unwrap();
+        }
+        let window = series.part(&range).unwrap();
+        assert!(series.damaged.is_empty() && series.cut.is_none());
+        let run = |thread: &ThreadState| thread.metrics.run_time_ns.map(u64::from);
+        let run: Option<u64> = window.threads.iter().map(run).sum();
+        assert_eq!(run, u64::try_from(6 * all).ok());
     }
 
     const HOUR: Keep = Keep::Time(std::time::Duration::from_secs(3600));

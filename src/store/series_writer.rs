@@ -16,7 +16,7 @@ use crate::model::CtprofSnapshot;
 use crate::series::{Moment, Step};
 
 /// A reader loses at most what it cannot decompress: a frame ends after so long.
-const FRAME: Duration = Duration::from_secs(60);
+pub(super) const FRAME: Duration = Duration::from_secs(60);
 /// Steps repeat each other. Better compression takes some 0.1 ms per step.
 const LEVEL: i32 = 3;
 /// A capture is repeated after steps with so many times its bytes. It is compressed less than they are: files grow by an eighth.

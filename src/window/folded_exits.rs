@@ -49,7 +49,8 @@ const REMEMBERED: usize = 1 << 16;
 pub struct FoldedExits {
     folds: BTreeMap<(u32, FoldedPart), Fold>,
     gone: HashMap<u32, Gone>,
-    rows: usize,
+    /// Threads with equal names of a process are one.
+    pub(crate) rows: usize,
     /// Number of threads with delays that are longer than they lived.
     pub impossible_delays: u64,
 }
