@@ -126,7 +126,7 @@ impl ReasonCollector {
 
     /// Adds a pass, which lost so many samples.
     pub fn add(&mut self, moment: PassMoment, samples: &[ThreadSample], lost: u64) {
-        let pass = self.passes.add(moment.at_ns);
+        let pass = self.passes.add(moment.at_ns, moment.period_ns);
         self.lost = self.lost.saturating_add(lost);
         let turn = SamplerTurn::new(self.sampler, samples, moment);
         let activity = |sample: &ThreadSample| match turn.as_ref().map_or(sample.activity, |turn| turn.activity(sample))
@@ -228,14 +228,16 @@ impl ReasonCollector {
     }
 
     /// The pass, with the time that a thread's sample counts for: if only passes over all threads look at the thread, since
-    /// halfway to the one before. Passes over active threads see all that run.
+    /// halfway to the one before. Passes over active threads see all that run, and new ones.
     fn weighed(&self, sample: &ThreadSample, activity: Activity, pass: PassTime) -> PassTime {
-        if !sample.rarely_sampled || activity == Activity::Running || self.all_sampled_at == 0 {
-            return pass;
+        let is_rare = sample.rarely_sampled && !sample.exiting && activity != Activity::Running;
+        match self.threads.get(&sample.tid) {
+            Some(thread) if is_rare && pass.from == pass.until => {
+                let since = self.all_sampled_at.midpoint(pass.at).min(pass.from).max(thread.since.from);
+                PassTime { until: since, from: since, ..pass }
+            }
+            _ => pass,
         }
-        let halfway = self.all_sampled_at.midpoint(pass.at).min(pass.from);
-        let since = self.threads.get(&sample.tid).map_or(0, |thread| thread.since.from);
-        PassTime { until: halfway.max(since), from: halfway.max(since), ..pass }
     }
 
     /// Notes what a thread did when the pass was due. One that has fallen asleep since sleeps from the next pass on.

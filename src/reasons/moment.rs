@@ -19,6 +19,8 @@ pub struct PassMoment {
     pub took_ns: u64,
     /// The threads that it sampled.
     pub scope: PassScope,
+    /// The time between passes that was intended, in nanoseconds.
+    pub period_ns: u64,
 }
 
 /// Within a longer turn, threads may have run and slept several times: what they do in the end is the better guess.

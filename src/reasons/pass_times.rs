@@ -30,14 +30,15 @@ pub(super) struct PassTime {
 }
 
 impl PassTimes {
-    /// Adds a pass.
-    pub(super) fn add(&mut self, at: u64) -> PassTime {
+    /// Adds a pass, so long after the one before as was intended.
+    pub(super) fn add(&mut self, at: u64, intended_ns: u64) -> PassTime {
         let number = self.count;
         self.count += 1;
         let (mut until, mut from) = (at, at);
         if let Some(before) = self.latest.back() {
             let pause = at.saturating_sub(before.at);
-            let usual = Some(self.period_ns()).filter(|&usual| usual > 0 && pause > LONGEST_PAUSE * usual);
+            let usual =
+                Some(self.period_ns().max(intended_ns)).filter(|&usual| usual > 0 && pause > LONGEST_PAUSE * usual);
             let half = usual.unwrap_or(pause) / 2;
             (until, from) = (before.at + half, at - half);
         }
@@ -80,8 +81,8 @@ mod tests {
     #[test]
     fn samples_count_from_halfway_to_halfway() {
         let mut times = PassTimes::default();
-        assert_eq!(times.add(1000), PassTime { number: 0, at: 1000, until: 1000, from: 1000 });
-        assert_eq!(times.add(1020), PassTime { number: 1, at: 1020, until: 1010, from: 1010 });
+        assert_eq!(times.add(1000, 0), PassTime { number: 0, at: 1000, until: 1000, from: 1000 });
+        assert_eq!(times.add(1020, 0), PassTime { number: 1, at: 1020, until: 1010, from: 1010 });
         assert_eq!(times.after(1000).number, 1);
         assert_eq!((times.after(999).number, times.after(5000).number, times.period_ns()), (0, 1, 20));
     }
@@ -90,8 +91,11 @@ mod tests {
     fn nobody_knows_what_threads_did_while_the_sampler_was_stopped() {
         let mut times = PassTimes::default();
         for pass in 0..10 {
-            times.add(20 * pass);
+            times.add(20 * pass, 0);
         }
-        assert_eq!(times.add(3000), PassTime { number: 10, at: 3000, until: 190, from: 2990 });
+        let mut slower = times.clone();
+        assert_eq!(times.add(3000, 0), PassTime { number: 10, at: 3000, until: 190, from: 2990 });
+        let as_intended = PassTime { number: 10, at: 3000, until: 1590, from: 1590 };
+        assert_eq!(slower.add(3000, 2000), as_intended);
     }
 }

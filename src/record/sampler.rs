@@ -17,7 +17,7 @@ use crate::reasons::{Conclusion, PassMoment, ReasonCollector, waits_for_mutex, w
 
 /// Passes may take this part of the time of one CPU: 1 %.
 const LARGEST_SHARE: u32 = 100;
-/// How often all threads are sampled where that takes long. The last pass of a step has all, too: of a second, only that one.
+/// How often all threads are sampled where that takes long. The last pass of a step of a second has all, too, and no other one.
 const ALL_SAMPLED: Duration = Duration::from_millis(1200);
 /// Passes that take longer wait for their turn, as do the first and the last one, which have all threads: others need not wait
 /// for them.
@@ -195,6 +195,8 @@ struct SamplingSession {
     period: Duration,
     /// Of a pass over all threads with its evaluation, and over active ones, smoothed.
     costs: [Duration; 2],
+    /// Of the latest passes.
+    latest_costs: [Duration; 2],
     /// When all threads are due again.
     all_due: Duration,
     began: Duration,
@@ -212,6 +214,7 @@ impl SamplingSession {
             jitter: Jitter::new(),
             period,
             costs: [Duration::ZERO; 2],
+            latest_costs: [Duration::ZERO; 2],
             all_due: Duration::ZERO,
             began: monotonic(),
             is_first: true,
@@ -233,7 +236,6 @@ impl SamplingSession {
         // When the next pass is due, and this thread's CPU time until then.
         let mut due = (next, cpu_time());
         let mut scope = self.next_scope(sampler, shortest, next);
-        let mut latest_costs = [Duration::ZERO; 2];
         loop {
             let before = cpu_time();
             self.pass(sampler, scope, &mut samples, due)?;
@@ -241,19 +243,21 @@ impl SamplingSession {
                 return Ok(());
             }
             window.ends.take().iter().for_each(|end| self.collector.end(end));
-            latest_costs[scope as usize] = cpu_time().saturating_sub(before);
-            self.note_cost(scope, latest_costs[scope as usize], (sampler, shortest));
+            self.note_cost(scope, cpu_time().saturating_sub(before), (sampler, shortest));
             next = (next + self.period).max(monotonic());
             due = (next + self.jitter.of(self.period), cpu_time());
             scope = self.next_scope(sampler, shortest, due.0);
-            let is_short = |scope| latest_costs[scope as usize] < LONGEST_HOLD;
+            let is_short = |scope| self.latest_costs[scope as usize] < LONGEST_HOLD;
             if is_short(scope) != priority.is_some() {
                 priority = is_short(scope).then(RunsFirst::this_thread);
             }
             let pause = due.0.saturating_sub(monotonic());
             if window.end.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
-                (is_last, scope) = (true, PassScope::All);
+                is_last = true;
+                // Of short steps, not each one has a pass over all threads.
+                scope = self.next_scope(sampler, shortest, monotonic() + ALL_SAMPLED / 2);
                 if window.sampled_as == SampledAs::OneWindow {
+                    scope = PassScope::All;
                     sampler.forget();
                 }
                 if window.sampled_as == SampledAs::OneWindow || !is_short(scope) {
@@ -269,13 +273,15 @@ impl SamplingSession {
         if is_due { PassScope::All } else { PassScope::Active }
     }
 
-    /// Whether passes over all threads cost too much at the shortest period, and others can be made.
+    /// Whether passes over all threads cost twice as much as the shortest period allows, and others can be made that cost less.
     fn follows_active(&self, sampler: &ThreadSampler, shortest: Duration) -> bool {
-        self.costs[0] * LARGEST_SHARE > shortest && sampler.can_follow_active()
+        let [all, active] = self.costs;
+        all * LARGEST_SHARE > 2 * shortest && all > 2 * active && sampler.can_follow_active()
     }
 
     /// Adapts the period to what a pass has cost.
     fn note_cost(&mut self, scope: PassScope, spent: Duration, (sampler, shortest): (&ThreadSampler, Duration)) {
+        self.latest_costs[scope as usize] = spent;
         // The first pass has all threads, and says little about the others.
         if !std::mem::take(&mut self.is_first) {
             let cost = &mut self.costs[scope as usize];
@@ -284,6 +290,8 @@ impl SamplingSession {
         let [all, active] = self.costs.map(|cost| cost * LARGEST_SHARE);
         if scope == PassScope::All {
             self.all_due = monotonic() + ALL_SAMPLED.max(2 * all);
+            // A cost from long ago says little.
+            self.costs[1] = self.costs[1] * 7 / 8;
         }
         // Passes over all threads then have one half of the share, those over active ones the other half.
         let least = if self.follows_active(sampler, shortest) { 2 * active } else { all };
@@ -308,6 +316,7 @@ impl SamplingSession {
             late_ns: nanoseconds(begin.saturating_sub(due.0 + awake)),
             took_ns: nanoseconds(end.saturating_sub(begin) + awake),
             scope,
+            period_ns: nanoseconds(self.period),
         };
         sampler.add_files(samples, works_on_descriptor);
         sampler.add_owners(samples, waits_for_mutex);

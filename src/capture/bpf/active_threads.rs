@@ -1,7 +1,11 @@
 //! Samples only the threads that did something lately, and those that run.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -13,6 +17,12 @@ use crate::sys::bpf::map::SharedWords;
 
 /// For how long a thread is taken to be active after it did something.
 const LATELY: Duration = Duration::from_secs(2);
+
+/// New threads of one pass, at most.
+const MAX_NEW: u32 = 512;
+
+/// Threads whose switches are remembered.
+const MAX_KNOWN: usize = 1 << 18;
 
 /// The kernel has a thread of this name on each CPU, which stays there.
 const OF_EACH_CPU: &str = "ksoftirqd/";
@@ -26,26 +36,46 @@ pub(super) struct ActiveThreads {
     of_cpus: BTreeSet<u32>,
     /// When each thread was last sampled because it did something.
     active: HashMap<u32, Instant>,
+    /// How often each thread had switched when it was last sampled.
+    switches: HashMap<u32, u64>,
+    /// `/proc/loadavg`, which ends with the id that was given out last, and that id.
+    load: Option<File>,
+    newest: Cell<u32>,
 }
 
 impl ActiveThreads {
     pub(super) fn new(program: BorrowedFd<'_>, list: SharedWords) -> Result<Self, Errno> {
         let link = iterator::link(program, Some(std::process::id()))?;
-        Ok(Self { link, list, of_cpus: BTreeSet::new(), active: HashMap::new() })
+        let load = File::open("/proc/loadavg").ok();
+        let (of_cpus, active, switches) = (BTreeSet::new(), HashMap::new(), HashMap::new());
+        let threads = Self { link, list, of_cpus, active, switches, load, newest: Cell::new(0) };
+        // From here on.
+        threads.new_ids();
+        Ok(threads)
     }
 
     /// Whether the list has room for all of them.
     pub(super) fn fit(&self) -> bool {
-        usize::try_from(LISTED).is_ok_and(|room| self.active.len() + self.of_cpus.len() < room)
+        usize::try_from(LISTED - MAX_NEW).is_ok_and(|room| self.active.len() + self.of_cpus.len() < room)
     }
 
-    /// Notes threads of a pass: those that did something since the one before, and those that tell which CPU is which.
-    pub(super) fn note(&mut self, samples: &[ThreadSample], did_something: impl Fn(&ThreadSample) -> bool) {
+    /// Notes threads of a pass: those that did something since their sample before, and those that tell which CPU is which.
+    pub(super) fn note(&mut self, samples: &[ThreadSample]) {
         let now = Instant::now();
+        if self.switches.len() > MAX_KNOWN {
+            self.switches.clear();
+        }
         self.active.retain(|_, at| now.saturating_duration_since(*at) < LATELY);
-        self.active.extend(samples.iter().filter(|sample| did_something(sample)).map(|sample| (sample.tid, now)));
-        let of_cpus = samples.iter().filter(|sample| sample.kernel_thread && sample.comm.starts_with(OF_EACH_CPU));
-        self.of_cpus.extend(of_cpus.map(|sample| sample.tid));
+        for sample in samples {
+            // Two that share a slot of the filter are sampled in all passes, also if they sleep on.
+            let before = self.switches.insert(sample.tid, sample.switches);
+            if !sample.activity.is_sleep() || before.is_some_and(|before| before != sample.switches) {
+                self.active.insert(sample.tid, now);
+            }
+            if sample.kernel_thread && sample.comm.starts_with(OF_EACH_CPU) {
+                self.of_cpus.insert(sample.tid);
+            }
+        }
     }
 
     /// Whether the passes since the last one over all threads have looked at a thread.
@@ -57,8 +87,19 @@ impl ActiveThreads {
     pub(super) fn run(&self) -> Result<(), Errno> {
         // Those that run come first: this is what changes soonest.
         let cpus = self.of_cpus.iter().map(|tid| tid | OF_CPU);
-        let words = cpus.chain(self.active.keys().copied()).map(u64::from).chain([0]);
+        let words = cpus.chain(self.active.keys().copied()).chain(self.new_ids()).map(u64::from).chain([0]);
         (0..).zip(words).for_each(|(number, word)| self.list.set(number, word));
         iterator::read(iterator::open(self.link.as_fd())?, &mut [0; 64]).map(drop)
+    }
+
+    /// The ids that were given out since the pass before: new threads also wait where the sampler runs.
+    fn new_ids(&self) -> RangeInclusive<u32> {
+        let mut text = [0; 128];
+        let length = self.load.as_ref().and_then(|load| load.read_at(&mut text, 0).ok()).unwrap_or(0);
+        let newest = text[..length].trim_ascii().rsplit(|&byte| byte == b' ').next();
+        let newest = newest.and_then(|id| str::from_utf8(id).ok()?.parse().ok()).unwrap_or(0);
+        // After the largest id, small ones are given out again.
+        let before = Some(self.newest.replace(newest)).filter(|&before| before > 0 && before <= newest);
+        before.map_or(newest, |before| before + 1).max(newest.saturating_sub(MAX_NEW - 2))..=newest
     }
 }

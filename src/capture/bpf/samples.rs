@@ -23,16 +23,16 @@ use crate::sys::bpf::map::{Counter, SharedWords};
 use crate::sys::bpf::program::run;
 use crate::sys::bpf::ring::Ring;
 
-/// Room for 25,000 samples of one pass.
+/// Room for 25,000 samples.
 const RING_BYTES: u32 = 8 << 20;
+/// How often a pass runs the program, at most, until all samples have had room.
+const MAX_RUNS: u32 = 16;
 
 /// A loaded program that samples threads.
 pub(in crate::capture) struct BpfSampler {
     walk: Walk,
     /// `None` for a kernel that finds no threads by their ids.
     active: Option<ActiveThreads>,
-    /// Whether the next pass writes all threads, also those that did nothing.
-    is_first: bool,
     ring: Ring,
     lost: Counter,
     /// In which sleep each thread was written.
@@ -80,7 +80,7 @@ impl BpfSampler {
             let program = program.and_then(|walk| load_with(&walk).inspect_err(refused).ok());
             let active = program.and_then(|program| ActiveThreads::new(program.as_fd(), list).ok());
             let fields = SampleFields::new(&layout);
-            Ok(Self { walk, active, is_first: true, ring, lost, filter, fields })
+            Ok(Self { walk, active, ring, lost, filter, fields })
         })
     }
 
@@ -91,45 +91,47 @@ impl BpfSampler {
 
     /// Adds the samples of one pass to `samples`, and returns how many had no room.
     pub(in crate::capture) fn pass(&mut self, scope: PassScope, samples: &mut Vec<ThreadSample>) -> Result<u64, Errno> {
+        let from = samples.len();
+        let mut lost = self.run_once(scope, samples)?;
+        // What had no room is written in the next run.
+        for _ in 1..MAX_RUNS {
+            if lost > 0 {
+                lost = self.run_once(scope, samples)?;
+            }
+        }
+        if scope == PassScope::Active && samples.len() == from {
+            // They have the calling thread at least.
+            self.active = None;
+            return self.pass(PassScope::All, samples);
+        }
+        // One that is listed and runs is written twice, and one that does not sleep in each run.
+        let mut known = HashSet::new();
+        let pass = samples.split_off(from);
+        samples.extend(pass.into_iter().filter(|sample| known.insert(sample.tid)));
+        if let Some(active) = &mut self.active {
+            if scope == PassScope::All {
+                samples[from..].iter_mut().for_each(|sample| sample.rarely_sampled = !active.has(sample.tid));
+            }
+            active.note(&samples[from..]);
+        }
+        Ok(lost)
+    }
+
+    fn run_once(&mut self, scope: PassScope, samples: &mut Vec<ThreadSample>) -> Result<u64, Errno> {
         let before = self.lost.value();
         match (&self.walk, &self.active) {
             (_, Some(active)) if scope == PassScope::Active => active.run()?,
             (Walk::Program(program), _) => run(program.as_fd())?,
             (Walk::Iterator(link), _) => while iterator::read(iterator::open(link.as_fd())?, &mut [0; 64])? > 0 {},
         }
-        let (fields, from) = (&mut self.fields, samples.len());
+        let fields = &mut self.fields;
         self.ring.take(|record| samples.extend(fields.sample(&words_of(record).collect::<Vec<_>>())))?;
-        if scope == PassScope::Active && samples.len() == from {
-            // They have the calling thread at least.
-            self.active = None;
-            return self.pass(PassScope::All, samples);
-        }
-        self.follow(scope, samples, from);
         Ok(self.lost.value().wrapping_sub(before))
     }
 
-    /// Notes which threads did something.
-    fn follow(&mut self, scope: PassScope, samples: &mut Vec<ThreadSample>, from: usize) {
-        let Some(active) = &mut self.active else { return };
-        match scope {
-            PassScope::All => {
-                samples[from..].iter_mut().for_each(|sample| sample.rarely_sampled = !active.has(sample.tid));
-            }
-            PassScope::Active => {
-                // One that is listed and runs is written twice.
-                let mut known = HashSet::new();
-                let pass = samples.split_off(from);
-                samples.extend(pass.into_iter().filter(|sample| known.insert(sample.tid)));
-            }
-        }
-        let is_first = std::mem::take(&mut self.is_first);
-        active.note(&samples[from..], |sample| !is_first || !sample.activity.is_sleep());
-    }
-
     /// Makes the next pass sample all threads.
-    pub(in crate::capture) fn forget(&mut self) {
+    pub(in crate::capture) fn forget(&self) {
         self.filter.clear();
-        self.is_first = true;
     }
 }
 
@@ -296,8 +298,9 @@ mod tests {
         pass(&mut sampler);
         std::thread::sleep(Duration::from_millis(50));
         let all = pass(&mut sampler);
-        // It is in no list, but it runs.
+        // They did nothing before: one runs, and one is new.
         let mut spins = start("while :; do :; done");
+        let mut sleeps_soon = start("exec sleep 100");
         std::thread::sleep(Duration::from_millis(50));
         let mut samples = Vec::new();
         for _ in 0..50 {
@@ -306,12 +309,13 @@ mod tests {
         }
         children
             .iter_mut()
-            .chain([&mut spins])
+            .chain([&mut spins, &mut sleeps_soon])
             .for_each(|child| child.kill().and_then(|()| child.wait()).map(drop).unwrap());
         let active = |pid: u32| samples.iter().filter(|sample| sample.tid == pid).count();
         let own = nix::unistd::gettid().as_raw().cast_unsigned();
         assert!(all.contains_key(&children[1].id()));
-        let [sleeps, wakes, runs, own] = [children[0].id(), children[1].id(), spins.id(), own].map(active);
-        assert!(sleeps == 0 && wakes > 0 && runs > 0 && own == 50, "{sleeps} {wakes} {runs} {own}");
+        let of_each = [children[0].id(), children[1].id(), spins.id(), sleeps_soon.id(), own].map(active);
+        let [sleeps, wakes, runs, new, own] = of_each;
+        assert!(sleeps == 0 && wakes > 0 && runs > 0 && new > 0 && own == 50, "{of_each:?}");
     }
 }
