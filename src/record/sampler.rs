@@ -247,7 +247,10 @@ impl SamplingSession {
             next = (next + self.period).max(monotonic());
             due = (next + self.jitter.of(self.period), cpu_time());
             scope = self.next_scope(sampler, shortest, due.0);
-            let is_short = |scope| self.latest_costs[scope as usize] < LONGEST_HOLD;
+            let is_short = |scope| {
+                let scope = scope as usize;
+                self.latest_costs[scope].max(self.costs[scope]) < LONGEST_HOLD
+            };
             if is_short(scope) != priority.is_some() {
                 priority = is_short(scope).then(RunsFirst::this_thread);
             }

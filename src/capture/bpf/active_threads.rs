@@ -1,6 +1,5 @@
 //! Samples only the threads that did something lately, and those that run.
 
-use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::ops::RangeInclusive;
@@ -40,7 +39,7 @@ pub(super) struct ActiveThreads {
     switches: HashMap<u32, u64>,
     /// `/proc/loadavg`, which ends with the id that was given out last, and that id.
     load: Option<File>,
-    newest: Cell<u32>,
+    newest: u32,
 }
 
 impl ActiveThreads {
@@ -48,7 +47,7 @@ impl ActiveThreads {
         let link = iterator::link(program, Some(std::process::id()))?;
         let load = File::open("/proc/loadavg").ok();
         let (of_cpus, active, switches) = (BTreeSet::new(), HashMap::new(), HashMap::new());
-        let threads = Self { link, list, of_cpus, active, switches, load, newest: Cell::new(0) };
+        let mut threads = Self { link, list, of_cpus, active, switches, load, newest: 0 };
         // From here on.
         threads.new_ids();
         Ok(threads)
@@ -84,22 +83,58 @@ impl ActiveThreads {
     }
 
     /// Writes the list, and runs the program.
-    pub(super) fn run(&self) -> Result<(), Errno> {
+    pub(super) fn run(&mut self) -> Result<(), Errno> {
+        let new = self.new_ids();
         // Those that run come first: this is what changes soonest.
         let cpus = self.of_cpus.iter().map(|tid| tid | OF_CPU);
-        let words = cpus.chain(self.active.keys().copied()).chain(self.new_ids()).map(u64::from).chain([0]);
+        let words = cpus.chain(self.active.keys().copied()).chain(new).map(u64::from).chain([0]);
         (0..).zip(words).for_each(|(number, word)| self.list.set(number, word));
         iterator::read(iterator::open(self.link.as_fd())?, &mut [0; 64]).map(drop)
     }
 
     /// The ids that were given out since the pass before: new threads also wait where the sampler runs.
-    fn new_ids(&self) -> RangeInclusive<u32> {
+    fn new_ids(&mut self) -> RangeInclusive<u32> {
         let mut text = [0; 128];
         let length = self.load.as_ref().and_then(|load| load.read_at(&mut text, 0).ok()).unwrap_or(0);
         let newest = text[..length].trim_ascii().rsplit(|&byte| byte == b' ').next();
         let newest = newest.and_then(|id| str::from_utf8(id).ok()?.parse().ok()).unwrap_or(0);
         // After the largest id, small ones are given out again.
-        let before = Some(self.newest.replace(newest)).filter(|&before| before > 0 && before <= newest);
+        let before = Some(std::mem::replace(&mut self.newest, newest)).filter(|&before| before > 0 && before <= newest);
         before.map_or(newest, |before| before + 1).max(newest.saturating_sub(MAX_NEW - 2))..=newest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::bpf::samples::BpfSampler;
+    use crate::model::{Activity, ThreadSample};
+    use crate::skip::{Missing, skipped};
+
+    /// The active threads of a sampler; `None` prints why the test is skipped.
+    fn active_threads() -> Option<ActiveThreads> {
+        let sampler = BpfSampler::load().map_err(|no_bpf| skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))));
+        let active = sampler.ok()?.active;
+        active.is_none().then(|| skipped(Missing::Kernel("to find threads by their ids (Linux 6.7)")));
+        active
+    }
+
+    #[test]
+    fn a_thread_that_is_sampled_again_in_the_same_sleep_is_not_active() {
+        let Some(mut threads) = active_threads() else { return };
+        let asleep = ThreadSample { tid: 1, activity: Activity::Asleep, switches: 5, ..ThreadSample::default() };
+        threads.note(&[asleep.clone(), asleep.clone()]);
+        assert!(!threads.has(1));
+        threads.note(&[ThreadSample { switches: 6, ..asleep }]);
+        assert!(threads.has(1));
+    }
+
+    #[test]
+    fn new_ids_are_those_of_threads_that_started_since() {
+        let Some(mut threads) = active_threads() else { return };
+        threads.new_ids();
+        let started = std::thread::spawn(|| nix::unistd::gettid().as_raw().cast_unsigned()).join().unwrap();
+        let (new, later) = (threads.new_ids(), threads.new_ids());
+        assert!(new.contains(&started) && new.clone().count() < 100 && !later.contains(&started), "{new:?} {later:?}");
     }
 }

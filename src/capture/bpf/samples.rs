@@ -32,7 +32,7 @@ const MAX_RUNS: u32 = 16;
 pub(in crate::capture) struct BpfSampler {
     walk: Walk,
     /// `None` for a kernel that finds no threads by their ids.
-    active: Option<ActiveThreads>,
+    pub(super) active: Option<ActiveThreads>,
     ring: Ring,
     lost: Counter,
     /// In which sleep each thread was written.
@@ -49,8 +49,12 @@ enum Walk {
 
 impl BpfSampler {
     pub(in crate::capture) fn load() -> Result<Self, NoBpf> {
+        Self::with_ring(RING_BYTES)
+    }
+
+    fn with_ring(bytes: u32) -> Result<Self, NoBpf> {
         with_kernel(|btf, kernel| {
-            let ring = Ring::new(RING_BYTES).map_err(obstacle::of_errno)?;
+            let ring = Ring::new(bytes).map_err(obstacle::of_errno)?;
             let lost = Counter::new().map_err(obstacle::of_errno)?;
             let filter = SharedWords::new(SLOTS).map_err(obstacle::of_errno)?;
             let list = SharedWords::new(LISTED).map_err(obstacle::of_errno)?;
@@ -94,10 +98,10 @@ impl BpfSampler {
         let from = samples.len();
         let mut lost = self.run_once(scope, samples)?;
         // What had no room is written in the next run.
-        for _ in 1..MAX_RUNS {
-            if lost > 0 {
-                lost = self.run_once(scope, samples)?;
-            }
+        let mut runs = 1;
+        while lost > 0 && runs < MAX_RUNS {
+            lost = self.run_once(scope, samples)?;
+            runs += 1;
         }
         if scope == PassScope::Active && samples.len() == from {
             // They have the calling thread at least.
@@ -119,7 +123,7 @@ impl BpfSampler {
 
     fn run_once(&mut self, scope: PassScope, samples: &mut Vec<ThreadSample>) -> Result<u64, Errno> {
         let before = self.lost.value();
-        match (&self.walk, &self.active) {
+        match (&self.walk, &mut self.active) {
             (_, Some(active)) if scope == PassScope::Active => active.run()?,
             (Walk::Program(program), _) => run(program.as_fd())?,
             (Walk::Iterator(link), _) => while iterator::read(iterator::open(link.as_fd())?, &mut [0; 64])? > 0 {},
@@ -317,5 +321,20 @@ mod tests {
         let of_each = [children[0].id(), children[1].id(), spins.id(), sleeps_soon.id(), own].map(active);
         let [sleeps, wakes, runs, new, own] = of_each;
         assert!(sleeps == 0 && wakes > 0 && runs > 0 && new > 0 && own == 50, "{of_each:?}");
+    }
+
+    #[test]
+    fn a_pass_goes_on_until_all_samples_have_had_room() {
+        let Ok(mut sampler) = BpfSampler::with_ring(1 << 16) else {
+            return skipped(Missing::Privilege("BPF".to_owned()));
+        };
+        let stop = std::sync::Barrier::new(501);
+        std::thread::scope(|scope| {
+            (0..500).for_each(|_| drop(scope.spawn(|| stop.wait())));
+            std::thread::sleep(Duration::from_millis(100));
+            let all = pass(&mut sampler);
+            stop.wait();
+            assert!(all.len() > 500 && sampler.lost.value() > 0, "{} {}", all.len(), sampler.lost.value());
+        });
     }
 }

@@ -1,0 +1,458 @@
+//! Series are readable after any damage, and what they hold is limited.
+
+use super::super::segments::{Keep, SegmentWriter};
+use super::super::series_writer::SeriesWriter;
+use super::super::target::OutputTarget;
+use super::*;
+use crate::model::{CaptureInfo, HostContext, SERIES_FORMAT_VERSION, SeriesInfo, ThreadState};
+
+const SECOND: u64 = 1_000_000_000;
+/// In 2026.
+const START_OF_BOOT: u64 = 1_790_000_000 * SECOND;
+
+fn capture(second: u64) -> CtprofSnapshot {
+    let now = Some(second * SECOND);
+    let head = SnapshotHead {
+        series: Some(SeriesInfo::default()),
+        format_version: Some(SERIES_FORMAT_VERSION),
+        captured_at_unix_ns: START_OF_BOOT + second * SECOND,
+        capture: Some(CaptureInfo { monotonic_ns: now, boottime_ns: now, ..CaptureInfo::default() }),
+        host: Some(HostContext { boot_id: Some("b".to_owned()), ..HostContext::default() }),
+        ..SnapshotHead::default()
+    };
+    let threads = (1..4).map(|tid| {
+        let mut thread = ThreadState { tid, tgid: 1, comm: "line\nend".into(), ..ThreadState::default() };
+        thread.start_time_clock_ticks = Some(0);
+        thread.metrics.run_time_ns = Some((second * u64::from(tid)).into());
+        thread
+    });
+    CtprofSnapshot { head, threads: threads.collect() }
+}
+
+/// Writes a series with so many steps of a second, and returns its bytes after each.
+fn written(path: &std::path::Path, steps: u64) -> Vec<Vec<u8>> {
+    written_with(path, steps, capture)
+}
+
+fn written_with(path: &Path, steps: u64, capture: fn(u64) -> CtprofSnapshot) -> Vec<Vec<u8>> {
+    let mut moment = Moment::new(capture(1));
+    let mut file = SeriesWriter::create(OutputTarget::create(path).unwrap(), &capture(1), 1 << 20).unwrap();
+    let steps = (2..=steps + 1).map(|second| {
+        let step = moment.advance(capture(second), &StepExits::default()).0;
+        file.add(&step, &moment).unwrap();
+        std::fs::read(path).unwrap()
+    });
+    let mut all: Vec<_> = steps.collect();
+    file.finish().unwrap();
+    all.push(std::fs::read(path).unwrap());
+    all
+}
+
+/// The run time of the steps in a file, and whether it ends early.
+fn read(path: &std::path::Path, range: &str) -> Result<(Vec<u64>, bool), StoreError> {
+    read_parts(path, range, 0)
+}
+
+/// The run time of parts of that many nanoseconds.
+fn read_parts(path: &std::path::Path, range: &str, length_ns: u64) -> Result<(Vec<u64>, bool), StoreError> {
+    let stored = Stored::open(path, 1 << 20, &std::sync::Arc::default())?;
+    let mut series = stored.series()?.ok_or(StoreError::NoSuchPart(path.to_owned(), Duration::ZERO))?;
+    let mut runs = Vec::new();
+    series.each_window::<StoreError>(&range.parse().unwrap(), length_ns, &mut |window| {
+        let run = window.threads.iter().filter_map(|thread| thread.metrics.run_time_ns).map(u64::from).sum();
+        runs.push(run);
+        Ok(())
+    })?;
+    Ok((runs, series.cut.is_some()))
+}
+
+#[test]
+fn what_a_killed_recorder_has_written_can_be_read_at_any_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let bytes = written(&path, 40);
+    let whole = bytes.last().unwrap();
+    let captures: Vec<_> = memchr::memmem::find_iter(whole, &CAPTURE_FOLLOWS).collect();
+    assert!(!captures.is_empty());
+    let mut known = 0;
+    for length in 0..=whole.len() {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        let steps = match read(&path, "..") {
+            Ok((runs, is_cut)) => {
+                // Between two frames, nothing is missing.
+                let is_whole = |at: &usize| (*at..=at + 16).contains(&length) && !is_cut;
+                assert!(is_cut == (length < whole.len()) || captures.iter().any(is_whole), "{length}");
+                assert_eq!(&runs[..], &[6; 40][..runs.len()], "{length}");
+                let last = read(&path, &format!("{}s..", runs.len().saturating_sub(1)));
+                assert_eq!(last.ok().map(|(last, _)| last), (!runs.is_empty()).then(|| vec![6]), "{length}");
+                runs.len()
+            }
+            Err(_) => 0,
+        };
+        assert!(steps >= known, "{length} bytes have {steps} steps, fewer have {known}");
+        known = steps;
+    }
+    assert_eq!(known, 40);
+    for (steps, flushed) in bytes[..40].iter().enumerate() {
+        std::fs::write(&path, flushed).unwrap();
+        assert_eq!(read(&path, "..").unwrap(), (vec![6; steps + 1], true), "readable while it is written");
+    }
+}
+
+#[test]
+fn a_part_has_the_steps_that_are_nearest_and_at_least_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    written(&path, 5);
+    let steps = |range| read(&path, range).map(|(runs, _)| runs.len()).ok();
+    assert_eq!(
+        ["..", "1s..3s", "1.4..3.4", "4..", "2.1..2.2", "..0.1", "9s.."].map(steps),
+        [Some(5), Some(2), Some(2), Some(1), Some(1), Some(1), None]
+    );
+}
+
+#[test]
+fn parts_of_a_time_axis_have_the_steps_whose_middle_is_in_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    written(&path, 9);
+    let steps = |length_ns| read_parts(&path, "..", length_ns).unwrap().0.iter().map(|run| run / 6).collect();
+    let all: [Vec<u64>; 3] = [1_750_000_000, 2_000_000_000, 100_000_000].map(steps);
+    assert_eq!(all, [vec![2, 1, 2, 2, 2], vec![2, 2, 2, 2, 1], vec![1; 9]]);
+}
+
+#[test]
+fn a_part_that_is_not_there_is_an_error_with_the_length_of_the_series() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    written(&path, 5);
+    let error = read(&path, "9s..").unwrap_err().to_string();
+    assert!(error.ends_with(" has no such part: the series is 5.0s long"), "{error}");
+}
+
+/// Why a series with these steps, of which each is given its number, is refused as a whole and in windows of all steps.
+fn refused(steps: u32, step: impl Fn(u32) -> String) -> [String; 2] {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    written(&path, 1);
+    let json = String::from_utf8(zstd::decode_all(std::fs::File::open(&path).unwrap()).unwrap()).unwrap();
+    let mut lines = json.lines().next().unwrap().to_owned();
+    for at in 0..steps {
+        let capture = "\"capture\":{\"monotonic_ns\":1000000000,\"boottime_ns\":1000000000}";
+        lines += &format!("\n{}", step(at).replace("CAPTURE", capture));
+    }
+    std::fs::write(&path, lines + "\n").unwrap();
+    let series = Stored::open(&path, 1 << 20, &Arc::default()).unwrap().series().unwrap();
+    let part = series.unwrap().part(&SeriesRange::default()).map(|_| ());
+    [part, read_parts(&path, "..", u64::MAX).map(|_| ())].map(|read| read.unwrap_err().to_string())
+}
+
+fn list_of(number: u32, item: impl Fn(u32) -> String) -> String {
+    (0..number).map(item).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn steps_lead_to_no_more_cgroups_and_values_than_a_snapshot_may_have() {
+    let cgroups = |at| {
+        // What is new is in brackets.
+        let cgroups = list_of(100, |cgroup| format!("\"/{at}/{cgroup}\":{}", if at == 0 { "{}" } else { "[{}]" }));
+        let cgroups = if at == 0 { format!("[{{{cgroups}}}]") } else { format!("{{{cgroups}}}") };
+        format!("{{\"head\":{{CAPTURE,\"cgroup_stats\":{cgroups}}}}}")
+    };
+    for error in refused(3, cgroups) {
+        assert!(error.contains(" has more than 256 cgroups"), "{error}");
+    }
+    let values = |at| {
+        let values = list_of(1000, |value| format!("\"{value}\":0"));
+        format!("{{\"head\":{{CAPTURE,\"host\":{{\"new{at}\":[{{{values}}}]}}}}}}")
+    };
+    for error in refused(6, values) {
+        assert!(error.contains(" has more than 262144 bytes of values in memory"), "{error}");
+    }
+}
+
+#[test]
+fn all_steps_of_a_part_have_no_more_exits_than_a_snapshot_may_have_threads() {
+    let exits = |_| {
+        let rows = list_of(100, |tid| format!("{{\"tid\":{0},\"tgid\":{0},\"pcomm\":\"\",\"comm\":\"\"}}", tid + 1));
+        let columns = list_of(100, |_| "null".to_owned());
+        let lives = list_of(100, |_| "{\"ppid\":1,\"started_monotonic_ns\":0,\"elapsed_ns\":0}".to_owned());
+        let threads = format!("{{\"rows\":[{rows}],\"read_at_ns\":[{columns}]}}");
+        format!("{{\"head\":{{CAPTURE}},\"exits\":{{\"threads\":{threads},\"rows\":[{lives}]}}}}")
+    };
+    for error in refused(11, exits) {
+        assert!(error.contains(" has more than 1024 records of exits"), "{error}");
+    }
+}
+
+#[test]
+fn a_part_notices_damage_up_to_the_checksum_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    // A frame is longer than a buffer.
+    let bytes = written_with(&path, 100, |second| {
+        let mut capture = capture(second);
+        let more = (4..40).map(|tid| ThreadState { tid, ..capture.threads[2].clone() });
+        capture.threads.extend(more.collect::<Vec<_>>());
+        capture
+    });
+    let cut = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        let mut series = Stored::open(&path, 1 << 20, &Arc::default()).unwrap().series().unwrap().unwrap();
+        series.part(&"30s..32s".parse().unwrap()).unwrap();
+        assert_eq!(read(&path, "30s..32s").unwrap().1, series.cut.is_some());
+        series.cut
+    };
+    let mut whole = bytes[100].clone();
+    assert_eq!([cut(&whole), cut(&bytes[40])], [None, None], "also while it is written");
+    let capture = memchr::memmem::find(&whole, &CAPTURE_FOLLOWS).unwrap();
+    whole[capture - 1] ^= 1;
+    assert!(cut(&whole).is_some_and(|why| why.starts_with("it is damaged")));
+}
+
+#[test]
+fn a_series_without_a_step_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let created = SeriesWriter::create(OutputTarget::create(&path).unwrap(), &capture(1), 1 << 20);
+    let error = read(&path, "..").unwrap_err().to_string();
+    assert!(error.contains(" has no step: its recorder has only begun"), "{error}");
+    drop(created);
+}
+
+#[test]
+fn a_series_that_another_file_replaces_ends_with_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let mut moment = Moment::new(capture(1));
+    let step = moment.advance(capture(2), &StepExits::default()).0;
+    let create = || SeriesWriter::create(OutputTarget::create(&path).unwrap(), &capture(1), 1 << 20).unwrap();
+    let (mut first, mut second) = (create(), create());
+    let error = first.add(&step, &moment).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.starts_with("it was removed or replaced while it was written"), "{cause}");
+    second.add(&step, &moment).unwrap();
+}
+
+#[test]
+fn a_part_is_read_from_the_capture_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    written(&path, 100);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let captures: Vec<_> = memchr::memmem::find_iter(&bytes, &CAPTURE_FOLLOWS).collect();
+    assert!(captures.len() > 2, "{captures:?}");
+    let part = |path: &Path, range: &str| {
+        let stored = Stored::open(path, 1 << 20, &Arc::default()).unwrap();
+        stored.series().unwrap().unwrap().part(&range.parse().unwrap()).unwrap()
+    };
+    // As if no capture was repeated.
+    let plain = dir.path().join("plain");
+    std::fs::write(&plain, zstd::decode_all(&bytes[..]).unwrap()).unwrap();
+    for range in ["..", "60s..70s", "85s..", "33s..90s"] {
+        assert_eq!(part(&path, range), part(&plain, range), "{range}");
+    }
+    // The checksum of a frame that ends before the part.
+    bytes[captures[1] - 1] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(read(&path, "90s..").unwrap(), (vec![6; 10], false), "what precedes its capture is not decompressed");
+    assert!(read(&path, "..").unwrap().1);
+}
+
+#[test]
+fn what_exited_before_a_part_is_left_unparsed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    written(&path, 5);
+    let json = String::from_utf8(zstd::decode_all(std::fs::File::open(&path).unwrap()).unwrap()).unwrap();
+    // The first step has exits that no ctprof has written.
+    let broken = |(at, line): (usize, &str)| match at {
+        1 => format!("{},\"exits\":5}}\n", line.strip_suffix('}').unwrap()),
+        _ => format!("{line}\n"),
+    };
+    std::fs::write(&path, json.lines().enumerate().map(broken).collect::<String>()).unwrap();
+    assert_eq!(read(&path, "1s..").unwrap().0, [6; 4]);
+    let error = read(&path, "..").unwrap_err().to_string();
+    assert!(error.contains("invalid type: integer `5`"), "{error}");
+}
+
+#[test]
+fn an_older_ctprof_says_that_it_does_not_read_series() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    written(&path, 1);
+    let json = zstd::decode_all(std::fs::File::open(&path).unwrap()).unwrap();
+    assert!(json.starts_with(br#"{"series":{"every_ns":0,"recorder":0},"format_version":3,"#));
+    assert_eq!(json.iter().filter(|byte| **byte == b'\n').count(), 2, "a line each");
+}
+
+/// Writes the steps up to this second into a directory, from the one before the first of them on. Returns the most files
+/// and bytes that there were.
+fn record(directory: &Path, keep: Keep, seconds: std::ops::Range<u64>) -> (usize, u64) {
+    record_with(directory, keep, seconds.map(capture))
+}
+
+fn record_with(directory: &Path, keep: Keep, mut captures: impl Iterator<Item = CtprofSnapshot>) -> (usize, u64) {
+    let first = captures.next().unwrap();
+    let mut moment = Moment::new(first.clone());
+    let mut segments = SegmentWriter::create(directory, keep, 1 << 24, &first).unwrap();
+    let mut most = (0, 0);
+    for capture in captures {
+        let step = moment.advance(capture, &StepExits::default()).0;
+        segments.add(&step, &moment).unwrap();
+        let files = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+        let files: Vec<_> = files.collect();
+        most = (most.0.max(files.len()), most.1.max(files.iter().sum()));
+    }
+    segments.finish().unwrap();
+    most
+}
+
+fn runs_in(directory: &Path, range: &str) -> Vec<u64> {
+    let range = range.parse().unwrap();
+    let mut series = StoredSeries::in_directory(directory, &range, 1 << 20, &Arc::default()).unwrap().unwrap();
+    let mut runs = Vec::new();
+    let run = |window: &CtprofSnapshot| {
+        window.threads.iter().filter_map(|thread| thread.metrics.run_time_ns).map(u64::from).sum()
+    };
+    let each = &mut |window: CtprofSnapshot| {
+        runs.push(run(&window));
+        Ok::<_, StoreError>(())
+    };
+    series.each_window(&range, 0, each).unwrap();
+    runs
+}
+
+#[test]
+fn a_directory_keeps_the_last_part_of_a_series_and_is_read_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, most) = record(dir.path(), Keep::Bytes(6_000), 1..400);
+    let runs = runs_in(dir.path(), "..");
+    assert!(most < 6_000 + 2_000, "{most}");
+    assert!(runs.len() > 20 && runs.len() < 398 && runs.iter().all(|run| *run == 6), "{}: {runs:?}", runs.len());
+    assert!(segments_in(dir.path()).unwrap().len() > 5);
+    // The recorder was started again a while later.
+    record(dir.path(), Keep::Bytes(6_000), 1000..1010);
+    let runs = runs_in(dir.path(), "..");
+    let gap = runs.iter().position(|run| *run == 6 * 601).expect("a step without records");
+    assert_eq!(runs.len(), gap + 10);
+}
+
+/// The number of steps in a directory, and what is damaged there.
+fn steps_in(directory: &Path) -> (usize, Vec<String>) {
+    let range = SeriesRange::default();
+    let mut series = StoredSeries::in_directory(directory, &range, 1 << 20, &Arc::default()).unwrap().unwrap();
+    let mut steps = 0;
+    let each = &mut |_| {
+        steps += 1;
+        Ok::<_, StoreError>(())
+    };
+    series.each_window(&range, 0, each).unwrap();
+    (steps, series.damaged)
+}
+
+#[test]
+fn damaged_segments_leave_the_others_readable_and_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), Keep::Bytes(1 << 14), 1..400);
+    let segments: Vec<_> =
+        segments_in(dir.path()).unwrap().iter().map(|segment| dir.path().join(&segment.name)).collect();
+    assert!(segments.len() > 5, "{segments:?}");
+    let (all, damaged) = steps_in(dir.path());
+    assert!(damaged.is_empty());
+    let [first, empty, cut, last] = [0, 2, 4, segments.len() - 1].map(|at| &segments[at]);
+    for (path, left) in [(first, 20), (empty, 0), (last, 0)] {
+        std::fs::write(path, &std::fs::read(path).unwrap()[..left]).unwrap();
+    }
+    let bytes = std::fs::read(cut).unwrap();
+    std::fs::write(cut, &bytes[..bytes.len() - 10]).unwrap();
+    let (steps, damaged) = steps_in(dir.path());
+    assert!(steps > all / 3 && steps < all, "{steps} of {all}");
+    let names = |(path, what): (&PathBuf, &str)| format!("{}{what}", path.display());
+    let no_capture = " is left out: it has no whole capture";
+    let killed = ": it is still being written, or its recorder was killed or had a full disk";
+    let expected = [(first, no_capture), (empty, no_capture), (cut, killed), (last, no_capture)].map(names);
+    assert_eq!(damaged, expected);
+    segments.iter().for_each(|path| std::fs::write(path, []).unwrap());
+    let none = StoredSeries::in_directory(dir.path(), &SeriesRange::default(), 1 << 20, &Arc::default());
+    let error = none.err().map(|error| error.to_string()).unwrap();
+    assert!(error.ends_with(" is not a ctprof snapshot (no segment is whole)"), "{error}");
+}
+
+#[test]
+fn a_segment_that_a_recorder_removes_while_others_are_read_is_a_step_without_records() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), Keep::Bytes(1 << 14), 1..400);
+    let (all, range) = (steps_in(dir.path()).0, SeriesRange::default());
+    let mut series = StoredSeries::in_directory(dir.path(), &range, 1 << 20, &Arc::default()).unwrap().unwrap();
+    for segment in &segments_in(dir.path()).unwrap()[1..3] {
+        std::fs::remove_file(dir.path().join(&segment.name)).unwrap();
+    }
+    let window = series.part(&range).unwrap();
+    assert!(series.damaged.is_empty() && series.cut.is_none());
+    let run = |thread: &ThreadState| thread.metrics.run_time_ns.map(u64::from);
+    let run: Option<u64> = window.threads.iter().map(run).sum();
+    assert_eq!(run, u64::try_from(6 * all).ok());
+}
+
+const HOUR: Keep = Keep::Time(std::time::Duration::from_secs(3600));
+
+#[test]
+fn of_24_hours_the_last_one_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (files, bytes) = record_with(dir.path(), HOUR, (0..24 * 360).map(|at| capture(10 * at)));
+    let kept = runs_in(dir.path(), "..").len();
+    assert!((360..=360 + 2 * 30).contains(&kept), "{kept} steps of 10 s");
+    assert!(files <= 15 && bytes < 200_000, "{files} files with {bytes} bytes");
+    let last = runs_in(dir.path(), &format!("{}..", kept * 10 - 300));
+    assert_eq!(last, [60; 30], "each step of the last five minutes");
+}
+
+#[test]
+fn a_part_of_a_day_is_read_from_ten_minutes_before_it_at_most() {
+    for keep in [Keep::Time(std::time::Duration::from_secs(24 * 3600)), Keep::Bytes(1 << 24)] {
+        let dir = tempfile::tempdir().unwrap();
+        record_with(dir.path(), keep, (0..=2 * 360).map(|at| capture(10 * at)));
+        assert_eq!(segments_in(dir.path()).unwrap().len(), 13, "of two hours, and one that begins");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_neither_removes_what_is_new_nor_keeps_what_is_old() {
+    for clock in [START_OF_BOOT + 86_400 * SECOND, START_OF_BOOT - 86_400 * SECOND] {
+        let dir = tempfile::tempdir().unwrap();
+        let capture = |at: u64| {
+            let mut capture = capture(10 * at);
+            if at > 1000 {
+                capture.head.captured_at_unix_ns = clock + 10 * at * SECOND;
+            }
+            capture
+        };
+        let (files, _) = record_with(dir.path(), HOUR, (0..1200).map(capture));
+        let kept = runs_in(dir.path(), "..").len();
+        assert!((360..=360 + 2 * 30).contains(&kept) && files <= 15, "{kept} steps in {files} files");
+    }
+}
+
+#[test]
+fn a_second_recorder_in_a_directory_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let create = || SegmentWriter::create(dir.path(), Keep::Bytes(1 << 20), 1 << 20, &capture(1));
+    let first = create().unwrap();
+    let error = create().err().map(|error| std::error::Error::source(&error).unwrap().to_string());
+    assert_eq!(error.as_deref(), Some("another ctprof records there; name another directory"));
+    first.finish().unwrap();
+    assert!(create().is_ok(), "it was interrupted");
+}
+
+#[test]
+fn a_directory_shows_the_last_boot() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), Keep::Bytes(1 << 20), 500..510);
+    for segment in segments_in(dir.path()).unwrap() {
+        let name = segment.name.replace("-b.", "-a.");
+        std::fs::rename(dir.path().join(&segment.name), dir.path().join(name)).unwrap();
+    }
+    record(dir.path(), Keep::Bytes(1 << 20), 1..4);
+    assert_eq!(runs_in(dir.path(), "..").len(), 2);
+}
