@@ -1,10 +1,11 @@
-"""Runs the queries of docs/fleet.md in one engine, and compares their answers with those computed from `ctprof show`.
+"""Runs the code of docs/fleet.md in one engine, and compares the answers with those computed from `ctprof show`.
 
-questions.py ENGINE DOCS FLEET [REPORTS]
+questions.py ENGINE DOCS FLEET [REPORTS SERIES]
 
 ENGINE is duckdb or spark, FLEET the directory of the datasets. Without REPORTS, it only prints the time of each query, as
 the best of three. REPORTS has two reports of `ctprof show --format json` per
-window: NAME.threads.json (grouped by process, thread and cgroup) and NAME.cgroups.json.
+window: NAME.threads.json (grouped by process, thread and cgroup) and NAME.cgroups.json. SERIES has the datasets of a series in
+which two processes run, one after the other, half of each second and all of it.
 """
 
 import json
@@ -17,20 +18,16 @@ from datetime import datetime, timedelta, timezone
 
 engine, docs, fleet = sys.argv[1:4]
 
-questions = re.findall(r"^### (.*?)\n\n```sql\n(.*?)```", pathlib.Path(docs).read_text(), re.M | re.S)
+page = pathlib.Path(docs).read_text()
+questions = re.findall(r"^### (.*?)\n\n```sql\n(.*?)```", page, re.M | re.S)
 assert len(questions) == 14, len(questions)
+(views,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.S) if engine in code]
 
 
 def duckdb_runner():
     import duckdb
 
-    connection = duckdb.connect()
-    for name in ["threads", "cgroups", "captures", "reasons"]:
-        connection.execute(
-            f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{fleet}/{name}/**/*.parquet', "
-            "hive_partitioning = true, union_by_name = true)"
-        )
-    return lambda sql: connection.execute(sql).fetchall()
+    return lambda sql: duckdb.sql(sql).fetchall(), {}
 
 
 def spark_runner():
@@ -41,9 +38,7 @@ def spark_runner():
     builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.sql.session.timeZone", "UTC")
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    for name in ["threads", "cgroups", "captures", "reasons"]:
-        spark.read.option("mergeSchema", "true").parquet(f"{fleet}/{name}").createOrReplaceTempView(name)
-    return lambda sql: [tuple(row) for row in spark.sql(sql).collect()]
+    return lambda sql: [tuple(row) for row in spark.sql(sql).collect()], {"spark": spark}
 
 
 class Window:
@@ -78,7 +73,20 @@ class Window:
         return sums
 
 
-run = {"duckdb": duckdb_runner, "spark": spark_runner}[engine]()
+run, names = {"duckdb": duckdb_runner, "spark": spark_runner}[engine]()
+
+
+def create_views(directory):
+    exec(views.replace("fleet/", f"{directory}/"), dict(names))
+
+
+if len(sys.argv) > 4:
+    create_views(sys.argv[5])
+    (steps,) = [sql for sql in re.findall(r"```sql\n(.*?)```", page, re.S) if "step" in sql]
+    found = [(pcomm, float(percent)) for pcomm, _, percent in run(steps)]
+    assert found == [("early", 50.0), ("late", 100.0)], found
+
+create_views(fleet)
 if len(sys.argv) == 4:
     for title, sql in questions:
         times = []

@@ -492,7 +492,7 @@ fn with_columns(page: &str) -> String {
     page
 }
 
-/// The fleet of the questions: its datasets, and what `ctprof show` says about each window.
+/// The fleet of the questions: its datasets, what `ctprof show` says about each window, and a series.
 struct Asked {
     directory: TempDir,
 }
@@ -502,7 +502,10 @@ static ASKED: LazyLock<Asked> = LazyLock::new(|| {
     let [snapshots, reports] = ["snapshots", "reports"].map(|name| directory.path().join(name));
     [&snapshots, &reports].into_iter().for_each(|directory| fs::create_dir(directory).unwrap());
     let paths = Fleet { hosts: 12, days: 2, windows: 3, threads: 100 }.write(&template(), &snapshots);
-    export(&[&snapshots], &directory.path().join("fleet"));
+    // The views leave the totals of a snapshot out.
+    export(&[&snapshots, Path::new(TEMPLATE)], &directory.path().join("fleet"));
+    let series = crate::over_time::series(directory.path(), 10);
+    export(&[Path::new(&series)], &directory.path().join("series"));
     let metrics = "run_time_ns,wait_time_ns,allocated_bytes,deallocated_bytes,nonvoluntary_csw";
     paths.par_iter().for_each(|path| {
         let name = path.file_name().unwrap().to_str().unwrap().trim_end_matches(".ctprof.zst");
@@ -530,7 +533,7 @@ fn python_with(package: &str) -> Option<PathBuf> {
 fn answered_by(engine: &str, python: &Path) {
     let out = Command::new(python)
         .args(["tests/export/questions.py", engine, "docs/fleet.md"])
-        .args(["fleet", "reports"].map(|name| ASKED.directory.path().join(name)))
+        .args(["fleet", "reports", "series"].map(|name| ASKED.directory.path().join(name)))
         .output()
         .unwrap();
     let printed = String::from_utf8_lossy(&out.stdout);
