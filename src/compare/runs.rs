@@ -148,7 +148,7 @@ pub(crate) struct RunCount {
     pub(crate) lost_exit_records: usize,
 }
 
-/// How long runs took, in nanoseconds. The median is the lower one of an even number.
+/// How long runs took, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Elapsed {
     pub(crate) least: u64,
@@ -164,7 +164,7 @@ impl RunCount {
         elapsed.sort_unstable();
         let elapsed_ns = elapsed.first().zip(elapsed.last()).map(|(&least, &most)| Elapsed {
             least,
-            median: elapsed[(elapsed.len() - 1) / 2],
+            median: elapsed[(elapsed.len() - 1) / 2].midpoint(elapsed[elapsed.len() / 2]),
             most,
         });
         let lost = windows().filter_map(|window| window.exit_records.as_ref()).filter(|records| records.lost > 0);

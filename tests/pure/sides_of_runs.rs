@@ -341,6 +341,18 @@ fn a_directory_of_runs_is_shown_as_the_medians_of_its_runs() {
 }
 
 #[test]
+fn runs_have_one_median_in_their_line_and_in_the_row_elapsed() {
+    let lab = Lab::new();
+    for (run, ms) in [1000, 5000, 2000, 3000].into_iter().enumerate() {
+        lab.write("base", run, &took(ms, 5));
+        lab.write("cand", run, &took(ms, 5));
+    }
+    let page = text(&lab.compare(&["base", "cand"]).stdout);
+    assert!(page.contains("cand  4 runs, median 2.50 s (1.00 s to 5.00 s)"), "{page}");
+    assert!(page.contains("elapsed    2.50s → 2.50s"), "{page}");
+}
+
+#[test]
 fn elapsed_time_is_the_first_row_of_a_comparison_of_commands() {
     let lab = Lab::new();
     for (run, ms) in STEADY.into_iter().enumerate() {
