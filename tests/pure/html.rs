@@ -656,3 +656,30 @@ fn a_period_is_selected_from_the_steps_of_a_series_with_its_command() {
     assert!(command.ends_with("@2023-11-14T22:13:25.000Z..2023-11-14T22:13:26.000Z"), "{command}");
     assert_eq!(browser.console(), Vec::<Value>::new());
 }
+
+#[test]
+fn a_selected_period_is_what_overview_and_treemap_show_and_other_views_name_its_command() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let series = crate::over_time::series(files.0.path(), 10);
+    let page = files.report("series.html", &["show", &series]);
+    let rows = "[...document.querySelectorAll('table.overview tbody tr')].map((row) => [row.querySelector('th').innerText.trim(), row.querySelector('[data-value=run]').innerText])";
+    let command = format!("ctprof show {series}@0s..3s");
+    browser.open(&format!("{page}#period=0..2"));
+    assert_eq!(browser.value(rows), json!([["early", "50%"], ["late", "0%"]]));
+    assert_eq!(browser.text("#panel .note code"), command);
+    browser.click("#tab-Treemap");
+    let areas = browser.value("[...document.querySelectorAll('.treemap g')].map((area) => area.ariaLabel)");
+    assert!(areas[0].as_str().is_some_and(|area| area.starts_with("early: run, value: 50%")), "{areas}");
+    assert_eq!(areas[1], Value::Null, "what did nothing has no area");
+    for tab in ["Why", "cgroups", "Values"] {
+        browser.click(&format!("#tab-{tab}"));
+        let of_whole = browser.text("#panel .note");
+        assert!(of_whole.starts_with("Of the whole recording.") && of_whole.contains(&command), "{tab}: {of_whole}");
+    }
+    browser.click("#tab-Overview");
+    browser.click("#panel .note a");
+    browser.wait_until("!location.hash.includes('period')");
+    assert_eq!(browser.value(rows), json!([["late", "60%"], ["early", "20%"]]));
+    assert_eq!(browser.console(), Vec::<Value>::new());
+}

@@ -13,6 +13,9 @@ export function periodOf({ duration_ns }: Course, text: string): Period {
   return isPart ? [from, to] : [0, last];
 }
 
+export const isWhole = ({ duration_ns }: Course, [from, to]: Period): boolean =>
+  from === 0 && to === duration_ns.length - 1;
+
 /** When a part begins, in nanoseconds since the start. */
 export const startOf = ({ started_at_unix_ns: starts }: Course, part: number): number =>
   (starts[part] ?? 0) - (starts[0] ?? 0);

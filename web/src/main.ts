@@ -7,6 +7,7 @@ import { button, html, select, Tooltip } from "./dom";
 import { header, title } from "./header";
 import { captures, host } from "./host";
 import { Overview } from "./overview";
+import { ofPeriod, remark, type Follows } from "./period";
 import { State, type Change } from "./state";
 import { noSteps, TimeView } from "./time";
 import { Treemap } from "./treemap";
@@ -25,25 +26,37 @@ interface Drawn {
 }
 
 function views(app: App): View[] {
-  const { report } = app;
-  const { overview } = report;
-  const { course } = report.document;
+  const { course } = app.report.document;
   const none = "The report has no overview: --sections leaves it out.";
   const drawn = (view: { draw: () => HTMLElement; refresh: () => void }): Drawn => ({
     element: view.draw(),
     refresh: view.refresh.bind(view),
   });
-  const view = (name: string, draw: () => Drawn): View => ({ name, draw });
+  const overview = (of: App): Drawn => {
+    const section = of.report.overview;
+    return section ? drawn(new Overview(of, section)) : { element: html("p", {}, none) };
+  };
+  const view = (name: string, draw: (of: App) => Drawn, follows?: Follows): View => ({
+    name,
+    draw: () => (follows ? following(app, draw, follows) : draw(app)),
+  });
   return [
-    view("Overview", () => (overview ? drawn(new Overview(app, overview)) : { element: html("p", {}, none) })),
+    view("Overview", overview, "period"),
     view("Time", () => (course ? drawn(new TimeView(app, course)) : { element: noSteps() })),
-    view("Why", () => ({ element: why(app) })),
-    view("Treemap", () => drawn(new Treemap(app))),
-    view("cgroups", () => ({ element: cgroups(app) })),
-    view("Values", () => drawn(new ValuesView(app))),
+    view("Why", () => ({ element: why(app) }), "whole"),
+    view("Treemap", (of) => drawn(new Treemap(of)), "period"),
+    view("cgroups", () => ({ element: cgroups(app) }), "whole"),
+    view("Values", () => drawn(new ValuesView(app)), "whole"),
     view("Host", () => ({ element: host(app) })),
     view("Captures", () => ({ element: captures(app) })),
   ];
+}
+
+/** A view, below a line that says of which time it is. */
+function following(app: App, draw: (of: App) => Drawn, follows: Follows): Drawn {
+  const drawn = draw(follows === "period" ? ofPeriod(app) : app);
+  const line = remark(app, follows);
+  return line ? { ...drawn, element: html("div", {}, line, drawn.element) } : drawn;
 }
 
 /** The tabs and the view that is shown. */

@@ -1,7 +1,7 @@
 // The time axis of a series: stacked areas of the leading groups, a row per group, and a period to look at.
 
 import type { App } from "./app";
-import { average, commandOf, edges, endOf, partAt, periodOf, sinceText, startOf, type Period } from "./course";
+import { average, commandOf, edges, endOf, isWhole, partAt, periodOf, sinceText, startOf, type Period } from "./course";
 import type { Course, CourseColumn } from "./data";
 import { html, legend, select, svg } from "./dom";
 import { headingOf, numberText } from "./format";
@@ -66,7 +66,7 @@ export class TimeView {
       input.setAttribute("aria-valuetext", sinceText((end === 0 ? startOf : endOf)(this.course, part)));
     });
     const file = this.app.report.captures[0]?.file ?? "";
-    const command = this.isWhole(period) ? KEYS : html("code", {}, commandOf(this.course, file, period));
+    const command = isWhole(this.course, period) ? KEYS : html("code", {}, commandOf(this.course, file, period));
     this.command.replaceChildren(command);
     if (!column) return;
     const lines = this.lines(column, period);
@@ -86,12 +86,8 @@ export class TimeView {
     return [0, this.course.duration_ns.length - 1];
   }
 
-  private isWhole([from, to]: Period): boolean {
-    return from === 0 && to === this.whole[1];
-  }
-
   private choose(period: Period): void {
-    this.app.state.set({ period: this.isWhole(period) ? "" : period.join("..") });
+    this.app.state.set({ period: isWhole(this.course, period) ? "" : period.join("..") });
   }
 
   private column(): CourseColumn | undefined {
