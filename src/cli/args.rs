@@ -17,7 +17,7 @@ use super::values::{
 };
 use crate::capture::{Engine, Options, Smaps};
 use crate::compare::{
-    CompareOptions, Flatten, Form, Gate, GroupBy, GroupGlob, GroupValue, Names, OverviewColumn, Per, Scope, Sides,
+    CompareOptions, Flatten, Form, Gate, GroupBy, GroupGlob, Names, OverviewColumn, Per, Quantity, Scope, Sides,
     SortKey, StepGate, Threshold,
 };
 use crate::model::Section;
@@ -422,7 +422,7 @@ pub(super) struct ViewArgs {
     group_by: GroupBy,
     /// Show these columns of the overview or metrics (listed by `ctprof metrics`), separated by commas
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = METRICS, hide_possible_values = true)]
-    metrics: Vec<GroupValue>,
+    metrics: Vec<Quantity>,
     /// Sort groups by column or metric[:asc|desc|abs], separated by commas [default: show, record: most CPU time first; compare, ab: largest change first]
     #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = SORT_KEYS, hide_possible_values = true)]
     sort_by: Vec<SortKey>,
@@ -511,7 +511,7 @@ impl ViewArgs {
     }
 
     /// The selected metrics, and columns of the overview.
-    fn metrics(&self) -> Vec<GroupValue> {
+    fn metrics(&self) -> Vec<Quantity> {
         let columns = self.columns.iter().filter_map(|column| match column {
             ColumnChoice::Overview(column) => Some(*column),
             ColumnChoice::Table(_) => None,
@@ -538,7 +538,7 @@ impl ViewArgs {
         let metrics = self.metrics();
         let is_selected = !reasons.is_empty() || !self.sections.is_empty();
         if !is_selected && !metrics.is_empty() && !self.format.is_interactive() {
-            return [Section::Host].into_iter().chain(metrics.into_iter().map(GroupValue::section)).collect();
+            return [Section::Host].into_iter().chain(metrics.into_iter().map(Quantity::section)).collect();
         }
         self.sections.iter().chain(reasons).copied().collect()
     }

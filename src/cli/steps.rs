@@ -13,7 +13,7 @@ use super::errors::{is_broken_pipe, say};
 use super::format::Format;
 use super::output::{Stream, selection, write_to};
 use super::record::{check, exit_status, print, recorder, signals, stream, until};
-use crate::compare::{CompareOptions, Form, GroupValue, OVERVIEW, Sides, StepGate, show};
+use crate::compare::{CompareOptions, Form, OVERVIEW, Quantity, Sides, StepGate, show};
 use crate::model::{CtprofSnapshot, Section};
 use crate::process::check_stdout;
 use crate::record::{OpenSeries, Preparation, RecordedStep};
@@ -44,7 +44,7 @@ impl<'v> StepPrinter<'v> {
         (options.form, options.sections) = (Form::Overview, vec![Section::Host, Section::Overview]);
         if options.metrics.is_empty() && view.format == Format::Table {
             let columns = OVERVIEW.iter().filter(|column| COLUMNS.contains(&column.name));
-            options.metrics = columns.map(GroupValue::Column).collect();
+            options.metrics = columns.map(Quantity::Column).collect();
         }
         if view.format == Format::Perfetto {
             options.sections.push(Section::HostPressure);

@@ -9,7 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, Resettable, TypedValueP
 
 use crate::capture::Smaps;
 use crate::compare::{
-    GroupValue, OVERVIEW, OverviewColumn, SelectError, SortKey, Threshold, parse_metric, parse_section, parse_sort_key,
+    OVERVIEW, OverviewColumn, Quantity, SelectError, SortKey, Threshold, parse_metric, parse_section, parse_sort_key,
     unknown,
 };
 use crate::model::Section;
@@ -45,10 +45,10 @@ pub(super) struct NamedParser<T> {
     parse: fn(&str) -> Result<T, SelectError>,
 }
 
-pub(super) const METRICS: NamedParser<GroupValue> =
-    NamedParser { names: || GroupValue::all().map(GroupValue::name).collect(), parse: parse_metric };
+pub(super) const METRICS: NamedParser<Quantity> =
+    NamedParser { names: || Quantity::all().map(Quantity::name).collect(), parse: parse_metric };
 pub(super) const SORT_KEYS: NamedParser<SortKey> =
-    NamedParser { names: || sortable().map(GroupValue::name).collect(), parse: parse_sort_key };
+    NamedParser { names: || sortable().map(Quantity::name).collect(), parse: parse_sort_key };
 pub(super) const SECTIONS: NamedParser<Section> =
     NamedParser { names: || Section::ALL.iter().copied().map(Section::name).collect(), parse: parse_section };
 pub(super) const COLUMNS: NamedParser<ColumnChoice> =
@@ -60,19 +60,19 @@ pub(super) enum ColumnChoice {
     /// Of tables with a row per value.
     Table(Column),
     /// Of the overview.
-    Overview(GroupValue),
+    Overview(Quantity),
 }
 
-fn sortable() -> impl Iterator<Item = GroupValue> {
-    GroupValue::all().filter(|value| value.has_order())
+fn sortable() -> impl Iterator<Item = Quantity> {
+    Quantity::all().filter(|value| value.has_order())
 }
 
-fn of_overview() -> impl Iterator<Item = GroupValue> {
-    GroupValue::all().filter(|value| matches!(value, GroupValue::Column(_)))
+fn of_overview() -> impl Iterator<Item = Quantity> {
+    Quantity::all().filter(|value| matches!(value, Quantity::Column(_)))
 }
 
 fn column_names() -> impl Iterator<Item = &'static str> {
-    Column::ALL.iter().copied().map(Column::name).chain(of_overview().map(GroupValue::name))
+    Column::ALL.iter().copied().map(Column::name).chain(of_overview().map(Quantity::name))
 }
 
 fn parse_column(name: &str) -> Result<ColumnChoice, SelectError> {

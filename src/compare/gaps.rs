@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{OverviewColumn, Quantity, Report, ReportSection, Row};
+use super::{Quantity, Report, ReportSection};
 use crate::diagnose::{DataSource, Finding};
-use crate::model::{Metric, MetricId, Section, SourceFile};
+use crate::model::{Section, SourceFile};
 
 impl Report {
     /// The gaps that rows of the report need: of an overview alone, those that some of its groups lack. What no group has is
@@ -29,20 +29,10 @@ fn needed(section: &ReportSection, is_overview: bool) -> BTreeSet<DataSource> {
     let has_values = |name: &str| section.rows.iter().any(|row| row.name == name && !row.is_absent());
     let mut sources: BTreeSet<DataSource> = of_section.into_iter().collect();
     for row in section.rows.iter().filter(|row| !is_overview || has_values(&row.name)) {
-        let of_row = inputs(row).into_iter().map(DataSource::of_metric);
+        let of_row = row.quantity.map(Quantity::inputs).unwrap_or_default().into_iter().map(DataSource::of_metric);
         // Few programs use jemalloc: the others lack nothing.
         let lacks = |source: &DataSource| row.partial || (row.is_absent() && *source != DataSource::Jemalloc);
         sources.extend(of_row.filter(|source| !is_overview || lacks(source)));
     }
     sources
-}
-
-/// The metrics that a row shows.
-fn inputs(row: &Row) -> Vec<&'static Metric> {
-    match (row.quantity, OverviewColumn::named(&row.name)) {
-        (Some(Quantity::Metric(metric)), _) => vec![metric],
-        (Some(Quantity::Derived(derived)), _) => derived.formula.inputs().map(MetricId::metric).collect(),
-        (None, Some(column)) if row.section == Section::Overview => column.inputs().collect(),
-        _ => Vec::new(),
-    }
 }

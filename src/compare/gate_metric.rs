@@ -1,6 +1,6 @@
 //! The values that gates can look at, by name.
 
-use super::{ELAPSED, GroupValue, OverviewColumn, Quantity, ReasonName};
+use super::{ELAPSED, OverviewColumn, Quantity, ReasonName};
 use crate::model::{NS_PER_TICK, RecordRow, Reduction, Section, Unit, WITH_DESCENDANTS, record_rows};
 
 /// A value that gates can look at: a column of the overview, a quantity of a group of threads, or a value of cgroups, of
@@ -77,7 +77,7 @@ impl GateMetric {
         let quantity = Quantity::named(name);
         let (section, row, unit, is_number) = if let Some(quantity) = quantity {
             let is_number = !matches!(quantity, Quantity::Metric(metric) if !is_number(metric.reduction));
-            (quantity.about().section, name.to_owned(), quantity.about().unit, is_number)
+            (quantity.section(), name.to_owned(), quantity.about().unit, is_number)
         } else {
             let found = record_rows().find_map(|row| Some((row_name(&row, name)?, row)));
             let (row_name, row) = found.ok_or(NoMetric::Unknown)?;
@@ -87,16 +87,16 @@ impl GateMetric {
         Ok(Self { name: name.to_owned(), section, row, quantity, reason: None, measure })
     }
 
-    pub(super) fn of_column(column: &OverviewColumn) -> Self {
+    pub(super) fn of_column(column: &'static OverviewColumn) -> Self {
         let measure = Measure::new(column.unit).expect("columns are times, events or bytes");
-        let name = column.name.to_owned();
-        Self { row: name.clone(), name, section: Section::Overview, quantity: None, reason: None, measure }
+        let (name, quantity) = (column.name.to_owned(), Some(Quantity::Column(column)));
+        Self { row: name.clone(), name, section: Section::Overview, quantity, reason: None, measure }
     }
 
     /// The time of the reasons of that name; `None` if it can be no such name, or is nearly that of another value.
     pub(super) fn of_reasons(name: &str) -> Option<Self> {
         let reason = ReasonName::parse(name)?;
-        let known = GroupValue::all().map(GroupValue::name).chain([ELAPSED]).map(str::to_owned);
+        let known = Quantity::all().map(Quantity::name).chain([ELAPSED]).map(str::to_owned);
         let mut known = known.chain(record_rows().map(|row| row.name));
         let is_typo = !name.contains('/') && known.any(|known| is_typo(name, &known));
         let row = reason.to_string();

@@ -192,8 +192,10 @@ pub(super) fn context(snapshot: &SnapshotHead) -> Context {
     Context { taskstats_version: summary.and_then(|summary| summary.struct_version) }
 }
 
+/// The value of a group; `None` also for columns of the overview, which need more than its totals.
 pub(super) fn cell(quantity: Quantity, members: &GroupTotals, context: Context) -> Option<Cell> {
     match quantity {
+        Quantity::Column(_) => None,
         Quantity::ThreadCount => Some(Cell::Number(members.threads)),
         Quantity::Metric(metric) => metric.total(&members.totals),
         Quantity::Derived(derived) => derived.total(&members.totals, context),
@@ -203,7 +205,7 @@ pub(super) fn cell(quantity: Quantity, members: &GroupTotals, context: Context) 
 fn measured(quantity: Quantity, members: &GroupTotals, context: Context) -> Measurement {
     let (totals, threads) = (&members.totals, members.threads);
     let (covered, partial) = match quantity {
-        Quantity::ThreadCount => (threads, false),
+        Quantity::Column(_) | Quantity::ThreadCount => (threads, false),
         Quantity::Metric(metric) => {
             let covered = metric.covered(totals);
             (covered, metric.is_partial(covered, threads))

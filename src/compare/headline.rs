@@ -7,7 +7,7 @@ use super::delta::number;
 use super::rank::is_own_name;
 use super::slowdown::has_more_threads;
 use super::{
-    CompareOptions, ELAPSED, Explanation, Group, GroupTimes, Headline, OVERVIEW, OverviewColumn, Per, RUN,
+    CompareOptions, ELAPSED, Explanation, Group, GroupTimes, Headline, OVERVIEW, OverviewColumn, Per, Quantity, RUN,
     ReportSection, Row, Sides, Slowdown, SortKey, WAIT,
 };
 use crate::diagnose::Note;
@@ -122,7 +122,7 @@ fn scores(section: &ReportSection, host: &HostSize, per: Per) -> Vec<Score> {
     let wholes: BTreeMap<_, _> = OVERVIEW.iter().map(|column| (column.name, host.whole(section, column))).collect();
     let mut scores = vec![Score::default(); section.groups.len()];
     for (place, row) in rows.iter().flatten() {
-        let column = OverviewColumn::named(&row.name).expect("an overview has these rows");
+        let Some(Quantity::Column(column)) = row.quantity else { continue };
         let whole = wholes[column.name];
         let share = if whole > 0.0 { changed(row) / whole } else { 0.0 };
         // Of commands, less wait is no good in itself: it can be that of threads that wait for a lock instead.

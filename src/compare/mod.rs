@@ -74,8 +74,8 @@ pub(crate) use self::measurement::{Throttled, Turnover};
 use self::notes::Noted;
 pub use self::options::{CompareOptions, Form, GroupBy, Names, Per, Threshold};
 pub(crate) use self::overview::word;
+pub use self::overview_columns::OverviewColumn;
 pub(crate) use self::overview_columns::{ELAPSED, OVERVIEW};
-pub use self::overview_columns::{GroupValue, OverviewColumn};
 use self::pipeline::Captures;
 pub use self::pipeline::TooManyRows;
 pub use self::quantity::Quantity;
@@ -198,8 +198,7 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
     let design = runs::pair(&mut sides);
     let counts = sides.as_ref().map(Runs::count);
     let per = options.per.unwrap_or_else(|| overview::usual_per(&sides));
-    let usual_order =
-        SortKey { by: GroupValue::Quantity(Quantity::Metric(MetricId::run_time_ns.metric())), order: Order::Desc };
+    let usual_order = SortKey { by: Quantity::Metric(MetricId::run_time_ns.metric()), order: Order::Desc };
     let is_sorted = sides.candidate.is_some() || !options.sort_by.is_empty();
     let sorted = CompareOptions {
         sort_by: if is_sorted { options.sort_by.clone() } else { vec![usual_order] },
@@ -277,7 +276,7 @@ fn gate_results(captures: &Captures, gates: &[Gate], per: Per, options: &Compare
         GateJudge { design: captures.design, gates: gates.len(), minor: minor_groups(captures, gates, options) };
     gate_outcome::judge(gates, &judge, |gate| {
         let sections = gate.metrics.iter().map(|metric| metric.section).collect();
-        let metrics = gate.metrics.iter().filter_map(|metric| metric.quantity).map(GroupValue::Quantity).collect();
+        let metrics = gate.metrics.iter().filter_map(|metric| metric.quantity).collect();
         let reason_sums = gate.metrics.iter().filter_map(|metric| metric.reason.clone()).collect();
         let selected = CompareOptions { sections, metrics, reason_sums, sort_by: Vec::new(), ..options.clone() };
         captures.sections(gate.per.unwrap_or(per), &selected, Judged::Yes)

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::{Flatten, GroupGlob, GroupValue, Quantity, ReasonName, Scope, Sides, SortKey};
+use super::{Flatten, GroupGlob, Quantity, ReasonName, Scope, Sides, SortKey};
 use crate::model::{Section, SnapshotHead};
 
 /// How threads are grouped. Never by process or thread id, because ids differ between captures.
@@ -114,7 +114,7 @@ pub struct CompareOptions {
     pub sections: Vec<Section>,
     /// Columns of the overview, metrics, derived metrics and the number of threads to report; empty for all. A column selects
     /// its inputs in other sections.
-    pub metrics: Vec<GroupValue>,
+    pub metrics: Vec<Quantity>,
     /// Whether reasons have whole stacks of functions, however few samples they have.
     pub has_whole_stacks: bool,
     /// The names whose reasons are added up, instead of a row for each reason; empty for the rows.

@@ -8,7 +8,7 @@ use super::{
     Row, Runs, SideGroup, SideSection, Sides, ThreadFilter,
 };
 use crate::diagnose::Note;
-use crate::model::{Cell, Direction, ExitedWork, MetricId as M, NS_PER_TICK, Section, SnapshotHead, Totals, Unit};
+use crate::model::{Cell, Direction, ExitedWork, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit};
 use crate::statistics::Verdict;
 
 /// What the values of a group are made from beside its totals, as far as it is known.
@@ -181,7 +181,7 @@ impl Times {
     }
 
     fn measurements(self, totals: &Totals, members: u64) -> Vec<Measurement> {
-        let value = |column: &OverviewColumn| {
+        let value = |column: &'static OverviewColumn| {
             let (unit, cell) = self.value(column, column.amount(totals, self));
             let in_ticks = match column.amount {
                 ColumnInput::Run => totals.run_time_ns.sum().is_none(),
@@ -197,6 +197,7 @@ impl Times {
             Measurement {
                 cell,
                 partial,
+                quantity: Some(Quantity::Column(column)),
                 is_total: true,
                 quantum,
                 ..Measurement::whole(column.name, unit, Cell::Number(0), covered)
@@ -218,19 +219,10 @@ impl Times {
 impl Row {
     /// Whether a larger value is worse.
     pub(crate) fn direction(&self) -> Direction {
-        match self.reason.as_ref().and_then(|reason| OverviewColumn::named(reason.column()?)) {
-            Some(column) => column.direction,
-            None => direction(self.section, &self.name, self.quantity),
-        }
+        let column = self.reason.as_ref().and_then(|reason| OverviewColumn::named(reason.column()?));
+        let quantity = column.map(Quantity::Column).or(self.quantity);
+        quantity.map(|quantity| quantity.about().direction).unwrap_or_default()
     }
-}
-
-fn direction(section: Section, name: &str, quantity: Option<Quantity>) -> Direction {
-    let column = || OverviewColumn::named(name).filter(|_| section == Section::Overview);
-    quantity
-        .map(|quantity| quantity.about().direction)
-        .or_else(|| column().map(|column| column.direction))
-        .unwrap_or_default()
 }
 
 /// The word for a verdict: `worse` or `better` where the value has a direction, else the verdict's name.
@@ -248,14 +240,13 @@ mod tests {
 
     #[test]
     fn more_time_is_worse_and_more_sleep_is_more() {
-        let words = |section, name: &str| {
-            let direction = direction(section, name, Quantity::named(name));
+        let words = |name: &str| {
+            let direction = Quantity::named(name).unwrap().about().direction;
             [Verdict::More, Verdict::Less, Verdict::Same, Verdict::Unclear].map(|verdict| word(verdict, direction))
         };
-        assert_eq!(words(Section::Overview, "run"), ["worse", "better", "same", "unclear"]);
-        assert_eq!(words(Section::Overview, "sleep"), ["more", "less", "same", "unclear"]);
-        assert_eq!(words(Section::Derived, "cpu_efficiency"), ["better", "worse", "same", "unclear"]);
-        assert_eq!(words(Section::Primary, "voluntary_csw")[0], "more");
-        assert_eq!(words(Section::MemoryStat, "read")[0], "more", "another value of the same name");
+        assert_eq!(words("run"), ["worse", "better", "same", "unclear"]);
+        assert_eq!(words("sleep"), ["more", "less", "same", "unclear"]);
+        assert_eq!(words("cpu_efficiency"), ["better", "worse", "same", "unclear"]);
+        assert_eq!(words("voluntary_csw")[0], "more");
     }
 }

@@ -1,10 +1,9 @@
 //! The columns of the overview: their names, meanings and inputs.
 
 use self::ColumnInput::{Block, Elapsed, Gauges, PartOfRun, Run, Sleep, Sum};
-use super::Quantity;
 use crate::model::Direction::{self, MoreIsWorse, Neither};
 use crate::model::Unit::{self, Bytes, Count, Ns};
-use crate::model::{Metric, MetricId as M, Section};
+use crate::model::{Metric, MetricId as M};
 
 /// What the values of a column are made from.
 #[derive(Clone, Copy, Debug)]
@@ -82,82 +81,6 @@ impl OverviewColumn {
             Sum(metrics) | Gauges(metrics) => metrics,
         };
         inputs.iter().map(|id| id.metric())
-    }
-}
-
-/// Kernel options that many distributions leave out.
-const OPTIONAL: &[&str] = &["SCHEDSTATS", "SCHED_CORE", "SCHED_CLASS_EXT", "TASK_DELAY_ACCT"];
-
-/// A value of groups of threads that is selected by name.
-#[derive(Clone, Copy, Debug)]
-pub enum GroupValue {
-    /// A column of the overview.
-    Column(&'static OverviewColumn),
-    /// A quantity of another section.
-    Quantity(Quantity),
-}
-
-impl GroupValue {
-    /// Every value that can be selected, in the order of listings: the columns of the overview, then the quantities.
-    pub fn all() -> impl Iterator<Item = Self> {
-        let columns = OVERVIEW.iter().filter(|column| column.is_of_groups()).map(Self::Column);
-        columns.chain(Quantity::all().map(Self::Quantity))
-    }
-
-    /// The value of that name; `threads` is the number of threads.
-    pub fn named(name: &str) -> Option<Self> {
-        let name = if name == "threads" { "thread_count" } else { name };
-        Self::all().find(|value| value.name() == name)
-    }
-
-    /// Public name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Column(column) => column.name,
-            Self::Quantity(quantity) => quantity.name(),
-        }
-    }
-
-    /// The section that has it.
-    pub(crate) fn section(self) -> Section {
-        match self {
-            Self::Column(_) => Section::Overview,
-            Self::Quantity(quantity) => quantity.about().section,
-        }
-    }
-
-    /// Whether kernels have it whatever their configuration is.
-    pub(super) fn is_usual(self) -> bool {
-        let is_optional = |metric: &Metric| metric.tags().any(|tag| OPTIONAL.contains(&tag));
-        match self {
-            Self::Column(_) | Self::Quantity(Quantity::ThreadCount) => true,
-            Self::Quantity(Quantity::Metric(metric)) => !is_optional(metric),
-            Self::Quantity(Quantity::Derived(derived)) => !derived.formula.inputs().map(M::metric).any(is_optional),
-        }
-    }
-
-    /// Whether groups can be sorted by it. Categories have no order.
-    pub(crate) fn has_order(self) -> bool {
-        !matches!(self, Self::Quantity(quantity) if !quantity.has_order())
-    }
-
-    /// Whether the value of a group is a total of its threads, so that it is 0 without any.
-    pub(super) fn is_total(self) -> bool {
-        !matches!(self, Self::Quantity(quantity) if !quantity.is_total())
-    }
-
-    /// Whether it is, or shows, the value of that name.
-    pub(super) fn includes(self, name: &str) -> bool {
-        match self {
-            Self::Column(column) => column.name == name || column.inputs().any(|metric| metric.name == name),
-            Self::Quantity(quantity) => quantity.name() == name,
-        }
-    }
-
-    /// What stands for it in the overview: the column that shows it alone, if there is one.
-    pub(super) fn in_overview(self) -> Self {
-        let shows = |column: &&OverviewColumn| column.inputs().map(|metric| metric.name).eq([self.name()]);
-        OVERVIEW.iter().find(shows).map_or(self, Self::Column)
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use super::delta::number;
 use super::{
-    CgroupKeys, CompareOptions, Digest, GroupBy, GroupGlob, GroupTotals, GroupValue, GroupedReasons, Groups, Judge,
-    Judged, KnownValues, Naming, NoSuchGroup, OVERVIEW, Per, ReasonRows, Renamed, ReportSection, Row, RowRuns,
+    CgroupKeys, CompareOptions, Digest, GroupBy, GroupGlob, GroupTotals, GroupedReasons, Groups, Judge, Judged,
+    KnownValues, Naming, NoSuchGroup, OVERVIEW, Per, Quantity, ReasonRows, Renamed, ReportSection, Row, RowRuns,
     SectionRuns, SideSection, Sides, ThreadNames, Times, Wanted, group,
 };
 use super::{captures, overview, reasons, records, smaps};
@@ -275,13 +275,13 @@ impl GroupedSide {
         let cpu_time = overview::cpu_time(groups);
         for key in &options.sort_by {
             let by = if which == Section::Overview { key.by.in_overview() } else { key.by };
-            let value = |members: &GroupTotals| match by {
-                GroupValue::Column(column) => Times::new(head, members, per, cpu_time).shown(column, &members.totals),
-                GroupValue::Quantity(quantity) => {
-                    let cell = group::cell(quantity, members, group::context(head));
-                    let rate = |seconds: f64| Some(Cell::Ratio(number(cell.as_ref()?)? / seconds));
-                    seconds.filter(|_| quantity.is_increase()).map_or(cell.clone(), rate)
+            let value = |members: &GroupTotals| {
+                if let Quantity::Column(column) = by {
+                    return Times::new(head, members, per, cpu_time).shown(column, &members.totals);
                 }
+                let cell = group::cell(by, members, group::context(head));
+                let rate = |seconds: f64| Some(Cell::Ratio(number(cell.as_ref()?)? / seconds));
+                seconds.filter(|_| by.is_increase()).map_or(cell.clone(), rate)
             };
             for (path, group) in &mut *section {
                 group.sort_values.push(groups.get(path).and_then(|grouped| value(&grouped.members)));

@@ -1,12 +1,15 @@
-//! Quantities of a group of threads: its number of threads, metrics, derived metrics.
+//! Values of groups of threads that have a name: columns of the overview, number of threads, metrics, derived metrics.
 
+use super::{OVERVIEW, OverviewColumn};
 use crate::model::{
     DERIVED, Derived, Direction, Formula, METRICS, Metric, MetricId, Reduction, Section, Unit, WindowRule,
 };
 
-/// A quantity of a group of threads.
+/// A value of a group of threads.
 #[derive(Clone, Copy, Debug)]
 pub enum Quantity {
+    /// A column of the overview.
+    Column(&'static OverviewColumn),
     /// The number of threads.
     ThreadCount,
     /// The total of a metric.
@@ -25,11 +28,15 @@ pub(crate) struct AboutQuantity {
     pub(crate) section: Section,
 }
 
+/// Kernel options that many distributions leave out.
+const OPTIONAL: &[&str] = &["SCHEDSTATS", "SCHED_CORE", "SCHED_CLASS_EXT", "TASK_DELAY_ACCT"];
+
 impl Quantity {
-    /// Every quantity, in the order of listings.
+    /// Every quantity that can be selected, in the order of listings.
     pub fn all() -> impl Iterator<Item = Self> {
+        let columns = OVERVIEW.iter().filter(|column| column.is_of_groups()).map(Self::Column);
         let metrics = METRICS.iter().map(Self::Metric);
-        [Self::ThreadCount].into_iter().chain(metrics).chain(DERIVED.iter().map(Self::Derived))
+        columns.chain([Self::ThreadCount]).chain(metrics).chain(DERIVED.iter().map(Self::Derived))
     }
 
     /// The quantity of that name.
@@ -42,9 +49,17 @@ impl Quantity {
         self.about().name
     }
 
-    /// What the tables of metrics say about it.
+    /// The section that has it.
+    pub(crate) fn section(self) -> Section {
+        self.about().section
+    }
+
+    /// What the tables of columns and metrics say about it.
     pub(crate) fn about(self) -> AboutQuantity {
         match self {
+            Self::Column(&OverviewColumn { name, doc, unit, direction, .. }) => {
+                AboutQuantity { name, doc, unit, direction, section: Section::Overview }
+            }
             Self::ThreadCount => AboutQuantity {
                 name: "thread_count",
                 doc: "Number of threads.",
@@ -59,16 +74,32 @@ impl Quantity {
         }
     }
 
+    /// The metrics that it shows, or is derived from.
+    pub(super) fn inputs(self) -> Vec<&'static Metric> {
+        match self {
+            Self::Column(column) => column.inputs().collect(),
+            Self::ThreadCount => Vec::new(),
+            Self::Metric(metric) => vec![metric],
+            Self::Derived(derived) => derived.formula.inputs().map(MetricId::metric).collect(),
+        }
+    }
+
+    /// Whether kernels have it whatever their configuration is.
+    pub(super) fn is_usual(self) -> bool {
+        let is_optional = |metric: &&Metric| metric.tags().any(|tag| OPTIONAL.contains(&tag));
+        matches!(self, Self::Column(_)) || !self.inputs().iter().any(is_optional)
+    }
+
     /// Whether the value of a group is a total of its threads, so that it is 0 without any.
     pub(super) fn is_total(self) -> bool {
         match self {
-            Self::ThreadCount => true,
+            Self::Column(_) | Self::ThreadCount => true,
             Self::Metric(metric) => metric.reduction == Reduction::Sum,
             Self::Derived(derived) => matches!(derived.formula, Formula::Difference(..) | Formula::SumOfLargest(_)),
         }
     }
 
-    /// Whether it is made of counters, so that in a window it is how much they rose.
+    /// Whether it is made of counters, so that in a window it is how much they rose. Columns are divided by time already.
     pub(super) fn is_increase(self) -> bool {
         let is_counter = |id: &MetricId| id.metric().window == WindowRule::Increase;
         match self {
@@ -78,21 +109,30 @@ impl Quantity {
                 Formula::SumOfLargest(sets) => sets.iter().copied().flatten().all(is_counter),
                 _ => false,
             },
-            Self::ThreadCount => false,
+            Self::Column(_) | Self::ThreadCount => false,
         }
     }
 
     /// Kernel options and scheduling class that it depends on.
     pub(crate) fn tags(self) -> Vec<&'static str> {
-        match self {
-            Self::Metric(metric) => metric.tags().collect(),
-            Self::ThreadCount | Self::Derived(_) => Vec::new(),
-        }
+        if let Self::Metric(metric) = self { metric.tags().collect() } else { Vec::new() }
     }
 
     /// Whether groups can be sorted by it. Categories have no order.
     pub(crate) fn has_order(self) -> bool {
         !matches!(self, Self::Metric(metric) if metric.reduction == Reduction::Mode)
+    }
+
+    /// Whether it is, or shows, the value of that name.
+    pub(super) fn includes(self, name: &str) -> bool {
+        let shows = |column: &OverviewColumn| column.inputs().any(|metric| metric.name == name);
+        self.name() == name || matches!(self, Self::Column(column) if shows(column))
+    }
+
+    /// What stands for it in the overview: the column that shows it alone, if there is one.
+    pub(super) fn in_overview(self) -> Self {
+        let shows = |column: &&OverviewColumn| column.inputs().map(|metric| metric.name).eq([self.name()]);
+        OVERVIEW.iter().find(shows).map_or(self, Self::Column)
     }
 }
 

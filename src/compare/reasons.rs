@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::delta::number;
 use super::merge::of_kind;
 use super::{
-    BLOCK, COARSEST, CompareOptions, GroupBy, GroupReason, ITSELF, Measurement, Naming, OverviewColumn, ReasonName,
-    SLEEP, SideGroup, SideSection, Sides, ThreadNames, ThreadTotals,
+    BLOCK, COARSEST, CompareOptions, GroupBy, GroupReason, ITSELF, Measurement, Naming, ReasonName, SLEEP, SideGroup,
+    SideSection, Sides, ThreadNames, ThreadTotals,
 };
 use crate::diagnose::{Note, Side};
 use crate::model::{Cell, Name, OtherThread, ReasonClass, ReasonTime, Reasons, SampledThreads, SnapshotHead, Unit};
@@ -200,8 +200,7 @@ impl<'g> GroupTime<'g> {
     fn new(group: &'g SideGroup, weights: &BTreeMap<GroupReason, Weight>, period_ns: u64) -> Self {
         let mut columns: BTreeMap<&'static str, (&Measurement, f64)> = BTreeMap::new();
         for measured in group.measurements.iter().filter(|measured| measured.cell.is_some()) {
-            let column = OverviewColumn::named(&measured.name).map(|column| column.name);
-            columns.extend(column.map(|column| (column, (measured, 0.0))));
+            columns.extend(measured.quantity.map(|column| (column.name(), (measured, 0.0))));
         }
         let mut times = Self { columns, shortest: (period_ns.saturating_mul(FEWEST_SAMPLES)) as f64 };
         for (reason, weight) in weights {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use super::GroupValue;
+use super::Quantity;
 use crate::model::Section;
 
 /// Direction of a sort key.
@@ -22,7 +22,7 @@ pub enum Order {
 #[derive(Clone, Copy, Debug)]
 pub struct SortKey {
     /// The value to compare.
-    pub by: GroupValue,
+    pub by: Quantity,
     /// The direction.
     pub order: Order,
 }
@@ -62,14 +62,15 @@ pub(super) fn similar<'n>(name: &str, known: impl IntoIterator<Item = &'n str>, 
 
 /// The column of the overview, metric, derived metric or `thread_count` of that name; if there is none, the error has the
 /// most similar name.
-pub fn parse_metric(name: &str) -> Result<GroupValue, SelectError> {
-    GroupValue::named(name).ok_or_else(|| SelectError(unknown_metric(name, [])))
+pub fn parse_metric(name: &str) -> Result<Quantity, SelectError> {
+    let known = Quantity::named(if name == "threads" { "thread_count" } else { name });
+    known.ok_or_else(|| SelectError(unknown_metric(name, [])))
 }
 
 /// The message about an unknown name of a metric, or of one of `others`. What every kernel has is suggested first.
 pub(super) fn unknown_metric<'n>(name: &str, others: impl IntoIterator<Item = &'n str>) -> String {
-    let (usual, optional): (Vec<_>, Vec<_>) = GroupValue::all().partition(|value| value.is_usual());
-    let names = |values: Vec<GroupValue>| values.into_iter().map(GroupValue::name);
+    let (usual, optional): (Vec<_>, Vec<_>) = Quantity::all().partition(|value| value.is_usual());
+    let names = |values: Vec<Quantity>| values.into_iter().map(Quantity::name);
     let mut usual: Vec<&str> = names(usual).collect();
     usual.extend(others);
     let is_near = !similar(name, usual.iter().copied(), 1).is_empty();
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn an_unknown_name_gets_the_nearest_one() {
-        let error = |name| parse_metric(name).map(GroupValue::name).unwrap_err().to_string();
+        let error = |name| parse_metric(name).map(Quantity::name).unwrap_err().to_string();
         assert_eq!(error("run_tme_ns"), "unknown metric `run_tme_ns`; did you mean `run_time_ns`?");
         assert_eq!(error("zzz"), "unknown metric `zzz`");
         let error = parse_section("iostat").unwrap_err().to_string();

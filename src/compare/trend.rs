@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{CompareOptions, Form, GroupValue, OverviewColumn, Per, Runs, Sides};
+use super::{CompareOptions, Form, OverviewColumn, Per, Quantity, Runs, Sides};
 use crate::model::Section;
 
 /// The values of a column in parts of equal length, by group.
@@ -33,7 +33,7 @@ pub fn trends(parts: Runs, columns: &[&'static OverviewColumn], options: &Compar
     let options = CompareOptions {
         form: Form::Overview,
         sections: vec![Section::Overview],
-        metrics: columns.iter().map(|column| GroupValue::Column(column)).collect(),
+        metrics: columns.iter().map(|column| Quantity::Column(column)).collect(),
         sort_by: Vec::new(),
         // Parts can differ in length.
         per: Some(Per::Second),

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use super::delta::number;
 use super::gate::BoundAmount;
-use super::{CompareOptions, Form, Group, GroupGlob, GroupValue, OVERVIEW, OverviewColumn, Row, show};
+use super::{CompareOptions, Form, Group, GroupGlob, OVERVIEW, OverviewColumn, Quantity, Row, show};
 use crate::model::{CtprofSnapshot, Section, Unit};
 
 /// A bound on a column of the overview, of any group that matches or of all together: `redis-server:wait>200%`.
@@ -49,7 +49,7 @@ impl StepGate {
         let options = CompareOptions {
             form: Form::Overview,
             sections: vec![Section::Overview],
-            metrics: vec![GroupValue::Column(self.column)],
+            metrics: vec![Quantity::Column(self.column)],
             ..options.clone()
         };
         let is_of_gate = |group: &Group| match &self.group {

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::columns::cell_digits;
 use super::escape::escaped;
-use crate::compare::{OverviewColumn, Report, ReportSection};
+use crate::compare::{Quantity, Report, ReportSection};
 use crate::model::{Section, Unit};
 
 /// Writes a trace, step by step.
@@ -85,10 +85,11 @@ fn counters(section: &ReportSection, duration_ns: u64) -> impl Iterator<Item = (
         let value: f64 = cell_digits(row.values.baseline.as_ref()?)?.parse().ok()?;
         match section.section {
             // Only threads that changed are known of a step, which is too little for what they have.
-            Section::Overview => OverviewColumn::named(&row.name).filter(|column| column.is_ranked()).map(|column| {
+            Section::Overview => {
+                let is_ranked = matches!(row.quantity, Some(Quantity::Column(column)) if column.is_ranked());
                 let unit = if row.unit == Unit::Percent { "%" } else { row.unit.name() };
-                (&group.key[..], format!("{} ({unit})", column.name), value)
-            }),
+                is_ranked.then(|| (&group.key[..], format!("{} ({unit})", row.name), value))
+            }
             Section::HostPressure => {
                 let what = row.name.strip_suffix(".total_usec")?;
                 Some((&[][..], format!("{what} pressure (%)"), value * 1e5 / duration_ns.max(1) as f64))

@@ -15,8 +15,7 @@ use super::super::selection::ShownSection;
 use super::super::verdict::verdict_text;
 use super::rows::PageSection;
 use crate::compare::{
-    Delta, GateResult, GroupBy, GroupReason, GroupTrend, OverviewColumn, Quantity, Renamed, Report, Row, Trend,
-    Turnover,
+    Delta, GateResult, GroupBy, GroupReason, GroupTrend, Quantity, Renamed, Report, Row, Trend, Turnover,
 };
 use crate::diagnose::Note;
 use crate::model::{Cell, Section};
@@ -271,15 +270,11 @@ impl<'p> SectionData<'p> {
 
 impl<'p> ValueData<'p> {
     fn new(row: &'p Row) -> Self {
-        let column = OverviewColumn::named(&row.name).filter(|_| row.section == Section::Overview);
         Self {
             name: &row.name,
             reason: row.reason.as_deref(),
             unit: row.unit.name(),
-            doc: column
-                .map(|column| column.doc)
-                .or(row.quantity.map(|quantity| quantity.about().doc))
-                .unwrap_or_default(),
+            doc: row.quantity.map(|quantity| quantity.about().doc).unwrap_or_default(),
             tags: row.quantity.map(Quantity::tags).unwrap_or_default(),
             places: Some(Vec::new()),
             ..Self::default()
