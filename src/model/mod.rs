@@ -54,6 +54,7 @@ mod kernel_field;
 mod limit;
 mod metrics;
 mod name;
+mod numbered_values;
 mod process;
 mod psi;
 mod reasons;
@@ -84,4 +85,4 @@ pub use self::{
     section::*, series::*, snapshot::*, source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*,
     window::*, window_rule::*,
 };
-pub(crate) use self::{cgroup_source::*, kernel_field::*, record_listing::*, stored_name::*};
+pub(crate) use self::{cgroup_source::*, kernel_field::*, numbered_values::*, record_listing::*, stored_name::*};

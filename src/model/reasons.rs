@@ -1,11 +1,11 @@
 //! Why the threads of a window waited, and who ran meanwhile: shares by samples of all threads.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::name::Name;
+use super::numbered_values::NumberedValues;
 use super::thread::Owner;
 
 /// Why the threads of a window waited. Counters say how long; samples only divide that time.
@@ -27,10 +27,10 @@ pub struct Reasons {
 #[derive(Debug, Default)]
 pub struct ReasonSums {
     sampling: Sampling,
-    threads: Places<SampledThreads>,
-    reasons: Places<Reason>,
+    threads: NumberedValues<SampledThreads>,
+    reasons: NumberedValues<Reason>,
     /// Time and samples by the places of threads and reason.
-    times: BTreeMap<(u64, u64), (u64, u64)>,
+    times: BTreeMap<(u32, u32), (u64, u64)>,
 }
 
 impl ReasonSums {
@@ -38,9 +38,9 @@ impl ReasonSums {
     pub fn add(&mut self, later: Reasons) {
         let Reasons { sampling, threads, reasons, times } = later;
         self.sampling.merge(sampling);
-        let threads: Vec<_> = threads.into_iter().map(|threads| self.place_of(threads)).collect();
-        let reasons: Vec<_> = reasons.into_iter().map(|reason| self.reasons.of(reason)).collect();
-        let place = |places: &[u64], at: u64| usize::try_from(at).ok().and_then(|at| places.get(at)).copied();
+        let threads: Vec<_> = threads.into_iter().map(|threads| self.number_of(threads)).collect();
+        let reasons: Vec<_> = reasons.into_iter().map(|reason| self.reasons.number(&reason)).collect();
+        let place = |places: &[u32], at: u64| usize::try_from(at).ok().and_then(|at| places.get(at)).copied();
         for ReasonTime { threads: of, reason, ns, samples } in times {
             if let (Some(of), Some(reason)) = (place(&threads, of), place(&reasons, reason)) {
                 let sum = self.times.entry((of, reason)).or_default();
@@ -49,47 +49,28 @@ impl ReasonSums {
         }
     }
 
-    fn place_of(&mut self, threads: SampledThreads) -> u64 {
-        let are_many = self.threads.0.len() >= MOST_PROCESSES && !self.threads.0.contains_key(&threads);
-        let tgid = threads.tgid.filter(|_| !are_many);
-        self.threads.of(SampledThreads { tgid, ..threads })
+    fn number_of(&mut self, threads: SampledThreads) -> u32 {
+        let known = self.threads.number_up_to(MOST_PROCESSES, &threads);
+        known.unwrap_or_else(|| self.threads.number(&SampledThreads { tgid: None, ..threads }))
     }
 
     /// All of them.
     #[must_use]
     pub fn finish(self) -> Reasons {
         let Self { sampling, threads, reasons, times } = self;
-        let time = |((threads, reason), (ns, samples))| ReasonTime { threads, reason, ns, samples };
+        let time = |((threads, reason), (ns, samples)): ((u32, u32), _)| ReasonTime {
+            threads: threads.into(),
+            reason: reason.into(),
+            ns,
+            samples,
+        };
         let times = times.into_iter().map(time).collect();
-        Reasons { sampling, threads: threads.into_list(), reasons: reasons.into_list(), times }
+        Reasons { sampling, threads: threads.values, reasons: reasons.values, times }
     }
 }
 
 /// Threads of more processes are not told apart by process.
 const MOST_PROCESSES: usize = 1 << 16;
-
-/// The items of a list, each with its place in it.
-#[derive(Debug)]
-struct Places<T>(HashMap<T, u64>);
-
-impl<T> Default for Places<T> {
-    fn default() -> Self {
-        Self(HashMap::new())
-    }
-}
-
-impl<T: Eq + Hash> Places<T> {
-    fn of(&mut self, item: T) -> u64 {
-        let next = u64::try_from(self.0.len()).unwrap_or(u64::MAX);
-        *self.0.entry(item).or_insert(next)
-    }
-
-    fn into_list(self) -> Vec<T> {
-        let mut items: Vec<_> = self.0.into_iter().collect();
-        items.sort_unstable_by_key(|(_, place)| *place);
-        items.into_iter().map(|(item, _)| item).collect()
-    }
-}
 
 /// How the threads of a window were sampled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::moment::{PassMoment, SamplerTurn};
 use super::pass_times::{PassTime, PassTimes};
-use super::raw_reason::{NumberedValues, RawReason, SampledNames};
-use crate::model::{Activity, KernelEntry, Name, PassScope, ReasonClass, ThreadEnd, ThreadSample};
+use super::raw_reason::{RawReason, SampledNames};
+use crate::model::{Activity, KernelEntry, Name, NumberedValues, PassScope, ReasonClass, ThreadEnd, ThreadSample};
 
 /// Distinct reasons that are kept apart; beyond that, those of a class are one.
 const MAX_REASONS: usize = 1 << 14;
@@ -60,9 +60,7 @@ pub(super) struct TrackedThread {
     reason: u32,
     /// Its latest sleep that was sampled.
     sleep: Option<u32>,
-    /// When the reason began.
     since: PassTime,
-    /// The last pass that it was in.
     seen: u64,
     /// Whether it sleeps since the window began.
     pub(super) is_idle: bool,
@@ -116,8 +114,8 @@ impl ReasonCollector {
             all_sampled_at: 0,
             threads: HashMap::new(),
             gone: HashMap::new(),
-            names: NumberedValues::new(MAX_NAMES),
-            reasons: NumberedValues::new(MAX_REASONS),
+            names: NumberedValues::default(),
+            reasons: NumberedValues::default(),
             active: Vec::new(),
             lost: 0,
             merged: 0,
@@ -165,7 +163,7 @@ impl ReasonCollector {
         }
         let cgroups = self.names.values.get(index(thread.names)).map_or(0, |names| names.cgroups);
         let names = SampledNames { pcomm: Name::clone(&end.pcomm), comm: Name::clone(&end.comm), cgroups };
-        thread.names = self.names.number(&names).unwrap_or(thread.names);
+        thread.names = self.names.number_up_to(MAX_NAMES, &names).unwrap_or(thread.names);
         let last = self.passes.last();
         let pass = self.passes.after(end.monotonic_ns);
         let is_later = end.monotonic_ns >= last.at;
@@ -247,7 +245,7 @@ impl ReasonCollector {
             // Its id was reused.
             self.remove(sample.tid, (pass.until, pass.number));
         }
-        let names = self.names.number(&SampledNames::of(sample));
+        let names = self.names.number_up_to(MAX_NAMES, &SampledNames::of(sample));
         if let Some(thread) = self.threads.get_mut(&sample.tid) {
             thread.names = names.unwrap_or(thread.names);
             thread.seen = pass.number;
@@ -290,9 +288,9 @@ impl ReasonCollector {
     /// The number of a reason. If there are too many, that of its class.
     fn reason(&mut self, raw: &RawReason) -> u32 {
         let of_class = RawReason { class: raw.class, ..RawReason::default() };
-        self.reasons.number(raw).unwrap_or_else(|| {
+        self.reasons.number_up_to(MAX_REASONS, raw).unwrap_or_else(|| {
             self.merged += 1;
-            self.reasons.number_of_few(&of_class)
+            self.reasons.number(&of_class)
         })
     }
 
@@ -314,7 +312,11 @@ impl ReasonCollector {
     /// Who ran on each CPU.
     fn running_threads(&mut self, samples: &[(&ThreadSample, Activity)]) -> RunningThreads {
         let running = samples.iter().filter(|(_, activity)| *activity == Activity::Running);
-        running.filter_map(|(sample, _)| Some((sample.cpu?, self.names.number(&SampledNames::of(sample))?))).collect()
+        running
+            .filter_map(|(sample, _)| {
+                Some((sample.cpu?, self.names.number_up_to(MAX_NAMES, &SampledNames::of(sample))?))
+            })
+            .collect()
     }
 
     fn raw_reason(&self, sample: &ThreadSample, activity: Activity, running: &RunningThreads) -> RawReason {

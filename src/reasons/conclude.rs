@@ -12,7 +12,6 @@ use crate::model::{
 
 /// What is known at the end of a window.
 pub struct Conclusion<'a> {
-    /// The threads of the window.
     pub threads: &'a [&'a ThreadState],
     /// The functions of the kernel by addresses in them.
     pub functions: &'a HashMap<u64, Name>,

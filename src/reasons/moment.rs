@@ -8,7 +8,6 @@ use std::collections::HashSet;
 
 use crate::model::{Activity, PassScope, ThreadSample};
 
-/// When a pass was made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PassMoment {
     /// Its time, by `CLOCK_MONOTONIC`, in nanoseconds.
@@ -96,7 +95,7 @@ mod tests {
         ThreadSample { activity, cpu: Some(cpu), last_arrival, ran_ns, last_queued, ..ThreadSample::default() }
     }
 
-    /// What threads did, beside a sampler on CPU 0.
+    /// What threads did while a sampler ran on CPU 0.
     fn activities(threads: &[ThreadSample]) -> Vec<Activity> {
         let sampler = ThreadSample { tid: SAMPLER, ..sample(Activity::Running, 0, SINCE, 0, 0) };
         let samples: Vec<_> = threads.iter().cloned().chain([sampler]).collect();

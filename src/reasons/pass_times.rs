@@ -12,14 +12,12 @@ const LONGEST_PAUSE: u64 = 4;
 pub(super) struct PassTimes {
     /// Of the latest passes, in order.
     latest: VecDeque<PassTime>,
-    /// Number of passes.
     pub(super) count: u64,
 }
 
 /// A pass, and which time around it a thread is taken to have done what its sample says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PassTime {
-    /// Number of the pass.
     pub(super) number: u64,
     /// When it was made.
     pub(super) at: u64,
@@ -50,7 +48,6 @@ impl PassTimes {
         time
     }
 
-    /// The latest pass.
     pub(super) fn last(&self) -> PassTime {
         self.latest.back().copied().unwrap_or_default()
     }

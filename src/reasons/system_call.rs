@@ -16,52 +16,16 @@ fn sysno(number: u32) -> Option<Sysno> {
 /// The descriptor that a system call works on, if it is one that waits for a file, a socket or a pipe.
 pub fn works_on_descriptor(entry: KernelEntry) -> Option<u32> {
     let KernelEntry::SystemCall(number, [first, _]) = entry else { return None };
-    let works = WITH_DESCRIPTOR.contains(&sysno(number)?.name());
+    let name = sysno(number)?.name();
+    let works = WITH_DESCRIPTOR.split(' ').any(|known| known == name);
     u32::try_from(first).ok().filter(|_| works)
 }
 
-const WITH_DESCRIPTOR: [&str; 40] = [
-    "accept",
-    "accept4",
-    "connect",
-    "copy_file_range",
-    "fallocate",
-    "fdatasync",
-    "flock",
-    "fstat",
-    "fsync",
-    "ftruncate",
-    "getdents64",
-    "io_uring_enter",
-    "ioctl",
-    "mq_timedreceive",
-    "mq_timedsend",
-    "pread64",
-    "preadv",
-    "preadv2",
-    "pwrite64",
-    "pwritev",
-    "pwritev2",
-    "read",
-    "readahead",
-    "readv",
-    "recvfrom",
-    "recvmmsg",
-    "recvmsg",
-    "sendfile",
-    "sendmmsg",
-    "sendmsg",
-    "sendto",
-    "splice",
-    "sync_file_range",
-    "syncfs",
-    "tee",
-    "vmsplice",
-    "write",
-    "writev",
-    "fcntl",
-    "process_madvise",
-];
+const WITH_DESCRIPTOR: &str = "\
+    accept accept4 connect copy_file_range fallocate fdatasync flock fstat fsync ftruncate getdents64 \
+    io_uring_enter ioctl mq_timedreceive mq_timedsend pread64 preadv preadv2 pwrite64 pwritev pwritev2 read \
+    readahead readv recvfrom recvmmsg recvmsg sendfile sendmmsg sendmsg sendto splice sync_file_range syncfs tee \
+    vmsplice write writev fcntl process_madvise";
 
 /// The address of the mutex that a system call may wait for: glibc waits for one by `FUTEX_WAIT`, and for all else by
 /// `FUTEX_WAIT_BITSET`.
