@@ -13,7 +13,7 @@ use super::args::ViewArgs;
 use super::format::Format;
 use crate::compare::{GroupBy, NoSuchGroup, Report};
 use crate::process::check_stdout;
-use crate::report::{Color, Selection, Terminal, Unchanged, UserNames};
+use crate::report::{Selection, Terminal, UserNames};
 
 /// Runs `print` on buffered standard output.
 pub(super) fn to_stdout(
@@ -58,15 +58,14 @@ impl Stream {
 }
 
 /// Whether to use color. `NO_COLOR` and `CLICOLOR_FORCE` apply if the command line does not decide.
-fn color(choice: ColorChoice, stream: Stream) -> Color {
+fn has_color(choice: ColorChoice, stream: Stream) -> bool {
     let value = |name| env::var_os(name).filter(|value| !value.is_empty());
-    let on = match choice {
+    match choice {
         ColorChoice::Always => true,
         ColorChoice::Never => false,
         ColorChoice::Auto if value("NO_COLOR").is_some() => false,
         ColorChoice::Auto => value("CLICOLOR_FORCE").is_some_and(|value| value != "0") || stream.terminal().is_some(),
-    };
-    if on { Color::On } else { Color::Off }
+    }
 }
 
 /// Default maximum of rows per section on a terminal, so that its heading stays visible.
@@ -101,7 +100,7 @@ pub(super) fn write_to(
     view: &ViewArgs,
     write: impl FnOnce(&mut dyn Write, Terminal) -> io::Result<()>,
 ) -> anyhow::Result<()> {
-    let terminal = Terminal { width: stream.width(), color: color(view.color, stream) };
+    let terminal = Terminal { width: stream.width(), has_color: has_color(view.color, stream) };
     match stream {
         Stream::Stdout => to_stdout(|out| write(out, terminal)),
         Stream::Stderr => {
@@ -133,7 +132,7 @@ pub(super) fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> Sel
         limit: given(limit),
         groups: given(groups),
         all_rows: all_rows.filter(|_| view.limit.is_none()),
-        unchanged: if view.unchanged || view.format.is_for_programs() { Unchanged::Shown } else { Unchanged::Hidden },
+        shows_unchanged: view.unchanged || view.format.is_for_programs(),
         columns: view.table_columns(),
         users: users(report),
     }

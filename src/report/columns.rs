@@ -40,7 +40,6 @@ named! {
 }
 
 impl Column {
-    /// The default columns of a report.
     pub(super) fn usual(report: &Report) -> &'static [Self] {
         use Column::*;
         match report.is_comparison() {
@@ -77,7 +76,6 @@ impl Column {
         !matches!(self, Self::Group | Self::Metric | Self::Verdict | Self::Tags)
     }
 
-    /// The text in tables.
     pub(super) fn text(self, group: &Group, row: &Row) -> String {
         match self {
             Self::Group => label(group),

@@ -21,7 +21,6 @@ impl<'r> Fact<'r> {
     }
 }
 
-/// The data of a fact.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum FactData<'r> {

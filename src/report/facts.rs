@@ -47,7 +47,7 @@ fn of_one_side(report: &Report) -> Vec<Fact<'_>> {
     ]
 }
 
-/// What could not be read of what the report shows; beside nothing but an overview, only of how many threads.
+/// What could not be read of what the report shows; if it only has an overview, for how many threads.
 fn gaps(report: &Report) -> Vec<FactLine> {
     if report.sections.iter().any(|section| section.section != Section::Overview) {
         return report.needed_gaps().map(|gap| FactLine::fact("missing", gap.to_string())).collect();

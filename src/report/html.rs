@@ -18,7 +18,6 @@ use crate::compare::Report;
 /// The page with its style and script.
 const PAGE: &str = include_str!("html/page.html");
 
-/// The place of the data in it.
 const DATA: &str = "{{data}}";
 
 /// Writes a report as HTML, with a limited number of rows: the overview first, then the largest changes of each section. Errors are those of `out`.

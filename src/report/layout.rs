@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
+use super::escape::escaped;
+
 /// How a column shrinks if the table is too wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnShape {
@@ -31,7 +33,6 @@ pub(super) struct Head<'h> {
 
 /// Names are cut to this before a column is left out.
 const SHORT_NAME: usize = 20;
-/// The minimum width of a sentence.
 const SHORT_PROSE: usize = 24;
 /// The minimum width of a few words: `unclear: ±246%`.
 const SHORT_PHRASE: usize = 14;
@@ -51,7 +52,7 @@ pub(super) fn write<'h>(
     Ok(left_out)
 }
 
-/// The lines of a heading and of rows, and the columns left out. The last column of a row has its tone, a code of Select
+/// The lines of a heading and of rows, whose texts are escaped, and the columns left out. The last column of a row has its tone, a code of Select
 /// Graphic Rendition.
 pub(super) fn lines<'h>(
     heads: &[Head<'h>],
@@ -60,7 +61,9 @@ pub(super) fn lines<'h>(
     width: Option<u16>,
 ) -> (Vec<String>, Vec<&'h str>) {
     let mut widths: Vec<usize> = heads.iter().map(|head| head.text.width()).collect();
-    for row in rows {
+    let plain = |row: &Vec<String>| row.iter().map(|text| escaped(text).into_owned()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(plain).collect();
+    for row in &rows {
         for (width, text) in widths.iter_mut().zip(row) {
             *width = (*width).max(text.width());
         }
@@ -72,7 +75,7 @@ pub(super) fn lines<'h>(
     let headings: Vec<String> = heads.iter().map(|head| head.text.to_owned()).collect();
     let tones = [None].into_iter().chain(tones.iter().copied()).chain(std::iter::repeat(None));
     let lines =
-        [&headings].into_iter().chain(rows).zip(tones).map(|(row, tone)| line(row, heads, &widths, tone)).collect();
+        [&headings].into_iter().chain(&rows).zip(tones).map(|(row, tone)| line(row, heads, &widths, tone)).collect();
     let shown = widths.iter().copied().chain(std::iter::repeat(None));
     (lines, heads.iter().zip(shown).filter(|(_, width)| width.is_none()).map(|(head, _)| head.text).collect())
 }

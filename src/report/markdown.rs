@@ -137,7 +137,6 @@ fn table(
     rows.try_for_each(|row| writeln!(out, "{}", line(row.iter().map(|cell| inline(cell)).collect())))
 }
 
-/// The text, escaped for Markdown.
 fn inline(text: &str) -> String {
     let mut out = String::new();
     for c in escaped(text).replace("  ", "\u{2003}").chars() {

@@ -120,7 +120,6 @@ pub(crate) fn metrics_table(out: &mut dyn Write, width: Option<u16>) -> io::Resu
     })
 }
 
-/// The indentation of tags below their heading.
 const TAG_INDENT: usize = 6;
 
 /// Writes a table and an empty line. The name, in the first column, is never cut; the meaning is cut first.

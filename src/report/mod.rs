@@ -34,9 +34,9 @@ pub use self::html::write_html;
 pub use self::json::{write_json, write_json_lines};
 pub use self::markdown::write_markdown;
 pub(crate) use self::metrics::{metrics_json, metrics_markdown, metrics_table};
-pub use self::selection::{Selection, Unchanged, UserNames};
+pub use self::selection::{Selection, UserNames};
 pub use self::steps::{write_step, write_step_csv};
-pub use self::table::{Color, Terminal, write_table};
+pub use self::table::{Terminal, write_table};
 pub use self::trace::TraceWriter;
 
 /// The JSON Schema of reports and listings: a definition for each output.

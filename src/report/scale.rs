@@ -3,7 +3,6 @@
 use crate::compare::Delta;
 use crate::model::{Cell, CpuSetSizes, Unit, cpu_ranges};
 
-/// A scale: its factor and its name.
 type ScaleStep = (f64, &'static str);
 
 fn ladder(unit: Unit) -> &'static [ScaleStep] {

@@ -6,16 +6,6 @@ use super::columns::Column;
 use crate::compare::{Change, Group, GroupBy, HiddenReason, Report, ReportSection, Row, Turnover};
 use crate::model::Section;
 
-/// Whether tables show rows that are unchanged, zero or without data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unchanged {
-    /// Tables count them.
-    #[default]
-    Hidden,
-    /// Tables show them.
-    Shown,
-}
-
 /// The names of users by their ids.
 pub type UserNames = BTreeMap<u32, String>;
 
@@ -28,8 +18,8 @@ pub struct Selection {
     pub groups: Option<usize>,
     /// About the maximum of rows of all sections together, in HTML; `None` for all.
     pub all_rows: Option<usize>,
-    /// Whether tables show rows that are unchanged, zero or without data.
-    pub unchanged: Unchanged,
+    /// Whether tables show rows that are unchanged, zero or without data, and do not only count them.
+    pub shows_unchanged: bool,
     /// The columns of tables; empty for those that suit the report.
     pub columns: Vec<Column>,
     /// The names of users; others have their id.
@@ -55,7 +45,7 @@ pub(super) struct ShownSection<'r> {
     pub(super) rows: Vec<&'r Row>,
     /// Number of rows beyond the limit; in an overview, of groups.
     pub(super) cut: usize,
-    unchanged: Unchanged,
+    pub(super) shows_unchanged: bool,
 }
 
 #[derive(Debug)]
@@ -89,7 +79,7 @@ impl<'r> ShownSection<'r> {
     }
 
     fn of_rows(section: &'r ReportSection, rows: Vec<&'r Row>, selection: &Selection) -> Self {
-        let all = Self { section, rows, cut: 0, unchanged: selection.unchanged };
+        let all = Self { section, rows, cut: 0, shows_unchanged: selection.shows_unchanged };
         if section.section == Section::Overview {
             all.limit_groups(selection.groups.unwrap_or(usize::MAX))
         } else {
@@ -151,17 +141,11 @@ impl<'r> ShownSection<'r> {
             "rss" => !has_run_time || row.values.candidate.is_some() || self.section.order.contains("rss"),
             _ => true,
         });
-        self.unchanged == Unchanged::Hidden
-            && (has_verdict || !has_turnover)
-            && rows.all(|row| row.is_next_to_nothing())
+        !self.shows_unchanged && (has_verdict || !has_turnover) && rows.all(|row| row.is_next_to_nothing())
     }
 
     pub(super) fn is_shown(&self, row: &Row) -> bool {
-        self.unchanged == Unchanged::Shown || row.hidden_reason().is_none()
-    }
-
-    pub(super) fn has_unchanged(&self) -> bool {
-        self.unchanged == Unchanged::Shown
+        self.shows_unchanged || row.hidden_reason().is_none()
     }
 
     /// How many rows tables hide, by reason.
@@ -276,7 +260,7 @@ mod tests {
         let section = ShownSection::of_groups(&report.sections[0], &selection);
         assert_eq!((section.cut, section.lists().iter().map(|list| list.lines.len()).sum::<usize>()), (1, 3));
         assert_eq!(section.hidden(), [(HiddenReason::Unchanged, 1), (HiddenReason::Zero, 1)].into());
-        let all = Selection { unchanged: Unchanged::Shown, ..Selection::default() };
+        let all = Selection { shows_unchanged: true, ..Selection::default() };
         let section = ShownSection::of_groups(&report.sections[0], &all);
         assert_eq!((section.cut, section.rows.len(), section.hidden()), (0, 6, BTreeMap::new()));
     }

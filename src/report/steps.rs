@@ -43,10 +43,9 @@ pub fn write_step(out: &mut dyn Write, report: &Report, selection: &Selection, t
     let reasons = why::lines(report, &section);
     let lines = pivot.lines.iter().zip(&pivot.groups).map(|(line, group)| {
         let reasons = reasons.iter().find(|(of, _)| Some(*of) == *group).map(|(_, lines)| lines.join("; "));
-        let cells = line.iter().cloned().chain(reasons).map(|text| escaped(&text).into_owned());
-        cells.collect::<Vec<_>>()
+        line.iter().cloned().chain(reasons).collect()
     });
-    let lines: Vec<_> = lines.collect();
+    let lines: Vec<Vec<_>> = lines.collect();
     let shape = |place| if place == 0 { ColumnShape::Name } else { ColumnShape::Number };
     let heads =
         pivot.heads.iter().enumerate().map(|(place, text)| Head { text, shape: shape(place), dispensable: None });

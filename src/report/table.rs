@@ -16,23 +16,13 @@ use crate::compare::{Change, Headline, Renamed, Report};
 use crate::diagnose::{Note, counted, plural};
 use crate::model::Section;
 
-/// Whether headings are highlighted with terminal escapes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Color {
-    /// Not highlighted.
-    #[default]
-    Off,
-    /// Highlighted.
-    On,
-}
-
 /// The properties of the output.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Terminal {
     /// Width in columns; `None` if the output is not a terminal.
     pub width: Option<u16>,
-    /// Whether headings are highlighted.
-    pub color: Color,
+    /// Whether headings are highlighted, with terminal escapes.
+    pub has_color: bool,
 }
 
 impl Terminal {
@@ -43,7 +33,7 @@ impl Terminal {
     /// The color of what became worse or better.
     fn tone(self, outcome: Outcome) -> Option<&'static str> {
         match outcome {
-            _ if self.color == Color::Off => None,
+            _ if !self.has_color => None,
             Outcome::Worse => Some("31"),
             Outcome::Better => Some("32"),
             Outcome::Neither => None,
@@ -52,11 +42,10 @@ impl Terminal {
 
     /// Select Graphic Rendition of ECMA-48.
     fn rendered(self, code: &str, text: &str) -> String {
-        if self.color == Color::On { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.has_color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 
-/// Width of the labels before facts.
 const LABEL: usize = 10;
 /// A narrow terminal has so many columns before there is room for one with the largest change.
 const COLUMNS_BEFORE_CHANGE: usize = 3;
@@ -144,10 +133,8 @@ fn write_overview(
     };
     let head = |(place, text)| Head { text, shape: shape(place), dispensable: dispensable(place, text) };
     let heads: Vec<_> = pivot.heads.iter().map(String::as_str).enumerate().map(head).collect();
-    let lines: Vec<Vec<_>> =
-        pivot.lines.iter().map(|line| line.iter().map(|text| escaped(text).into_owned()).collect()).collect();
     let tones: Vec<_> = pivot.outcomes.iter().map(|outcome| terminal.tone(*outcome)).collect();
-    let (lines, left_out) = layout::lines(&heads, &lines, &tones, terminal.width);
+    let (lines, left_out) = layout::lines(&heads, &pivot.lines, &tones, terminal.width);
     let left_out: Vec<_> = left_out.into_iter().filter(|head| *head != CHANGE).collect();
     let why: HashMap<_, _> = why::lines(report, section).into_iter().collect();
     writeln!(out)?;
@@ -211,8 +198,7 @@ fn write_list(
     }
     let columns = list_columns(section, list, columns);
     let heads: Vec<_> = columns.iter().map(|column| head(*column, section.section.section, list.only_in)).collect();
-    let plain = |cells: Vec<String>| cells.iter().map(|text| escaped(text).into_owned()).collect::<Vec<_>>();
-    let rows: Vec<_> = list.lines.iter().map(|line| plain(cells(section, line, &columns))).collect();
+    let rows: Vec<_> = list.lines.iter().map(|line| cells(section, line, &columns)).collect();
     let tone = |line: &ListLine<'_>| match line {
         ListLine::Row(row) if row.verdict().is_some() => terminal.tone(outcome(row, Headline::Change)),
         _ => None,

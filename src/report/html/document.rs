@@ -34,7 +34,6 @@ pub(super) struct PageData<'p> {
     tree: Option<Vec<SectionData<'p>>>,
     renamed: Option<&'p [Renamed]>,
     gates: Option<GateTable>,
-    /// Whether rows have verdicts.
     verdicts: bool,
     /// How long the command of each run took.
     elapsed: Option<RunDots<'p>>,
@@ -183,7 +182,7 @@ impl<'p> CourseData<'p> {
     fn new(trends: &'p [Trend], paths: &mut Paths<'p>) -> Option<Self> {
         let Trend { started_at_unix_ns, duration_ns, .. } = trends.first()?;
         let mut column = |trend: &'p Trend| {
-            // Groups of parts need not be those of the whole: a process can become another program. What is below a group is in it.
+            // Parts can have groups that the whole lacks: a process can execute another program. Groups include those below them.
             let total = |group: &GroupTrend| group.values.iter().filter(|value| **value > 0.0).sum::<f64>();
             let groups = trend.groups.iter().filter(|group| group.path.len() == 1);
             let mut groups: Vec<_> = groups.map(|group| (total(group), group)).filter(|(all, _)| *all > 0.0).collect();

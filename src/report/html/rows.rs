@@ -120,8 +120,8 @@ fn overview<'r>(section: &ShownSection<'r>) -> ShownAndHidden<'r> {
 fn others<'r>(section: &ShownSection<'r>) -> ShownAndHidden<'r> {
     let is_shown = |reason| match reason {
         None => true,
-        Some(HiddenReason::Absent) => section.has_unchanged(),
-        Some(_) => is_of_limits(section.section.section) || section.has_unchanged(),
+        Some(HiddenReason::Absent) => section.shows_unchanged,
+        Some(_) => is_of_limits(section.section.section) || section.shows_unchanged,
     };
     let hidden = section.hidden().into_iter().filter(|(reason, _)| !is_shown(Some(*reason)));
     let hidden = hidden.map(|(reason, count)| (reason.name(), count)).collect();
