@@ -44,7 +44,7 @@ coded! {
         BootOff { option: &'static str } = "disabled-at-boot",
             ("disabled at boot, or kernel lacks CONFIG_{option}"), Fix::Advice("boot with `psi=1`");
         /// ctprof runs in another namespace than the host's.
-        OtherNamespace { kind: Namespace } = "other-namespace", ("{}", kind.message_and_fix().0), kind.message_and_fix().1;
+        OtherNamespace { message: &'static str, fix: Fix } = "other-namespace", ("{message}"), fix.clone();
         /// taskstats is not there: not built, or another network namespace.
         NamespaceOrKernelLacks { option: &'static str } = "namespace-or-not-built",
             ("kernel lacks CONFIG_{option}, or not available in this network namespace");
@@ -101,24 +101,14 @@ const RUN_ON_HOST: Fix = Fix::Advice("run on the host, or start the container wi
 const RUN_IN_HOST_NETWORK: Fix =
     Fix::Advice("run on the host, or start the container with --network=host and without its own user namespace");
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Namespace {
-    Pid,
-    Network,
-    User,
-}
-
-impl Namespace {
-    fn message_and_fix(self) -> (&'static str, Fix) {
-        match self {
-            Self::Pid => ("only this PID namespace is visible", RUN_ON_HOST),
-            Self::Network => ("not available in this network namespace", RUN_IN_HOST_NETWORK),
-            Self::User => {
-                ("permission denied despite cap_net_admin: not the initial user namespace", RUN_IN_HOST_NETWORK)
-            }
-        }
-    }
-}
+pub(super) const OTHER_PID_NAMESPACE: Cause =
+    Cause::OtherNamespace { message: "only this PID namespace is visible", fix: RUN_ON_HOST };
+pub(super) const OTHER_NETWORK_NAMESPACE: Cause =
+    Cause::OtherNamespace { message: "not available in this network namespace", fix: RUN_IN_HOST_NETWORK };
+pub(super) const OTHER_USER_NAMESPACE: Cause = Cause::OtherNamespace {
+    message: "permission denied despite cap_net_admin: not the initial user namespace",
+    fix: RUN_IN_HOST_NETWORK,
+};
 
 /// A sentence as a clause of another one.
 fn clause(sentence: &str) -> String {

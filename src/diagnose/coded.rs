@@ -17,7 +17,6 @@ macro_rules! coded {
             /// Every code, with its meaning.
             pub const CODES: &'static [(&'static str, &'static str)] = &[$(($code, $doc.trim_ascii()),)+];
 
-            /// The stable code.
             pub fn code(&self) -> &'static str {
                 match self {
                     $(Self::$variant { .. } => $code,)+

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Capability, Cause, Coverage, DataSource, Evidence, Finding, Fix, LSM_OR_NAMESPACE, Namespace};
+use super::cause::{LSM_OR_NAMESPACE, OTHER_NETWORK_NAMESPACE, OTHER_USER_NAMESPACE};
+use super::{Capability, Cause, Coverage, DataSource, Evidence, Finding, Fix};
 use crate::model::{Built, Errno, HostContext, ProbeFailure, SourceFile, Switch, TaskstatsSummary, at_least, dominant};
 
 pub(super) fn schedstats(evidence: &Evidence<'_>) -> Finding {
@@ -44,7 +45,7 @@ fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
     let built = || evidence.host().and_then(|host| host.config_task_xacct) == Some(Built::On);
     match &summary.open_error {
         Some(Errno::ENOENT) if built() => {
-            return finding(Coverage::Missing, Cause::OtherNamespace { kind: Namespace::Network });
+            return finding(Coverage::Missing, OTHER_NETWORK_NAMESPACE);
         }
         Some(Errno::ENOENT) => {
             return finding(Coverage::Unavailable, Cause::NamespaceOrKernelLacks { option: "TASKSTATS" });
@@ -57,9 +58,7 @@ fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
     match (summary.eperm_count, summary.other_err_count) {
         (0, 0) => Finding::complete(DataSource::Taskstats),
         (0, failed) => affecting(failed, Coverage::Partial, Cause::NoAnswer),
-        (denied, _) if evidence.holds(&Capability::NetAdmin) => {
-            affecting(denied, denial, Cause::OtherNamespace { kind: Namespace::User })
-        }
+        (denied, _) if evidence.holds(&Capability::NetAdmin) => affecting(denied, denial, OTHER_USER_NAMESPACE),
         (denied, _) => {
             affecting(denied, denial, Cause::Denied { capability: Capability::NetAdmin, errno: Errno::EPERM })
         }

@@ -1,6 +1,7 @@
 //! Findings on the files of threads and processes.
 
-use super::{Capability, Cause, Coverage, DataSource, Evidence, Finding, Fix, LSM_OR_NAMESPACE};
+use super::cause::LSM_OR_NAMESPACE;
+use super::{Capability, Cause, Coverage, DataSource, Evidence, Finding, Fix};
 use crate::model::{Errno, METRICS, SourceFile};
 
 /// One finding per file, or per error if it could not be read; one more for each reason why `smaps_rollup`
@@ -23,7 +24,11 @@ pub(super) fn all(evidence: &Evidence<'_>) -> Vec<Finding> {
     }
     let skipped = [(Cause::TooLarge, summary.smaps_skipped), (Cause::OutOfTime, summary.smaps_out_of_time)];
     let skipped = skipped.into_iter().filter(|(_, count)| *count > 0);
-    findings.extend(skipped.map(|(cause, count)| not_tried(evidence, cause, count)));
+    findings.extend(skipped.map(|(cause, count)| {
+        let total = Some(evidence.census.user_processes.max(count));
+        let finding = Finding::new(DataSource::File(SourceFile::SmapsRollup), Coverage::Partial, cause);
+        finding.affecting(count, total, "process")
+    }));
     findings
 }
 
@@ -91,10 +96,4 @@ fn option(file: &SourceFile) -> Option<&'static str> {
         SourceFile::Sched => Some("SCHED_DEBUG"),
         _ => METRICS.iter().find(|metric| metric.file() == file.name())?.gates.first().copied(),
     }
-}
-
-fn not_tried(evidence: &Evidence<'_>, cause: Cause, count: u64) -> Finding {
-    let total = Some(evidence.census.user_processes.max(count));
-    let finding = Finding::new(DataSource::File(SourceFile::SmapsRollup), Coverage::Partial, cause);
-    finding.affecting(count, total, "process")
 }

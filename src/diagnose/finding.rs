@@ -193,7 +193,6 @@ pub fn findings_of(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
     findings
 }
 
-/// The findings about something missing.
 pub fn gaps(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
     findings_of(head, census).into_iter().filter(Finding::is_gap).collect()
 }

@@ -1,13 +1,14 @@
 //! Findings on the host: the list of processes, cgroups, pressure, sched_ext.
 
-use super::{Capability, Cause, Coverage, DataSource, Evidence, Finding, LSM_OR_NAMESPACE, Namespace};
+use super::cause::{LSM_OR_NAMESPACE, OTHER_PID_NAMESPACE};
+use super::{Capability, Cause, Coverage, DataSource, Evidence, Finding};
 use crate::model::{CgroupLayout, CgroupStats, Errno, Switch};
 
 pub(super) fn processes(evidence: &Evidence<'_>) -> Finding {
     let source = DataSource::Processes;
     let host = evidence.host();
     if host.and_then(|host| host.pid_namespace_initial) == Some(false) {
-        return Finding::new(source, Coverage::Partial, Cause::OtherNamespace { kind: Namespace::Pid });
+        return Finding::new(source, Coverage::Partial, OTHER_PID_NAMESPACE);
     }
     // Members of the group that the mount exempts see kernel threads without a capability.
     let sees_others = || evidence.holds(&Capability::SysPtrace) || evidence.census.kernel_threads > 0;

@@ -20,9 +20,8 @@ mod tests;
 mod warning;
 
 pub use self::affected::{Affected, counted, plural};
-use self::cause::LSM_OR_NAMESPACE;
+pub use self::cause::Cause;
 pub(crate) use self::cause::MORE_OPEN_FILES;
-pub use self::cause::{Cause, Namespace};
 pub(crate) use self::empty::why_empty;
 pub(crate) use self::engine::why_no_bpf;
 use self::evidence::Evidence;

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use super::cause::{OTHER_NETWORK_NAMESPACE, OTHER_USER_NAMESPACE};
 use super::*;
 use crate::model::{
     BpfObstacle, BpfUse, Built, CaptureInfo, Census, Container, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot,
@@ -328,8 +329,8 @@ fn a_denied_taskstats_names_the_capability_or_the_namespace() {
     let denied = failing(TaskstatsSummary { eperm_count: 7, ..TaskstatsSummary::default() });
     assert_eq!(finding(&denied, DataSource::Taskstats).fix, setcap(&[Capability::NetAdmin]));
     let held = finding(&holding(denied, &[Capability::NetAdmin]), DataSource::Taskstats);
-    assert_eq!(held.cause, Some(Cause::OtherNamespace { kind: Namespace::User }));
-    assert_eq!(held.fix, Cause::OtherNamespace { kind: Namespace::Network }.fix());
+    assert_eq!(held.cause, Some(OTHER_USER_NAMESPACE));
+    assert_eq!(held.fix, OTHER_NETWORK_NAMESPACE.fix());
     let mut missing = failing(TaskstatsSummary { open_error: Some(Errno::ENOENT), ..TaskstatsSummary::default() });
     assert_eq!(finding(&missing, DataSource::Taskstats).coverage, Coverage::Unavailable);
     missing.head.host = Some(HostContext { config_task_xacct: Some(Built::On), ..HostContext::default() });

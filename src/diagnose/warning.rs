@@ -70,7 +70,6 @@ impl Warning {
         told.map(|source| Self::OneSidedSource { source: source.clone(), side: side(source) }).collect()
     }
 
-    /// The warning for different options of the captures.
     pub(crate) fn different_options(baseline: &SnapshotHead, candidate: &SnapshotHead) -> Option<Self> {
         let written = |snapshot: &SnapshotHead| {
             let options = &snapshot.capture.as_ref()?.options;
