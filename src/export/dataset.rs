@@ -35,7 +35,6 @@ pub(super) struct Dataset<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     /// The properties of leaves that are better packed than with a dictionary.
     packed: WriterPropertiesPtr,
-    /// Rows that are not encoded yet.
     pending: Vec<Block>,
     pending_rows: usize,
     /// The current row group, by leaf; empty before its first rows.

@@ -3,7 +3,6 @@
 use super::column::{Column, columns};
 use crate::model::{SnapshotHead, Value};
 
-/// What identifies a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     /// BLAKE3 hash of the file, in hexadecimal digits.

@@ -89,7 +89,6 @@ pub(super) fn read_ahead(capture: &CaptureFile, schemas: &Schemas, options: Expo
     Some(all)
 }
 
-/// Consecutive rows of a capture.
 struct Rows<'s, R> {
     identity: &'s Identity,
     schema: &'s Schema<R>,
@@ -134,7 +133,6 @@ impl<'s, R> Rows<'s, R> {
     }
 }
 
-/// Consecutive threads of a snapshot, as rows.
 struct ThreadRows<'s> {
     rows: Rows<'s, ThreadState>,
     census: Census,
