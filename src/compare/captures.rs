@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Measurement, Population, SideGroup, SideSection, Sides};
+use super::{Measurement, SideGroup, SideSection, Sides};
 use crate::diagnose::{Finding, Note, Side};
 use crate::model::{
     BpfUse, CaptureInfo, Cell, CtprofParseSummary, CtprofProbeSummary, HostHeapState, SelfCost, SnapshotHead,
@@ -20,14 +20,13 @@ pub(super) fn section(snapshot: &SnapshotHead) -> SideSection {
     facts.extend(snapshot.probe_summary.iter().flat_map(jemalloc));
     let heap = snapshot.host.iter().filter_map(|host| host.heap_state.as_ref()).flat_map(HostHeapState::fields);
     facts.extend(heap.map(|(field, unit, value)| (format!("heap.{field}").into(), unit, value)));
-    let entry = |(name, unit, value): CaptureFact| Some(Measurement::whole(name, unit, Cell::Number(value?), 1));
+    let entry = |(name, unit, value): CaptureFact| Some(Measurement::new(name, unit, Cell::Number(value?), 1));
     let mut measurements: Vec<_> = facts.into_iter().filter_map(entry).collect();
     let engine = snapshot.capture.as_ref().map(|capture| &capture.engine).filter(|engine| !engine.is_empty());
     measurements
-        .extend(engine.map(|engine| Measurement::whole("engine", Unit::None, Cell::Word(engine.as_str().into()), 1)));
+        .extend(engine.map(|engine| Measurement::new("engine", Unit::None, Cell::Word(engine.as_str().into()), 1)));
     measurements.sort_by(|a, b| a.name.cmp(&b.name));
-    let group = SideGroup { population: Population::of(1), measurements, ..SideGroup::default() };
-    SideSection::from([(vec!["capture".to_owned()], group)])
+    SideSection::from([(vec!["capture".to_owned()], SideGroup::new(1, measurements))])
 }
 
 fn count(name: impl Into<Cow<'static, str>>, value: u64) -> CaptureFact {

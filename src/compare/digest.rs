@@ -206,9 +206,9 @@ pub(super) struct GroupTotals {
     pub(super) turnover: Turnover,
     /// How long they were alive in the window, in nanoseconds.
     pub(super) alive_ns: u64,
-    /// How long they were blocked, in nanoseconds; `None` if no thread says.
+    /// How long they were blocked, in nanoseconds; `None` if it is unknown for all threads.
     pub(super) blocked_ns: Option<u64>,
-    /// How many of the threads say so.
+    /// Number of threads for which that is known.
     pub(super) blocked_of: u64,
     /// How many of them are threads of the capturing process.
     own: u64,

@@ -87,7 +87,6 @@ const ONLY_IN_CANDIDATE: &str =
 /// What gates are judged by.
 pub(super) struct GateJudge {
     pub(super) design: Design,
-    /// How many gates there are.
     pub(super) gates: usize,
     /// The groups that take too little CPU time for a percentage, by key.
     pub(super) minor: BTreeSet<Vec<String>>,
@@ -141,46 +140,42 @@ impl GateResult {
 
 /// The results of one gate. Those without data are left out if others have some.
 fn results_of(place: usize, gate: &Gate, judge: &GateJudge, sections: &[ReportSection]) -> Vec<GateResult> {
-    let (mut is_selected, mut left_out) = (false, NO_DATA);
-    let mut results = Vec::new();
-    for metric in &gate.metrics {
-        for section in sections.iter().filter(|section| section.section == metric.section) {
-            for group in gate.selected(section) {
-                is_selected = true;
-                match result_of((place, gate), metric, judge, (section, group)) {
-                    Ok(result) => results.push(result),
-                    Err(why) => left_out = why,
-                }
-            }
-        }
+    let of_metric = |metric: &GateMetric| {
+        let of_section = sections.iter().filter(|section| section.section == metric.section);
+        let groups = of_section.flat_map(|section| gate.selected(section).map(move |group| (section, group)));
+        groups.map(|group| result_of((place, gate), metric, judge, group)).collect::<Vec<_>>()
+    };
+    let (results, left_out): (Vec<_>, Vec<_>) = gate.metrics.iter().flat_map(of_metric).partition(Result::is_ok);
+    if !results.is_empty() {
+        return results.into_iter().flatten().collect();
     }
-    if results.is_empty() {
-        let fault = match &gate.group {
-            Some(glob) if !is_selected => {
-                let groups = sections.iter().flat_map(|section| &section.groups).filter(|group| is_gated(group));
-                NoSuchGroup::new("group", glob, groups.map(|group| group.label.as_str())).to_string()
-            }
-            _ => match gate.metrics.iter().find_map(|metric| metric.reason.as_ref()) {
-                Some(name) if left_out == NO_DATA => {
-                    format!(
-                        "`{name}` is neither a metric (`ctprof metrics`) nor a reason with samples (`ctprof show --why`)"
-                    )
-                }
-                _ if left_out == NO_DATA && gate.metrics.iter().any(|metric| metric.name == ELAPSED) => {
-                    "only windows of a command have it; record both sides with `ctprof record -- COMMAND`".to_owned()
-                }
-                _ => left_out.to_owned(),
-            },
-        };
-        let metric = if let [metric] = &gate.metrics[..] { &metric.name } else { WORSE };
-        let group = gate.group.iter().map(GroupGlob::to_string).collect();
-        results.push(GateResult::new(place, gate, metric, group, GateOutcome::Error(fault)));
-    }
-    results
+    let left_out = left_out.into_iter().filter_map(Result::err).next_back();
+    let fault = fault(gate, left_out, sections);
+    let metric = if let [metric] = &gate.metrics[..] { &metric.name } else { WORSE };
+    let group = gate.group.iter().map(GroupGlob::to_string).collect();
+    vec![GateResult::new(place, gate, metric, group, GateOutcome::Error(fault))]
 }
 
-/// The result for a group; an error if it is left out: without data, or of a glob a group that does not matter, and what a
-/// group on one side does not have.
+/// Why a gate has no result, if its groups were left out for a reason; `None` if it selects none.
+fn fault(gate: &Gate, left_out: Option<&str>, sections: &[ReportSection]) -> String {
+    match (left_out, &gate.group, gate.metrics.iter().find_map(|metric| metric.reason.as_ref())) {
+        (None, Some(glob), _) => {
+            let groups = sections.iter().flat_map(|section| &section.groups).filter(|group| is_gated(group));
+            NoSuchGroup::new("group", glob, groups.map(|group| group.label.as_str())).to_string()
+        }
+        (Some(why), ..) if why != NO_DATA => why.to_owned(),
+        (.., Some(name)) => {
+            format!("`{name}` is neither a metric (`ctprof metrics`) nor a reason with samples (`ctprof show --why`)")
+        }
+        _ if gate.metrics.iter().any(|metric| metric.name == ELAPSED) => {
+            "only windows of a command have it; record both sides with `ctprof record -- COMMAND`".to_owned()
+        }
+        _ => NO_DATA.to_owned(),
+    }
+}
+
+/// The result for a group, or why the group is left out: it has no data, or a glob matches it and it takes little CPU time
+/// or exists on one side only.
 fn result_of(
     (place, gate): (usize, &Gate),
     metric: &GateMetric,
@@ -337,9 +332,8 @@ mod tests {
         let group = |value: &Option<Cell>| {
             let quantity = crate::compare::Quantity::named(name).unwrap();
             let measured = Measurement {
-                cell: value.clone(),
                 is_total: quantity.is_total(),
-                ..Measurement::whole(name, quantity.about().unit, Cell::Number(0), 1)
+                ..Measurement::new(name, quantity.about().unit, value.clone(), 1)
             };
             SideGroup { measurements: vec![measured], ..SideGroup::default() }
         };

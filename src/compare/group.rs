@@ -212,12 +212,12 @@ fn measured(quantity: Quantity, members: &GroupTotals, context: Context) -> Meas
         }
         Quantity::Derived(derived) => (derived.covered(totals, context), derived.is_partial(totals, context, threads)),
     };
+    let cell = cell(quantity, members, context);
     Measurement {
-        cell: cell(quantity, members, context),
         partial,
         quantity: Some(quantity),
         is_total: quantity.is_total(),
         is_increase: quantity.is_increase(),
-        ..Measurement::whole(quantity.name(), quantity.about().unit, Cell::Number(0), covered)
+        ..Measurement::new(quantity.name(), quantity.about().unit, cell, covered)
     }
 }

@@ -183,7 +183,7 @@ mod tests {
         let entry = |quantum| Measurement {
             quantum,
             runs: Some([100.0; 4].into()),
-            ..Measurement::whole("run", Unit::Ns, Cell::Number(100), 1)
+            ..Measurement::new("run", Unit::Ns, Cell::Number(100), 1)
         };
         let both = Sides::two(true, true);
         let quantum = |a, b| judge.row(&mut Sides::two(Some(entry(a)), Some(entry(b))), both).unwrap().quantum;

@@ -42,14 +42,19 @@ impl Measurement {
         (self.unit, self.quantum) = (unit, rate(self.quantum));
     }
 
-    /// A value that every one of `members` has.
-    pub(super) fn whole(name: impl Into<Cow<'static, str>>, unit: Unit, cell: Cell, members: u64) -> Self {
+    /// A value that so many members have, and no other should have.
+    pub(super) fn new(
+        name: impl Into<Cow<'static, str>>,
+        unit: Unit,
+        cell: impl Into<Option<Cell>>,
+        covered: u64,
+    ) -> Self {
         let quantum = if unit == Unit::Ticks { 1.0 } else { 0.0 };
         Self {
             name: name.into(),
             unit,
-            cell: Some(cell),
-            covered: members,
+            cell: cell.into(),
+            covered,
             partial: false,
             quantity: None,
             reason: None,
@@ -95,13 +100,6 @@ pub(crate) struct Population {
     pub(crate) exited_work: Option<ExitedWork>,
 }
 
-impl Population {
-    /// Members that are not threads.
-    pub(super) fn of(members: u64) -> Self {
-        Self { members, ..Self::default() }
-    }
-}
-
 /// The periods of CPU quotas in a window, and those in which the quota ran out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Throttled {
@@ -110,7 +108,6 @@ pub(crate) struct Throttled {
 }
 
 impl Throttled {
-    /// Adds those of another quota.
     pub(super) fn add(&mut self, periods: u64, throttled: u64) {
         self.periods = self.periods.saturating_add(periods);
         self.throttled = self.throttled.saturating_add(throttled);
@@ -145,6 +142,14 @@ pub(super) struct SideGroup {
     /// Values of the keys that groups are sorted by.
     pub(super) sort_values: Vec<Option<Cell>>,
     pub(super) measurements: Vec<Measurement>,
+}
+
+impl SideGroup {
+    /// A group whose members are not threads.
+    pub(super) fn new(members: u64, measurements: Vec<Measurement>) -> Self {
+        let population = Population { members, ..Population::default() };
+        Self { population, measurements, ..Self::default() }
+    }
 }
 
 /// The groups of a section by key, on one side. All groups together have an empty key.

@@ -26,7 +26,7 @@ struct GroupRuns {
     measurements: Vec<MeasurementRuns>,
 }
 
-/// A value of a group in several runs. The measured is that of the first run, with a cell of the kind that numbers have.
+/// A value of a group in several runs. `measured` is that of the first run; its cell has the kind of the numbers.
 struct MeasurementRuns {
     measured: Measurement,
     /// Numbers by run; NaN where there is none.
@@ -223,15 +223,11 @@ mod tests {
 
     fn run(members: u64, run_time: Option<u64>, wait_max: Option<u64>) -> SideSection {
         let measured = |name, value: Option<u64>, is_total| Measurement {
-            cell: value.map(Cell::Number),
             is_total,
-            ..Measurement::whole(name, Unit::Ns, Cell::Number(0), members)
+            ..Measurement::new(name, Unit::Ns, value.map(Cell::Number), members)
         };
-        let group = SideGroup {
-            population: Population::of(members),
-            measurements: vec![measured("run_time_ns", run_time, true), measured("wait_max", wait_max, false)],
-            ..SideGroup::default()
-        };
+        let measurements = vec![measured("run_time_ns", run_time, true), measured("wait_max", wait_max, false)];
+        let group = SideGroup::new(members, measurements);
         BTreeMap::from([(vec!["app".to_owned()], group)])
     }
 

@@ -134,7 +134,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether it has two sides.
     pub(crate) fn is_comparison(&self) -> bool {
         self.runs.candidate.is_some()
     }

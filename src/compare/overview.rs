@@ -11,7 +11,7 @@ use crate::diagnose::Note;
 use crate::model::{Cell, Direction, ExitedWork, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit};
 use crate::statistics::Verdict;
 
-/// What the values of a group are made from beside its totals, as far as it is known.
+/// What the values of a group depend on besides its totals; what is unknown is left out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     /// Seconds that amounts are divided by, 0 if they are unknown; `None` if amounts are not divided.
@@ -20,7 +20,7 @@ pub(super) struct Times {
     alive: Option<u64>,
     /// How long the threads were blocked, in nanoseconds.
     blocked: Option<u64>,
-    /// How many threads say how long they were blocked.
+    /// Number of threads for which that is known.
     blocked_of: u64,
     /// How long the command took that was recorded, in nanoseconds.
     elapsed: Option<u64>,
@@ -93,7 +93,7 @@ pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
         let is_known = digest.head.window.is_some() || digest.threads.by_names.values().any(lived);
         return if is_known { Per::Second } else { Per::Run };
     }
-    // What the host does beside the commands depends on how long they take.
+    // What the host does besides running the commands depends on how long they take.
     let is_of_host =
         |digest: &Digest| digest.head.window.is_some() && !matches!(digest.threads.filter, ThreadFilter::OfCommand);
     if sides.iter().flat_map(|side| &side.digests).all(is_of_host) { Per::Second } else { Per::Run }
@@ -195,12 +195,11 @@ impl Times {
             let partial = column.is_divided() && inputs.clone().any(|covered| (1..members).contains(&covered));
             let covered = inputs.min().unwrap_or(0);
             Measurement {
-                cell,
                 partial,
                 quantity: Some(Quantity::Column(column)),
                 is_total: true,
                 quantum,
-                ..Measurement::whole(column.name, unit, Cell::Number(0), covered)
+                ..Measurement::new(column.name, unit, cell, covered)
             }
         };
         OVERVIEW.iter().filter(|column| column.is_of_groups() || self.elapsed.is_some()).map(value).collect()

@@ -32,7 +32,7 @@ pub(super) struct GroupedSide {
     reasons: Vec<Option<GroupedReasons>>,
 }
 
-/// What values of a section are made from beside the captures of a side.
+/// What the values of a section depend on besides the captures of a side.
 #[derive(Clone, Copy)]
 struct SectionContext<'c> {
     cgroups: &'c CgroupKeys,

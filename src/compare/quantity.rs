@@ -49,7 +49,6 @@ impl Quantity {
         self.about().name
     }
 
-    /// The section that has it.
     pub(crate) fn section(self) -> Section {
         self.about().section
     }

@@ -51,7 +51,7 @@ impl GroupReason {
     /// The same with fewer details: from level 0, which has the innermost function, to [`COARSEST`], which is only a class.
     pub(super) fn coarse(&self, level: usize) -> Self {
         let mut coarse = self.clone();
-        // Where a thread was when it lost its CPU does not matter beside who took it.
+        // Who took the CPU matters, not where the thread was when it lost it.
         let is_for_cpu = matches!(self.class, ReasonClass::Wait | ReasonClass::CpuQuota);
         coarse.functions.truncate(if level > 1 || is_for_cpu { 0 } else { 1 });
         if level > 0 {

@@ -257,12 +257,12 @@ impl<'g> GroupTime<'g> {
     fn measured(&self, name: String, columns: &[&str], amount: Option<f64>) -> Measurement {
         let counters = || columns.iter().filter_map(|column| self.columns.get(column)).map(|(counter, _)| counter);
         let covered = counters().map(|counter| counter.covered).min().unwrap_or(0);
+        let cell = amount.map(|ns| of_kind(&Cell::Number(0), ns));
         Measurement {
-            cell: amount.map(|ns| of_kind(&Cell::Number(0), ns)),
             partial: counters().any(|counter| counter.partial),
             is_total: true,
             is_increase: true,
-            ..Measurement::whole(name, Unit::Ns, Cell::Number(0), covered)
+            ..Measurement::new(name, Unit::Ns, cell, covered)
         }
     }
 }

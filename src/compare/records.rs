@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{CompareOptions, Measurement, Population, SideGroup, SideSection, Sides};
+use super::{CompareOptions, Measurement, SideGroup, SideSection, Sides};
 use crate::diagnose::Note;
 use crate::model::{RecordValue, Reduction, Section, SnapshotHead, ValueScope, WindowRule};
 
@@ -67,14 +67,12 @@ impl<'s> Collected<'s> {
     }
 
     fn reduced(self) -> SideGroup {
-        let population = Population::of(self.cgroups);
-        let measurements = self.rows.iter().filter_map(|row| reduced(row, self.cgroups)).collect();
-        SideGroup { population, measurements, ..SideGroup::default() }
+        SideGroup::new(self.cgroups, self.rows.iter().filter_map(|row| reduced(row)).collect())
     }
 }
 
 /// The value for the cgroups of a row. A value that includes descendants is not added to theirs.
-fn reduced(row: &[(&str, RecordValue<'_>)], cgroups: u64) -> Option<Measurement> {
+fn reduced(row: &[(&str, RecordValue<'_>)]) -> Option<Measurement> {
     let (_, RecordValue { name, value_type, .. }) = row.first()?;
     let includes_descendants =
         |value: &RecordValue<'_>| value_type.reduction == Reduction::Sum && value.scope == ValueScope::Subtree;
@@ -85,12 +83,7 @@ fn reduced(row: &[(&str, RecordValue<'_>)], cgroups: u64) -> Option<Measurement>
     let covered = u64::try_from(row.len()).unwrap_or(u64::MAX);
     let is_total = value_type.reduction == Reduction::Sum;
     let is_increase = is_total && value_type.window == WindowRule::Increase;
-    Some(Measurement {
-        covered,
-        is_total,
-        is_increase,
-        ..Measurement::whole(name.clone(), value_type.unit, cell, cgroups)
-    })
+    Some(Measurement { is_total, is_increase, ..Measurement::new(name.clone(), value_type.unit, cell, covered) })
 }
 
 /// The cgroups that are not descendants of others in the list.

@@ -241,7 +241,7 @@ impl Row {
         }
     }
 
-    /// Whether nothing changed, or there is no value. A group on one side that has 0 is news.
+    /// Whether nothing changed, or there is no value. A 0 in a group that exists on one side only counts as a change.
     pub(super) fn is_silent(&self) -> bool {
         match self.hidden_reason() {
             Some(HiddenReason::Zero) => self.verdict() == Some(Verdict::Unclear),
@@ -366,7 +366,7 @@ mod tests {
     fn side(groups: &[(&str, u64)]) -> SideSection {
         let group = |run_time: u64| SideGroup {
             sort_values: vec![Some(Cell::Number(run_time))],
-            measurements: vec![Measurement::whole("run_time_ns", Unit::Ns, Cell::Number(run_time), 1)],
+            measurements: vec![Measurement::new("run_time_ns", Unit::Ns, Cell::Number(run_time), 1)],
             ..SideGroup::default()
         };
         groups.iter().map(|(name, run_time)| (vec![(*name).to_owned()], group(*run_time))).collect()
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn values_are_joined_by_name_wherever_they_stand() {
-        let entry = |name: &'static str, value| Measurement::whole(name, Unit::Bytes, Cell::Number(value), 1);
+        let entry = |name: &'static str, value| Measurement::new(name, Unit::Bytes, Cell::Number(value), 1);
         let (a, b) =
             (vec![entry("a", 1), entry("b", 2), entry("c", 3)], vec![entry("b", 20), entry("c", 30), entry("d", 40)]);
         let name = |side: Option<&Measurement>| side.map(|entry| entry.name.to_string()).unwrap_or_default();

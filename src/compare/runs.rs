@@ -73,11 +73,6 @@ impl Runs {
         }
     }
 
-    /// The capture, if it is a single one.
-    pub fn only(&self) -> Option<&Digest> {
-        self.digests.first().filter(|_| self.is_single)
-    }
-
     /// How many runs there are; `None` for a single capture.
     pub(super) fn count(&self) -> Option<RunCount> {
         (!self.is_single).then(|| RunCount::new(self))

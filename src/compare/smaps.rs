@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{CompareOptions, Measurement, Names, Population, SideGroup, SideSection};
+use super::{CompareOptions, Measurement, Names, SideGroup, SideSection};
 use crate::model::{Cell, CtprofSnapshot, ThreadState, Unit};
 use crate::names::pattern_key;
 
@@ -92,13 +92,11 @@ pub(super) fn memory_of_processes(snapshot: &CtprofSnapshot, names: Names) -> Pr
 pub(super) fn section(memory: &ProcessMemory, options: &CompareOptions) -> SideSection {
     let group = |Memory { processes, kinds }: Memory| {
         let entry = |(kind, (bytes, covered)): (String, (u64, u64))| Measurement {
-            covered,
             partial: covered < processes,
             is_total: true,
-            ..Measurement::whole(kind, Unit::Bytes, Cell::Number(bytes), processes)
+            ..Measurement::new(kind, Unit::Bytes, Cell::Number(bytes), covered)
         };
-        let population = Population::of(processes);
-        SideGroup { population, measurements: kinds.into_iter().map(entry).collect(), ..SideGroup::default() }
+        SideGroup::new(processes, kinds.into_iter().map(entry).collect())
     };
     let mut all = Memory::default();
     let mut section = SideSection::new();

@@ -8,9 +8,7 @@ use crate::model::Section;
 /// The values of a column in parts of equal length, by group.
 #[derive(Debug, Default, Serialize)]
 pub struct Trend {
-    /// Name of the column.
     pub(crate) column: &'static str,
-    /// The unit of the values.
     pub(crate) unit: &'static str,
     /// When each part began, in nanoseconds since 1970.
     pub(crate) started_at_unix_ns: Vec<u64>,
@@ -20,7 +18,6 @@ pub struct Trend {
     pub(crate) groups: Vec<GroupTrend>,
 }
 
-/// The values of a group.
 #[derive(Debug, Serialize)]
 pub(crate) struct GroupTrend {
     pub(crate) path: Vec<String>,

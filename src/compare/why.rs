@@ -1,4 +1,4 @@
-//! What an overview says of each group beside its numbers: why its time passes, if a reason holds much of it.
+//! Why the time of each group of an overview passes, where a reason accounts for much of it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,14 +16,14 @@ pub(crate) struct Why {
     pub(crate) rows: Vec<Row>,
 }
 
-/// The share of the time of a group that a reason holds for it to be told.
+/// Minimum share of the time of a group for a reason to be shown.
 const LEAST_SHARE: f64 = 0.1;
-/// The share of other reasons that are told with it.
+/// Minimum share for other reasons to be shown with it.
 const LEAST_OTHER_SHARE: f64 = 0.01;
 const MOST_REASONS: usize = 3;
 const MOST_COLUMNS: usize = 2;
 
-/// What is to be said of the groups of an overview, in their order. Of a tree, it is said of the lowest groups.
+/// Why the time of the groups of an overview passes, in their order; in a tree, of the lowest groups only.
 pub(super) fn lines(overview: &ReportSection, reasons: &ReportSection) -> Vec<Why> {
     let mut by_key: HashMap<&[String], Vec<&Row>> = HashMap::new();
     for row in &reasons.rows {

@@ -1,9 +1,11 @@
 //! The sections of a report, in display order.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 named! {
     /// A section of a report.
+    #[derive(Serialize)]
+    #[serde(rename_all = "kebab-case")]
     pub enum Section {
         /// What is compared, host differences, and warnings.
         Host = "host",
@@ -37,12 +39,6 @@ named! {
         SchedExt = "sched-ext",
         /// How the captures were made, and what they could not read.
         Capture = "capture",
-    }
-}
-
-impl Serialize for Section {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
     }
 }
 

@@ -64,7 +64,6 @@ impl CtprofParseSummary {
         self
     }
 
-    /// Number of matching failures.
     fn failures(&self, matches: impl Fn(&SourceFile, &Errno) -> bool) -> u64 {
         let by_file = self.read_failures_by_errno.iter();
         let flat = by_file.flat_map(|(file, errnos)| errnos.iter().map(move |(errno, count)| (file, errno, count)));

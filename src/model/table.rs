@@ -193,7 +193,7 @@ impl Default for SharedMetrics {
     }
 }
 
-/// A thread has this beside what it shares; 224 bytes are a size of blocks of jemalloc.
+/// Each thread has this in addition to what it shares. jemalloc has blocks of 224 bytes.
 const _: () = assert!(size_of::<Metrics>() <= 224);
 
 /// The rare values of the threads before: what threads share is found among the last two that differ.
@@ -279,7 +279,6 @@ macro_rules! define {
             }
         }
 
-        /// Number of metrics.
         pub(crate) const METRIC_COUNT: usize = [$($(stringify!($name),)+)+].len();
 
         /// The totals of a group, each with the reduction of its type.

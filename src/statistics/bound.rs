@@ -19,7 +19,6 @@ pub enum Beyond {
 }
 
 impl Bound {
-    /// Whether a change is beyond the bound.
     pub fn is_exceeded(self, change: f64) -> bool {
         match self.beyond {
             Beyond::Above => change > self.limit,

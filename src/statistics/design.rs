@@ -10,7 +10,6 @@ pub const MIN_PAIRS: usize = 6;
 /// The values of one side.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'s> {
-    /// One value per run.
     pub values: &'s [f64],
     /// The unit in which the kernel counts it, in the unit of the values: each value may be off by up to this; 0 if
     /// values are exact.
