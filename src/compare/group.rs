@@ -7,7 +7,7 @@ use super::{
     ThreadNames,
 };
 use crate::diagnose::Side;
-use crate::model::{Cell, Context, Section, SnapshotHead, may_be_cut};
+use crate::model::{Cell, Section, SnapshotHead, may_be_cut};
 use crate::names::{Keys, NameKind};
 
 /// Whether a name may be incomplete. The kernel composes the names of its own workers when it prints them.
@@ -146,10 +146,10 @@ pub(super) fn section(
     groups: &Groups,
     options: &CompareOptions,
 ) -> SideSection {
-    let context = context(snapshot);
+    let taskstats = snapshot.taskstats_version();
     let quantities: Vec<_> = quantities(section, options).collect();
     let group = |(path, grouped): (&Vec<String>, &Grouped)| {
-        let measurements = quantities.iter().map(|quantity| measured(*quantity, &grouped.members, context));
+        let measurements = quantities.iter().map(|quantity| measured(*quantity, &grouped.members, taskstats));
         (path.clone(), side_group(snapshot, grouped, measurements.collect()))
     };
     groups.iter().map(group).collect()
@@ -187,22 +187,17 @@ pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, options: &CompareOp
     Keys::learn(NameKind::Task, names)
 }
 
-pub(super) fn context(snapshot: &SnapshotHead) -> Context {
-    let summary = snapshot.taskstats_summary.as_ref();
-    Context { taskstats_version: summary.and_then(|summary| summary.struct_version) }
-}
-
 /// The value of a group; `None` also for columns of the overview, which need more than its totals.
-pub(super) fn cell(quantity: Quantity, members: &GroupTotals, context: Context) -> Option<Cell> {
+pub(super) fn cell(quantity: Quantity, members: &GroupTotals, taskstats: Option<u16>) -> Option<Cell> {
     match quantity {
         Quantity::Column(_) => None,
         Quantity::ThreadCount => Some(Cell::Number(members.threads)),
         Quantity::Metric(metric) => metric.total(&members.totals),
-        Quantity::Derived(derived) => derived.total(&members.totals, context),
+        Quantity::Derived(derived) => derived.total(&members.totals, taskstats),
     }
 }
 
-fn measured(quantity: Quantity, members: &GroupTotals, context: Context) -> Measurement {
+fn measured(quantity: Quantity, members: &GroupTotals, taskstats: Option<u16>) -> Measurement {
     let (totals, threads) = (&members.totals, members.threads);
     let (covered, partial) = match quantity {
         Quantity::Column(_) | Quantity::ThreadCount => (threads, false),
@@ -210,9 +205,11 @@ fn measured(quantity: Quantity, members: &GroupTotals, context: Context) -> Meas
             let covered = metric.covered(totals);
             (covered, metric.is_partial(covered, threads))
         }
-        Quantity::Derived(derived) => (derived.covered(totals, context), derived.is_partial(totals, context, threads)),
+        Quantity::Derived(derived) => {
+            (derived.covered(totals, taskstats), derived.is_partial(totals, taskstats, threads))
+        }
     };
-    let cell = cell(quantity, members, context);
+    let cell = cell(quantity, members, taskstats);
     Measurement {
         partial,
         quantity: Some(quantity),

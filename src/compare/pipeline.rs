@@ -279,7 +279,7 @@ impl GroupedSide {
                 if let Quantity::Column(column) = by {
                     return Times::new(head, members, per, cpu_time).shown(column, &members.totals);
                 }
-                let cell = group::cell(by, members, group::context(head));
+                let cell = group::cell(by, members, head.taskstats_version());
                 let rate = |seconds: f64| Some(Cell::Ratio(number(cell.as_ref()?)? / seconds));
                 seconds.filter(|_| by.is_increase()).map_or(cell.clone(), rate)
             };

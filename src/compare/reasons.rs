@@ -10,27 +10,15 @@ use super::{
     SideSection, Sides, ThreadNames, ThreadTotals,
 };
 use crate::diagnose::{Note, Side};
-use crate::model::{Cell, Name, OtherThread, ReasonClass, ReasonTime, Reasons, SampledThreads, SnapshotHead, Unit};
+use crate::model::{
+    Cell, Name, OtherThread, ReasonClass, ReasonTime, Reasons, SampledThreads, SampledTime, SnapshotHead, Unit,
+};
 
 /// A reason with samples at fewer moments is merged with others: shares of so few say nothing.
 const FEWEST_SAMPLES: u64 = 5;
 
-/// How often a reason was seen.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Weight {
-    ns: u64,
-    samples: u64,
-}
-
-impl Weight {
-    fn add(&mut self, ns: u64, samples: u64) {
-        self.ns = self.ns.saturating_add(ns);
-        self.samples = self.samples.saturating_add(samples);
-    }
-}
-
 /// The reasons of the groups of a capture, by key. All groups together have an empty key.
-pub(super) type GroupedReasons = BTreeMap<Vec<String>, BTreeMap<GroupReason, Weight>>;
+pub(super) type GroupedReasons = BTreeMap<Vec<String>, BTreeMap<GroupReason, SampledTime>>;
 
 /// The names of the processes and threads that a capture's reasons name.
 pub(super) fn names(reasons: &Reasons) -> impl Iterator<Item = (&str, &str)> {
@@ -88,7 +76,7 @@ pub(super) fn grouped(
         for depth in total.into_iter().chain(1..=path.len()) {
             let by = culprits[place].as_ref().map(|culprit| culprit_name(culprit, path, depth));
             let group = groups.entry(path[..depth].to_vec()).or_default();
-            group.entry(GroupReason::new(reason, by)).or_default().add(*ns, *samples);
+            group.entry(GroupReason::new(reason, by)).or_default().add(SampledTime { ns: *ns, samples: *samples });
         }
     }
     groups
@@ -197,7 +185,7 @@ struct GroupTime<'g> {
 }
 
 impl<'g> GroupTime<'g> {
-    fn new(group: &'g SideGroup, weights: &BTreeMap<GroupReason, Weight>, period_ns: u64) -> Self {
+    fn new(group: &'g SideGroup, weights: &BTreeMap<GroupReason, SampledTime>, period_ns: u64) -> Self {
         let mut columns: BTreeMap<&'static str, (&Measurement, f64)> = BTreeMap::new();
         for measured in group.measurements.iter().filter(|measured| measured.cell.is_some()) {
             columns.extend(measured.quantity.map(|column| (column.name(), (measured, 0.0))));
@@ -230,7 +218,7 @@ impl<'g> GroupTime<'g> {
 
     fn rows(
         &self,
-        weights: &BTreeMap<GroupReason, Weight>,
+        weights: &BTreeMap<GroupReason, SampledTime>,
         rows: Option<&BTreeMap<GroupReason, Arc<GroupReason>>>,
     ) -> Vec<Measurement> {
         let mut ns: BTreeMap<&Arc<GroupReason>, f64> = BTreeMap::new();
@@ -245,7 +233,7 @@ impl<'g> GroupTime<'g> {
         ns.into_iter().filter_map(row).collect()
     }
 
-    fn sum(&self, weights: &BTreeMap<GroupReason, Weight>, name: &ReasonName) -> Measurement {
+    fn sum(&self, weights: &BTreeMap<GroupReason, SampledTime>, name: &ReasonName) -> Measurement {
         let mut ns: BTreeMap<&str, f64> = BTreeMap::new();
         for (reason, weight) in weights.iter().filter(|(reason, _)| name.is_of(reason)) {
             *ns.entry(self.column(reason).unwrap_or_default()).or_default() += weight.ns as f64;

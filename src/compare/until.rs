@@ -6,15 +6,15 @@ use super::delta::number;
 use super::gate::BoundAmount;
 use super::{CompareOptions, Form, Group, GroupGlob, OVERVIEW, OverviewColumn, Quantity, Row, show};
 use crate::model::{CtprofSnapshot, Section, Unit};
+use crate::statistics::{Beyond, Bound, Scale};
 
 /// A bound on a column of the overview, of any group that matches or of all together: `redis-server:wait>200%`.
 #[derive(Clone, Debug)]
 pub struct StepGate {
     group: Option<GroupGlob>,
     column: &'static OverviewColumn,
-    is_above: bool,
     /// In percent, events per second or bytes per second.
-    bound: f64,
+    limit: Bound,
 }
 
 impl FromStr for StepGate {
@@ -30,7 +30,7 @@ impl FromStr for StepGate {
         })?;
         let group = group.map(GroupGlob::new).transpose()?;
         let amount = BoundAmount::parse(bound).map_err(|error| error.to_string())?;
-        let bound = amount.rate(column.unit).ok_or_else(|| {
+        let limit = amount.rate(column.unit).ok_or_else(|| {
             let example = match column.unit {
                 Unit::Ns => "200%, where 100% is one CPU",
                 Unit::Bytes => "10MiB, which is per second",
@@ -38,7 +38,8 @@ impl FromStr for StepGate {
             };
             format!("`{bound}` does not fit {}; write a bound such as {}>{example}", column.name, column.name)
         })?;
-        Ok(Self { group, column, is_above: text.as_bytes()[at] == b'>', bound })
+        let beyond = if text[at..].starts_with('>') { Beyond::Above } else { Beyond::Below };
+        Ok(Self { group, column, limit: Bound { scale: Scale::Difference, beyond, limit } })
     }
 }
 
@@ -57,8 +58,7 @@ impl StepGate {
             None => group.is_all(),
         };
         let is_met = |row: &Row| {
-            let value = row.values.baseline.as_ref().and_then(number);
-            value.is_some_and(|value| if self.is_above { value > self.bound } else { value < self.bound })
+            row.values.baseline.as_ref().and_then(number).is_some_and(|value| self.limit.is_exceeded(value))
         };
         let report = show(window, &options);
         let mut met =
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_bound_of_steps_has_the_unit_of_its_column() {
-        let bound = |gate: &str| gate.parse::<StepGate>().map(|gate| gate.bound);
+        let bound = |gate: &str| gate.parse::<StepGate>().map(|gate| gate.limit.limit);
         assert_eq!(bound("read>10MiB"), Ok(10_485_760.0));
         assert_eq!([bound("wait>200%"), bound("csw>1000")], [Ok(200.0), Ok(1000.0)]);
         assert_eq!(

@@ -60,7 +60,7 @@ fn metrics(section: Section, selects: impl Fn(&str) -> bool) -> Vec<&'static Met
 
 /// Why metrics have no values although their sources were read.
 fn no_values(section: Section, metrics: &[&Metric], head: &SnapshotHead) -> String {
-    let version = head.taskstats_summary.as_ref().and_then(|summary| summary.struct_version);
+    let version = head.taskstats_version();
     let is_newer = |metric: &&Metric| metric.taskstats_since() > version;
     match version {
         _ if metrics.is_empty() => NOT_SELECTED,

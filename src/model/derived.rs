@@ -8,18 +8,9 @@ use super::section::Section;
 use super::table::{METRICS, Metric, MetricId, MetricId as M, Totals};
 use super::unit::Unit;
 
-/// The context of a formula besides the totals.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Context {
-    /// Version of the kernel's `struct taskstats`, if it is known.
-    pub taskstats_version: Option<u16>,
-}
-
-impl Context {
-    /// Whether the kernel's struct is too old for the metric.
-    fn predates(self, metric: &Metric) -> bool {
-        self.taskstats_version.zip(metric.taskstats_since()).is_some_and(|(version, since)| version < since)
-    }
+/// Whether a version of the kernel's `struct taskstats`, if it is known, is too old for the metric.
+fn predates(version: Option<u16>, metric: &Metric) -> bool {
+    version.zip(metric.taskstats_since()).is_some_and(|(version, since)| version < since)
 }
 
 /// The formula of a derived metric. `Display` prints it.
@@ -50,7 +41,7 @@ impl Formula {
         pair.into_iter().flatten().chain(lists.iter().copied().flatten().copied())
     }
 
-    fn value(self, totals: &Totals, context: Context) -> Option<Cell> {
+    fn value(self, totals: &Totals, taskstats: Option<u16>) -> Option<Cell> {
         let sum = |id: MetricId| id.metric().sum(totals);
         let all = |ids: &[MetricId]| ids.iter().try_fold(0, |all: u64, id| Some(all.saturating_add(sum(*id)?)));
         match self {
@@ -65,7 +56,7 @@ impl Formula {
                 Some(Cell::Signed(i64::try_from(difference).unwrap_or(end)))
             }
             SumOfLargest(terms) => {
-                let known = |id: &MetricId| if context.predates(id.metric()) { Some(0) } else { sum(*id) };
+                let known = |id: &MetricId| if predates(taskstats, id.metric()) { Some(0) } else { sum(*id) };
                 let largest = |ids: &[MetricId]| ids.iter().try_fold(0, |most, id| Some(known(id)?.max(most)));
                 let total = terms.iter().try_fold(0, |all: u64, ids| Some(all.saturating_add(largest(ids)?)))?;
                 Some(Cell::Number(total))
@@ -125,23 +116,23 @@ impl fmt::Debug for Derived {
 }
 
 impl Derived {
-    /// The value of a group, if all inputs have one.
-    pub fn total(&self, totals: &Totals, context: Context) -> Option<Cell> {
-        self.formula.value(totals, context)
+    /// The value of a group, if all inputs have one. `taskstats` is the version of the kernel's struct, if it is known.
+    pub fn total(&self, totals: &Totals, taskstats: Option<u16>) -> Option<Cell> {
+        self.formula.value(totals, taskstats)
     }
 
     /// The number of threads with a value, of the input with the fewest.
-    pub fn covered(&self, totals: &Totals, context: Context) -> u64 {
-        self.known_inputs(context).map(|metric| metric.covered(totals)).min().unwrap_or(0)
+    pub fn covered(&self, totals: &Totals, taskstats: Option<u16>) -> u64 {
+        self.known_inputs(taskstats).map(|metric| metric.covered(totals)).min().unwrap_or(0)
     }
 
     /// Whether some of a group's `threads` lack a value of an input that they should have.
-    pub fn is_partial(&self, totals: &Totals, context: Context, threads: u64) -> bool {
-        self.known_inputs(context).any(|metric| metric.is_partial(metric.covered(totals), threads))
+    pub fn is_partial(&self, totals: &Totals, taskstats: Option<u16>, threads: u64) -> bool {
+        self.known_inputs(taskstats).any(|metric| metric.is_partial(metric.covered(totals), threads))
     }
 
-    fn known_inputs(&self, context: Context) -> impl Iterator<Item = &'static Metric> + '_ {
-        self.formula.inputs().map(MetricId::metric).filter(move |metric| !context.predates(metric))
+    fn known_inputs(&self, taskstats: Option<u16>) -> impl Iterator<Item = &'static Metric> + '_ {
+        self.formula.inputs().map(MetricId::metric).filter(move |metric| !predates(taskstats, metric))
     }
 }
 
@@ -219,7 +210,7 @@ mod tests {
 
     fn of(name: &str, totals: &Totals, version: Option<u16>) -> Option<Cell> {
         let derived = DERIVED.iter().find(|derived| derived.name == name).unwrap();
-        derived.total(totals, Context { taskstats_version: version })
+        derived.total(totals, version)
     }
 
     fn totals(fill: impl FnOnce(&mut Metrics)) -> Totals {
@@ -232,7 +223,7 @@ mod tests {
     #[test]
     fn absent_inputs_and_zero_denominators_give_absent_and_never_a_zero() {
         let none = Totals::default();
-        assert!(DERIVED.iter().all(|derived| derived.total(&none, Context::default()).is_none()));
+        assert!(DERIVED.iter().all(|derived| derived.total(&none, None).is_none()));
         let zero = totals(|m| (m.wait_sum, m.wait_count) = (Some(0.into()), Some(0.into())));
         assert_eq!(of("avg_wait_ns", &zero, None), None);
         let some = totals(|m| (m.wait_sum, m.wait_count) = (Some(0.into()), Some(4.into())));
@@ -264,7 +255,7 @@ mod tests {
 
     #[test]
     fn partial_inputs_are_not_hidden() {
-        let context = Context { taskstats_version: Some(8) };
+        let context = Some(8);
         let derived = |name| DERIVED.iter().find(|derived| derived.name == name).unwrap();
         let mut totals = totals(|m| (m.run_time_ns, m.wait_time_ns) = (Some(30.into()), Some(10.into())));
         totals.add(&Metrics { run_time_ns: Some(30.into()), ..Metrics::default() });
@@ -276,7 +267,7 @@ mod tests {
 
     #[test]
     fn what_an_old_struct_lacks_does_not_make_a_total_partial() {
-        let context = Context { taskstats_version: Some(8) };
+        let context = Some(8);
         let ns = |ns: u64| Some(ns.into());
         let old = totals(|m| {
             (m.cpu_delay_total_ns, m.blkio_delay_total_ns) = (ns(1), ns(2));

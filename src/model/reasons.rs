@@ -29,8 +29,8 @@ pub struct ReasonSums {
     sampling: Sampling,
     threads: NumberedValues<SampledThreads>,
     reasons: NumberedValues<Reason>,
-    /// Time and samples by the places of threads and reason.
-    times: BTreeMap<(u32, u32), (u64, u64)>,
+    /// By the numbers of threads and reason.
+    times: BTreeMap<(u32, u32), SampledTime>,
 }
 
 impl ReasonSums {
@@ -43,8 +43,7 @@ impl ReasonSums {
         let place = |places: &[u32], at: u64| usize::try_from(at).ok().and_then(|at| places.get(at)).copied();
         for ReasonTime { threads: of, reason, ns, samples } in times {
             if let (Some(of), Some(reason)) = (place(&threads, of), place(&reasons, reason)) {
-                let sum = self.times.entry((of, reason)).or_default();
-                *sum = (sum.0.saturating_add(ns), sum.1.saturating_add(samples));
+                self.times.entry((of, reason)).or_default().add(SampledTime { ns, samples });
             }
         }
     }
@@ -58,7 +57,7 @@ impl ReasonSums {
     #[must_use]
     pub fn finish(self) -> Reasons {
         let Self { sampling, threads, reasons, times } = self;
-        let time = |((threads, reason), (ns, samples)): ((u32, u32), _)| ReasonTime {
+        let time = |((threads, reason), SampledTime { ns, samples }): ((u32, u32), _)| ReasonTime {
             threads: threads.into(),
             reason: reason.into(),
             ns,
@@ -66,6 +65,20 @@ impl ReasonSums {
         };
         let times = times.into_iter().map(time).collect();
         Reasons { sampling, threads: threads.values, reasons: reasons.values, times }
+    }
+}
+
+/// How long a reason lasted, and how often it was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SampledTime {
+    pub(crate) ns: u64,
+    pub(crate) samples: u64,
+}
+
+impl SampledTime {
+    pub(crate) fn add(&mut self, more: Self) {
+        self.ns = self.ns.saturating_add(more.ns);
+        self.samples = self.samples.saturating_add(more.samples);
     }
 }
 

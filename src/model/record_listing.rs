@@ -56,7 +56,8 @@ fn fields<R, S>(
 }
 
 fn cgroup_fields<R>(table: &'static [RecordField<R, &[CgroupFile]>]) -> impl Iterator<Item = RecordRow> {
-    let described = |_: &str, files: &&[CgroupFile]| describe(files.iter());
+    let described =
+        |_: &str, files: &&[CgroupFile]| files.iter().map(CgroupFile::describe).collect::<Vec<_>>().join(", else ");
     let values = fields(Section::CgroupStats, "", table, described);
     values.map(|value| RecordRow { section: value.value_type.kind.cgroup_section(), ..value })
 }
@@ -76,10 +77,6 @@ fn keys(
         source: source.clone(),
         meaning: pattern.doc,
     })
-}
-
-fn describe<'f>(files: impl Iterator<Item = &'f CgroupFile>) -> String {
-    files.map(CgroupFile::describe).collect::<Vec<_>>().join(", else ")
 }
 
 #[cfg(test)]

@@ -99,6 +99,11 @@ impl SnapshotHead {
         let exact = self.capture.as_ref().and_then(|capture| capture.boottime_ns);
         exact.or_else(|| self.host.as_ref()?.uptime_ns)
     }
+
+    /// Version of the kernel's `struct taskstats`, if it is known.
+    pub(crate) fn taskstats_version(&self) -> Option<u16> {
+        self.taskstats_summary.as_ref()?.struct_version
+    }
 }
 
 /// How a capture was made.

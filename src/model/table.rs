@@ -174,7 +174,7 @@ pub fn procfs_sources() -> impl Iterator<Item = (Source, &'static Metric)> {
     METRICS.iter().flat_map(|metric| metric.sources.procfs.iter().map(move |source| (*source, metric)))
 }
 
-/// The only item of a list that may be empty: the class of a block of rows, the field of an exit record.
+/// The class of a block of rows, if it has one.
 const fn only<T: Copy>(items: &[T]) -> Option<T> {
     match items {
         [] => None,

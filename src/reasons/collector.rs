@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use super::moment::{PassMoment, SamplerTurn};
 use super::pass_times::{PassTime, PassTimes};
 use super::raw_reason::{RawReason, SampledNames};
-use crate::model::{Activity, KernelEntry, Name, NumberedValues, PassScope, ReasonClass, ThreadEnd, ThreadSample};
+use crate::model::{
+    Activity, KernelEntry, Name, NumberedValues, PassScope, ReasonClass, SampledTime, ThreadEnd, ThreadSample,
+};
 
 /// Distinct reasons that are kept apart; beyond that, those of a class are one.
 const MAX_REASONS: usize = 1 << 14;
@@ -15,14 +17,7 @@ const MAX_NAMES: usize = 1 << 16;
 const MAX_GONE: usize = 1 << 14;
 
 /// Nanoseconds and samples, by the number of a reason.
-pub(super) type AmountsByReason = Vec<(u32, Amount)>;
-
-/// For how long, and in how many passes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Amount {
-    pub(super) ns: u64,
-    pub(super) samples: u64,
-}
+pub(super) type AmountsByReason = Vec<(u32, SampledTime)>;
 
 /// Collects the passes of a window.
 #[derive(Debug)]
@@ -86,19 +81,18 @@ impl TrackedThread {
 
     /// Adds the time of its reason, which ends at a pass.
     fn close(&mut self, end: u64, pass: u64) {
-        let amount =
-            Amount { ns: end.saturating_sub(self.since.from), samples: pass.saturating_sub(self.since.number).max(1) };
+        let amount = SampledTime {
+            ns: end.saturating_sub(self.since.from),
+            samples: pass.saturating_sub(self.since.number).max(1),
+        };
         add_time(&mut self.times, self.reason, amount);
     }
 }
 
 /// Adds an amount to that of its reason.
-pub(super) fn add_time(times: &mut AmountsByReason, reason: u32, amount: Amount) {
+pub(super) fn add_time(times: &mut AmountsByReason, reason: u32, amount: SampledTime) {
     match times.iter_mut().find(|(known, _)| *known == reason) {
-        Some((_, sum)) => {
-            sum.ns = sum.ns.saturating_add(amount.ns);
-            sum.samples = sum.samples.saturating_add(amount.samples);
-        }
+        Some((_, sum)) => sum.add(amount),
         None => times.push((reason, amount)),
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::collector::{Amount, AmountsByReason, ReasonCollector, TrackedThread, index};
+use super::collector::{AmountsByReason, ReasonCollector, TrackedThread, index};
 use super::raw_reason::{RawReason, SampledNames};
 use super::system_call;
 use crate::model::{
-    KernelEntry, Name, OtherThread, Owner, Reason, ReasonClass, ReasonTime, Reasons, SampledThreads, Sampling,
-    ThreadState,
+    KernelEntry, Name, OtherThread, Owner, Reason, ReasonClass, ReasonTime, Reasons, SampledThreads, SampledTime,
+    Sampling, ThreadState,
 };
 
 /// What is known at the end of a window.
@@ -52,7 +52,7 @@ impl ReasonCollector {
         self.close();
         let names = WindowNames::new(known);
         let reasons: Vec<_> = self.reasons.values.iter().map(|raw| self.named(raw, known)).collect();
-        let mut times = BTreeMap::<SampledThreads, BTreeMap<Reason, Amount>>::new();
+        let mut times = BTreeMap::<SampledThreads, BTreeMap<Reason, SampledTime>>::new();
         let mut add = |threads: SampledThreads, of_threads: &AmountsByReason, is_idle: bool| {
             let sums = times.entry(threads).or_default();
             for (reason, amount) in of_threads {
@@ -60,9 +60,7 @@ impl ReasonCollector {
                 if is_idle && reason.class == ReasonClass::Sleep {
                     reason.class = ReasonClass::Idle;
                 }
-                let sum = sums.entry(reason).or_default();
-                sum.ns += amount.ns;
-                sum.samples += amount.samples;
+                sums.entry(reason).or_default().add(*amount);
             }
         };
         for (&tid, thread) in &self.threads {
@@ -102,7 +100,7 @@ impl ReasonCollector {
 }
 
 /// The lists of the file.
-fn listed(times: BTreeMap<SampledThreads, BTreeMap<Reason, Amount>>, mut sampling: Sampling) -> Reasons {
+fn listed(times: BTreeMap<SampledThreads, BTreeMap<Reason, SampledTime>>, mut sampling: Sampling) -> Reasons {
     let all: BTreeMap<&Reason, ()> = times.values().flat_map(BTreeMap::keys).map(|reason| (reason, ())).collect();
     let places: HashMap<&Reason, u64> = all.keys().zip(0..).map(|(reason, place)| (*reason, place)).collect();
     let mut rows = Vec::new();
