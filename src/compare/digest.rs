@@ -354,7 +354,8 @@ impl GroupTotals {
         let of_cgroup = |path: &&Path| snapshot.cgroup_stats.get(path.to_str()?).map(|stats| &stats.cpu);
         let mut all = Throttled::default();
         for cpu in paths.iter().filter(|_| is_known).filter_map(of_cgroup) {
-            all.add(cpu.nr_periods.map_or(0, u64::from), cpu.nr_throttled.map_or(0, u64::from));
+            all.periods = all.periods.saturating_add(cpu.nr_periods.map_or(0, u64::from));
+            all.throttled = all.throttled.saturating_add(cpu.nr_throttled.map_or(0, u64::from));
         }
         (all.throttled > 0).then_some(all)
     }

@@ -107,13 +107,6 @@ pub(crate) struct Throttled {
     pub(crate) throttled: u64,
 }
 
-impl Throttled {
-    pub(super) fn add(&mut self, periods: u64, throttled: u64) {
-        self.periods = self.periods.saturating_add(periods);
-        self.throttled = self.throttled.saturating_add(throttled);
-    }
-}
-
 /// How many threads started and exited in a window. A thread can do both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Turnover {

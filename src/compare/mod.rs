@@ -197,12 +197,11 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
     let design = runs::pair(&mut sides);
     let counts = sides.as_ref().map(Runs::count);
     let per = options.per.unwrap_or_else(|| overview::usual_per(&sides));
-    let usual_order = SortKey { by: Quantity::Metric(MetricId::run_time_ns.metric()), order: Order::Desc };
-    let is_sorted = sides.candidate.is_some() || !options.sort_by.is_empty();
-    let sorted = CompareOptions {
-        sort_by: if is_sorted { options.sort_by.clone() } else { vec![usual_order] },
-        ..options.clone()
-    };
+    let mut sorted = options.clone();
+    if sides.candidate.is_none() && sorted.sort_by.is_empty() {
+        let by = Quantity::Metric(MetricId::run_time_ns.metric());
+        sorted.sort_by.push(SortKey { by, order: Order::Desc });
+    }
     let captures = &Captures::new(sides.map(|side| side.digests), design, &sorted);
     let digests = captures.sides.as_ref().map(|side| &side.digests);
     let first = digests.map(|digests| digests.first().expect("a side has a capture"));
@@ -213,17 +212,12 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
         finish(section, first, findings.as_ref(), (per, options));
     }
     let is_of = |section: Section| move |table: &&ReportSection| table.section == section;
+    let overview = sections.iter().find(is_of(Section::Overview));
+    let is_complete = overview.is_none() || sections.iter().any(|table| table.section == Section::Reasons);
     let only_reasons = || CompareOptions { sections: vec![Section::Reasons], ..sorted.clone() };
-    let why = sections.iter().find(is_of(Section::Overview)).map(|overview| {
-        match sections.iter().find(is_of(Section::Reasons)) {
-            Some(reasons) => why::lines(overview, reasons),
-            None => captures
-                .sections(per, &only_reasons(), judged)
-                .iter()
-                .flat_map(|reasons| why::lines(overview, reasons))
-                .collect(),
-        }
-    });
+    let others = if is_complete { Vec::new() } else { captures.sections(per, &only_reasons(), judged) };
+    let reasons = sections.iter().chain(&others).find(is_of(Section::Reasons));
+    let why = overview.zip(reasons).map(|(overview, reasons)| why::lines(overview, reasons)).unwrap_or_default();
     Noted { digests: first, findings: findings.as_ref(), options }.finish(&mut sections);
     let is_comparison = first.candidate.is_some();
     Report {
@@ -235,7 +229,7 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
         design: captures.design,
         threshold: counts.into_iter().any(|count| count.is_some()).then_some(options.threshold),
         sections,
-        why: why.unwrap_or_default(),
+        why,
         renamed: captures.renamed(options),
         unmatched: captures.unmatched(options),
         gates: if is_comparison { gate_results(captures, gates, per, options) } else { Vec::new() },

@@ -14,7 +14,7 @@ use super::selection::{Selection, ShownSection};
 use super::verdict::interval_json;
 use crate::compare::{Report, ReportSection, Row, RowRuns};
 use crate::diagnose::Note;
-use crate::model::Section;
+use crate::model::{Cell, Section};
 use crate::statistics::Verdict;
 
 /// Writes a report as JSON. Errors are those of `out`.
@@ -168,15 +168,8 @@ fn runs_json<M: SerializeMap>(map: &mut M, runs: &RowRuns) -> Result<(), M::Erro
 const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The number of a run: a whole one without a point, and null if it is unknown.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub(super) enum RunNumber {
-    Whole(i64),
-    Other(f64),
-}
-
 #[expect(clippy::cast_possible_truncation, reason = "whole and small enough")]
-pub(super) fn number(number: f64) -> RunNumber {
+pub(super) fn number(number: f64) -> Cell {
     let is_exact = number.fract() == 0.0 && number.abs() <= MOST_EXACT;
-    if is_exact { RunNumber::Whole(number as i64) } else { RunNumber::Other(number) }
+    if is_exact { Cell::Signed(number as i64) } else { Cell::Ratio(number) }
 }

@@ -78,8 +78,8 @@ fn place(sources: &[Source]) -> String {
     std::iter::once(sources[0].place()).chain(others).collect()
 }
 
-fn of_metrics(metrics: &[Metric]) -> impl Iterator<Item = Entry> {
-    metrics.iter().map(|metric| Entry::of_metric(metric, metric.sources.bpf.map(KernelField::place)))
+fn of_metrics(metrics: &[Metric], field: fn(KernelField) -> String) -> impl Iterator<Item = Entry> {
+    metrics.iter().map(move |metric| Entry::of_metric(metric, metric.sources.bpf.map(field)))
 }
 
 fn derived() -> impl Iterator<Item = Entry> {
@@ -100,8 +100,7 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// Metrics without the paths of older kernels, for which texts have no room.
 fn of_newest_kernel(metrics: &[Metric]) -> impl Iterator<Item = Entry> {
-    let newest = |metric: &Metric| metric.sources.bpf.map(|field| field.newest_path().to_owned());
-    metrics.iter().map(move |metric| Entry::of_metric(metric, newest(metric)))
+    of_metrics(metrics, |field| field.newest_path().to_owned())
 }
 
 pub(crate) fn metrics_table(out: &mut dyn Write, width: Option<u16>) -> io::Result<()> {
@@ -155,7 +154,7 @@ struct Listing {
 pub(crate) fn metrics_json(out: &mut dyn Write) -> io::Result<()> {
     let listing = Listing {
         format_version: REPORT_FORMAT_VERSION,
-        metrics: of_metrics(METRICS).collect(),
+        metrics: of_metrics(METRICS, KernelField::place).collect(),
         derived: derived().collect(),
         records: records().collect(),
         sections: sections().collect(),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::super::REPORT_FORMAT_VERSION;
 use super::super::fact_line::{Fact, FactData, FactLine};
 use super::super::gates;
-use super::super::json::{RunNumber, number};
+use super::super::json::number;
 use super::super::overview::{group_change, of_headline};
 use super::super::selection::ShownSection;
 use super::super::verdict::verdict_text;
@@ -54,7 +54,7 @@ struct CourseColumn<'p> {
     name: &'p str,
     unit: &'p str,
     groups: Vec<usize>,
-    values: Vec<Vec<RunNumber>>,
+    values: Vec<Vec<Cell>>,
 }
 
 /// The results of gates, as in the other formats.
@@ -120,9 +120,9 @@ struct ValueData<'p> {
     /// Places of the groups; absent if there is a row for each.
     #[serde(skip_serializing_if = "Option::is_none")]
     places: Option<Vec<usize>>,
-    baseline: Vec<Option<PageNumber<'p>>>,
+    baseline: Vec<Option<Cell>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    candidate: Vec<Option<PageNumber<'p>>>,
+    candidate: Vec<Option<Cell>>,
     /// Differences that are not those of two numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     delta: Vec<Option<Delta>>,
@@ -136,14 +136,6 @@ struct ValueData<'p> {
     /// Rows that lack the values of some members.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     partial: Vec<usize>,
-}
-
-/// A value with the digits that are shown.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum PageNumber<'p> {
-    Exact(&'p Cell),
-    Rounded(f64),
 }
 
 impl<'p> PageData<'p> {
@@ -286,9 +278,9 @@ impl<'p> ValueData<'p> {
         let interval = row.runs.as_ref().and_then(|runs| runs.estimate).map(|estimate| estimate.interval);
         self.interval.push(interval.map(|Interval { low, high }| [low, high].map(rounded)));
         self.verdict.push(row.verdict().map(|_| verdict_text(row)));
-        self.baseline.push(row.values.baseline.as_ref().map(PageNumber::new));
+        self.baseline.push(row.values.baseline.as_ref().map(page_value));
         if let Some(candidate) = &row.values.candidate {
-            self.candidate.push(candidate.as_ref().map(PageNumber::new));
+            self.candidate.push(candidate.as_ref().map(page_value));
             let is_number = |delta: &Delta| matches!(delta, Delta::Number(_) | Delta::Points(_));
             self.delta.push(row.delta().filter(|delta| !is_number(delta)));
             self.percent.push(row.percent().map(|percent| (percent * 10.0).round() / 10.0));
@@ -327,13 +319,9 @@ fn dots<'p>(rows: &[&'p Row]) -> Vec<Option<RunDots<'p>>> {
     if dots.iter().all(Option::is_none) { Vec::new() } else { dots }
 }
 
-impl<'p> PageNumber<'p> {
-    fn new(cell: &'p Cell) -> Self {
-        match cell {
-            Cell::Ratio(ratio) => Self::Rounded(rounded(*ratio)),
-            exact => Self::Exact(exact),
-        }
-    }
+/// A value with the digits that are shown.
+fn page_value(cell: &Cell) -> Cell {
+    if let Cell::Ratio(ratio) = cell { Cell::Ratio(rounded(*ratio)) } else { cell.clone() }
 }
 
 /// Significant digits of quotients; tables show three.
