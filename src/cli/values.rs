@@ -9,8 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, Resettable, TypedValueP
 
 use crate::capture::Smaps;
 use crate::compare::{
-    OVERVIEW, OverviewColumn, Quantity, SelectError, SortKey, Threshold, parse_metric, parse_section, parse_sort_key,
-    unknown,
+    OverviewColumn, Quantity, SelectError, SortKey, Threshold, parse_metric, parse_section, parse_sort_key, unknown,
 };
 use crate::model::Section;
 use crate::report::Column;
@@ -34,7 +33,7 @@ pub(super) fn smaps() -> impl TypedValueParser<Value = Smaps> {
 
 /// A column of the overview that groups have.
 pub(super) fn overview_column() -> impl TypedValueParser<Value = &'static OverviewColumn> {
-    let names = OVERVIEW.iter().filter(|column| column.is_of_groups()).map(|column| column.name);
+    let names = OverviewColumn::of_groups().map(|column| column.name);
     PossibleValuesParser::new(names).map(|name| OverviewColumn::named(&name).expect("the parser knows the names"))
 }
 

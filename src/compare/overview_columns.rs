@@ -37,6 +37,11 @@ pub struct OverviewColumn {
 }
 
 impl OverviewColumn {
+    /// The columns that groups have.
+    pub(crate) fn of_groups() -> impl Iterator<Item = &'static Self> {
+        OVERVIEW.iter().filter(|column| column.is_of_groups())
+    }
+
     /// Whether each group has a value, not only all together.
     pub(crate) fn is_of_groups(&self) -> bool {
         !matches!(self.amount, Elapsed)

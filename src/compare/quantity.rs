@@ -34,7 +34,7 @@ const OPTIONAL: &[&str] = &["SCHEDSTATS", "SCHED_CORE", "SCHED_CLASS_EXT", "TASK
 impl Quantity {
     /// Every quantity that can be selected, in the order of listings.
     pub fn all() -> impl Iterator<Item = Self> {
-        let columns = OVERVIEW.iter().filter(|column| column.is_of_groups()).map(Self::Column);
+        let columns = OverviewColumn::of_groups().map(Self::Column);
         let metrics = METRICS.iter().map(Self::Metric);
         columns.chain([Self::ThreadCount]).chain(metrics).chain(DERIVED.iter().map(Self::Derived))
     }

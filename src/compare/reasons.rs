@@ -39,9 +39,9 @@ pub(super) fn grouped(
         let [process, thread] = [process, thread].map(Name::clone);
         naming.path(&ThreadNames { process, program: program.cloned(), thread, cgroup: cgroup.clone(), pid })
     };
+    let program_of = |sampled: &SampledThreads| threads.programs.get(&sampled.tgid?);
     let victim = |sampled: &SampledThreads| {
-        let program = sampled.tgid.and_then(|tgid| threads.programs.get(&tgid));
-        path(&sampled.pcomm, (sampled.tgid, program), &sampled.comm, &sampled.cgroup)
+        path(&sampled.pcomm, (sampled.tgid, program_of(sampled)), &sampled.comm, &sampled.cgroup)
     };
     let all: Vec<_> = reasons.threads.iter().map(victim).collect();
     // Which script or process a culprit is of is only known if there is one of its name.
@@ -55,7 +55,7 @@ pub(super) fn grouped(
     // In a tree, the same of its script.
     let mut programs: HashMap<&str, Option<Option<&Name>>> = HashMap::new();
     for sampled in reasons.threads.iter().filter(|_| naming.by == GroupBy::All) {
-        let program = sampled.tgid.and_then(|tgid| threads.programs.get(&tgid));
+        let program = program_of(sampled);
         let known = programs.entry(&*sampled.pcomm).or_insert(Some(program));
         *known = known.filter(|known| *known == program);
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{CompareOptions, Form, OverviewColumn, Per, Quantity, Runs, Sides};
+use super::{CompareOptions, OverviewColumn, Per, Quantity, Runs, Sides};
 use crate::model::Section;
 
 /// The values of a column in parts of equal length, by group.
@@ -28,7 +28,6 @@ pub(crate) struct GroupTrend {
 #[must_use]
 pub fn trends(parts: Runs, columns: &[&'static OverviewColumn], options: &CompareOptions) -> Vec<Trend> {
     let options = CompareOptions {
-        form: Form::Overview,
         sections: vec![Section::Overview],
         metrics: columns.iter().map(|column| Quantity::Column(column)).collect(),
         sort_by: Vec::new(),

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use super::delta::number;
 use super::gate::BoundAmount;
-use super::{CompareOptions, Form, Group, GroupGlob, OVERVIEW, OverviewColumn, Quantity, Row, show};
+use super::{CompareOptions, Group, GroupGlob, OverviewColumn, Quantity, Row, show};
 use crate::model::{CtprofSnapshot, Section, Unit};
 use crate::statistics::{Beyond, Bound, Scale};
 
@@ -24,9 +24,9 @@ impl FromStr for StepGate {
         let at = text.rfind(['<', '>']).ok_or_else(|| "no bound; write COLUMN>BOUND, such as run>200%".to_owned())?;
         let (what, bound) = (&text[..at], &text[at + 1..]);
         let (group, column) = what.rsplit_once(':').map_or((None, what), |(group, column)| (Some(group), column));
-        let names = || OVERVIEW.iter().filter(|column| column.is_of_groups()).map(|column| column.name);
-        let column = OverviewColumn::named(column).filter(|column| column.is_of_groups()).ok_or_else(|| {
-            format!("`{column}` is no column of the overview: {}", names().collect::<Vec<_>>().join(", "))
+        let column = OverviewColumn::of_groups().find(|known| known.name == column).ok_or_else(|| {
+            let names: Vec<_> = OverviewColumn::of_groups().map(|column| column.name).collect();
+            format!("`{column}` is no column of the overview: {}", names.join(", "))
         })?;
         let group = group.map(GroupGlob::new).transpose()?;
         let amount = BoundAmount::parse(bound).map_err(|error| error.to_string())?;
@@ -48,7 +48,6 @@ impl StepGate {
     #[must_use]
     pub fn met_by(&self, window: &CtprofSnapshot, options: &CompareOptions) -> Option<String> {
         let options = CompareOptions {
-            form: Form::Overview,
             sections: vec![Section::Overview],
             metrics: vec![Quantity::Column(self.column)],
             ..options.clone()

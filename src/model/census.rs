@@ -26,10 +26,6 @@ pub struct Census {
 
 const _: () = assert!(METRIC_COUNT <= 128);
 
-fn bit(metric: &Metric) -> u128 {
-    1 << metric.id as u32
-}
-
 impl Census {
     /// Counts threads, which must be sorted by process.
     pub fn of(threads: &[ThreadState]) -> Self {
@@ -78,7 +74,7 @@ impl Census {
 
     /// The metrics that any thread has a value of.
     pub fn present(&self) -> impl Iterator<Item = &'static Metric> + '_ {
-        METRICS.iter().filter(|metric| self.present & bit(metric) != 0)
+        METRICS.iter().filter(|metric| self.present >> metric.id as u32 & 1 == 1)
     }
 }
 

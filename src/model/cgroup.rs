@@ -185,9 +185,11 @@ impl CgroupStats {
     pub fn values(&self, section: Section) -> Vec<RecordValue<'_>> {
         match section {
             Section::CgroupStats | Section::CgroupLimits => {
-                let mut values = self.fixed_values();
-                values.retain(|value| value.value_type.kind.cgroup_section() == section);
-                values
+                let cpu = CGROUP_CPU.iter().filter_map(|field| field.described(&self.cpu));
+                let memory = CGROUP_MEMORY.iter().filter_map(|field| field.described(&self.memory));
+                let pids = CGROUP_PIDS.iter().filter_map(|field| field.described(&self.pids));
+                let is_shown = |value: &RecordValue<'_>| value.value_type.kind.cgroup_section() == section;
+                cpu.chain(memory).chain(pids).filter(is_shown).collect()
             }
             Section::MemoryStat => self.memory.stat.iter().flat_map(memory_stat).collect(),
             Section::MemoryEvents => self.memory.events.iter().flat_map(memory_events).collect(),
@@ -195,13 +197,6 @@ impl CgroupStats {
             Section::Pressure => self.psi.values(),
             _ => Vec::new(),
         }
-    }
-
-    fn fixed_values(&self) -> Vec<RecordValue<'_>> {
-        let cpu = CGROUP_CPU.iter().filter_map(|field| field.described(&self.cpu));
-        let memory = CGROUP_MEMORY.iter().filter_map(|field| field.described(&self.memory));
-        let pids = CGROUP_PIDS.iter().filter_map(|field| field.described(&self.pids));
-        cpu.chain(memory).chain(pids).collect()
     }
 }
 

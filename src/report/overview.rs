@@ -10,7 +10,7 @@ use super::scale::cell_text;
 use super::selection::{ListLine, ShownSection, UserNames};
 use super::sparkline::sparkline;
 use super::verdict::{Outcome, outcome, short_text};
-use crate::compare::{Group, Headline, OVERVIEW, OverviewColumn, Row, Trend, Turnover};
+use crate::compare::{Group, Headline, OverviewColumn, Row, Trend, Turnover};
 use crate::diagnose::plural;
 use crate::model::Unit;
 
@@ -74,11 +74,9 @@ pub(super) fn pivot(section: &ShownSection<'_>, users: Option<&UserNames>) -> Pi
     let values =
         |column: &'static OverviewColumn| shown.iter().copied().flatten().filter(|row| row.name == column.name);
     let has_value = |row: &&Row| row.values.iter().any(Option::is_some);
-    let is_selected = |column: &&OverviewColumn| section.rows.iter().any(|row| row.name == column.name);
-    let (columns, missing): (Vec<_>, Vec<_>) = OVERVIEW
-        .iter()
-        .filter(|column| column.is_of_groups() && is_selected(column))
-        .partition(|column| values(column).any(has_value));
+    let is_selected = |column: &&'static OverviewColumn| section.rows.iter().any(|row| row.name == column.name);
+    let (columns, missing): (Vec<_>, Vec<_>) =
+        OverviewColumn::of_groups().filter(is_selected).partition(|column| values(column).any(has_value));
     // `ctprof doctor` cannot help where a column is in every kernel.
     let is_had = |column: &&OverviewColumn| {
         column.is_in_every_kernel()

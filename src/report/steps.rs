@@ -15,7 +15,7 @@ use super::scale::spaced;
 use super::selection::{Selection, ShownSection};
 use super::table::Terminal;
 use super::{why, window};
-use crate::compare::{OVERVIEW, OverviewColumn, Report, ReportSection, WindowSide};
+use crate::compare::{OverviewColumn, Report, ReportSection, WindowSide};
 use crate::model::{Section, Unit};
 
 fn overview(report: &Report) -> Option<&ReportSection> {
@@ -58,7 +58,7 @@ pub fn write_step(out: &mut dyn Write, report: &Report, selection: &Selection, t
 /// Writes a step as CSV, a row per group, after the names of the columns if it is the first. Errors are those of `out`.
 pub fn write_step_csv(out: &mut dyn Write, report: &Report, selection: &Selection, is_first: bool) -> io::Result<()> {
     let mut csv = WriterBuilder::new().flexible(true).terminator(csv::Terminator::CRLF).from_writer(out);
-    let columns: Vec<&OverviewColumn> = OVERVIEW.iter().filter(|column| column.is_of_groups()).collect();
+    let columns: Vec<_> = OverviewColumn::of_groups().collect();
     if is_first {
         let about = ["started_at_unix_ns", "duration_ns", "group", "threads"].map(str::to_owned);
         record(&mut csv, about.into_iter().chain(columns.iter().map(|column| column.name.to_owned())).collect())?;
