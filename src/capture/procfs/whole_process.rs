@@ -45,27 +45,43 @@ fn read_again(procfs: &ProcDirectory, (id, start): (u32, Option<u64>)) -> Option
 pub(in crate::capture) fn reread_parents(procfs: &Arc<ProcDirectory>, threads: &mut [ThreadState]) {
     let leaders = || threads.iter().filter_map(|thread| thread.process.as_deref());
     let parents: HashSet<u32> = leaders().filter_map(|process| process.ppid).collect();
-    let is_asked = |leader: &&mut ThreadState| {
+    let waited = reread(procfs, threads, |leader| {
         leader.process.as_ref().is_some_and(|process| parents.contains(&leader.tgid) || has_waited(process))
-    };
-    let asked: Vec<_> = threads.iter_mut().filter(is_asked).collect();
+    });
+    let mut of_gone = HashSet::new();
+    for leader in &mut *threads {
+        let parent = leader.process.as_ref().and_then(|process| process.ppid);
+        if let Some(parent) = parent.filter(|parent| waited.contains(parent))
+            && procfs.directory(&leader.tgid.to_string()).is_err_and(is_gone)
+        {
+            leader.process = None;
+            of_gone.insert(parent);
+        }
+    }
+    // The child may have exited since its parent was read again.
+    reread(procfs, threads, |leader| leader.process.is_some() && of_gone.contains(&leader.tgid));
+}
+
+/// Reads the counters of some processes again, and returns those that waited for children meanwhile.
+fn reread(
+    procfs: &Arc<ProcDirectory>,
+    threads: &mut [ThreadState],
+    is_asked: impl Fn(&ThreadState) -> bool,
+) -> HashSet<u32> {
+    let asked: Vec<_> = threads.iter_mut().filter(|leader| is_asked(leader)).collect();
     let processes = asked.iter().map(|leader| (leader.tgid, leader.start_time_clock_ticks)).collect();
     let procfs_of_reader = Arc::clone(procfs);
     let again = map_patiently(1, processes, move |(), process| read_again(&procfs_of_reader, *process));
     let mut waited = HashSet::new();
     for (leader, after) in asked.into_iter().zip(again) {
         let is_new = |after: &ProcessState| leader.process.as_ref().is_some_and(|now| !after.has_same_children_as(now));
-        leader.process_after = after.flatten().filter(is_new).map(Box::new);
-        waited.extend(leader.process_after.as_ref().map(|_| leader.tgid));
-    }
-    for leader in threads {
-        let parent = leader.process.as_ref().and_then(|process| process.ppid);
-        if parent.is_some_and(|parent| waited.contains(&parent))
-            && procfs.directory(&leader.tgid.to_string()).is_err_and(is_gone)
-        {
-            leader.process = None;
+        // One that cannot be read any more keeps what it had.
+        if let Some(after) = after.flatten().filter(is_new) {
+            leader.process_after = Some(Box::new(after));
+            waited.insert(leader.tgid);
         }
     }
+    waited
 }
 
 fn has_waited(process: &ProcessState) -> bool {
@@ -128,6 +144,8 @@ pub(in crate::capture) fn fuzz(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     // Linux 6.18: a shell that started 200 processes and waited for them.
@@ -192,6 +210,32 @@ mod tests {
         std::fs::remove_dir_all(dir.path().join("8")).unwrap();
         reread_parents(&procfs, &mut threads);
         assert!(threads[1].process.is_none(), "those of a child that was waited for are in the parent's");
+    }
+
+    #[test]
+    fn a_parent_whose_child_exits_while_parents_are_read_again_has_the_whole_life_of_the_child() {
+        let dir = tempfile::tempdir().unwrap();
+        let parent = |cutime: u32| format!("7 (sh) S 1 7 7 0 -1 0 92 10 1 2 3 4 {cutime} 6 20");
+        let process = |text: &str| Some(Box::new(stat(text.as_bytes()).unwrap().process));
+        let leader = |tgid, process| ThreadState { tid: tgid, tgid, process, ..ThreadState::default() };
+        let mut threads =
+            [leader(7, process(&parent(5))), leader(8, process("8 (x) S 7 7 7 0 -1 0 9 0 1 0 3 4 0 0 20"))];
+        let [of_parent, of_child] = [7, 8].map(|pid| dir.path().join(pid.to_string()));
+        std::fs::create_dir(&of_parent).unwrap();
+        std::fs::create_dir(&of_child).unwrap();
+        std::fs::write(of_child.join("stat"), "").unwrap();
+        let fifo = of_parent.join("stat");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        std::thread::spawn(move || {
+            let mut first = std::fs::File::create(&fifo).unwrap();
+            first.write_all(parent(20).as_bytes()).unwrap();
+            std::fs::remove_dir_all(of_child).unwrap();
+            drop(first);
+            std::fs::write(fifo, parent(900)).unwrap();
+        });
+        reread_parents(&Arc::new(ProcDirectory::open(dir.path()).unwrap()), &mut threads);
+        let after = threads[0].process_after.as_ref().and_then(|after| after.cutime_clock_ticks);
+        assert_eq!((after, &threads[1].process), (Some(900.into()), &None));
     }
 
     #[test]
