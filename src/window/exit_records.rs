@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{
-    Clocks, FoldedPart, GoneProcess, KnownProcess, MOST_ANCESTORS, PRECISION_TICKS, PackedThread, Parents, Processes,
-    Unexplained, WindowStart, Work,
+    Clocks, CountedWork, FoldedPart, GoneProcess, KnownProcess, MOST_ANCESTORS, PRECISION_TICKS, PackedThread, Parents,
+    Processes, Unexplained, WindowStart, Work,
 };
 use crate::model::{ExitedThread, Includes, MetricId, Metrics, Name, Owner, ThreadId, ThreadSpan, ThreadState};
 
@@ -14,7 +14,7 @@ use crate::model::{ExitedThread, Includes, MetricId, Metrics, Name, Owner, Threa
 pub(super) struct PlacedRecords<'s> {
     start: &'s WindowStart,
     clocks: Clocks,
-    parents: Arc<Parents>,
+    pub(super) parents: Arc<Parents>,
     /// What processes did beyond their living threads and these records.
     pub(super) unexplained: Unexplained,
     /// Places of the earlier threads that have a record.
@@ -27,14 +27,7 @@ impl<'s> PlacedRecords<'s> {
     /// Has placed no record yet.
     pub(super) fn new(start: &'s WindowStart, clocks: Clocks, processes: &Processes, parents: Arc<Parents>) -> Self {
         let mut unexplained = Unexplained::of(processes, &start.earlier, start.clocks.ns_per_tick);
-        // What exited processes had done before the window is no work of their parents' children in it. Those whose parent
-        // lives are first: of what it counts, only the rest can be of orphans.
-        let mut gone: Vec<_> = gone_processes(start, &parents).collect();
-        gone.sort_by_cached_key(|gone| {
-            let ancestors = parents.ancestors(gone.ppid, gone.start_ns).take(MOST_ANCESTORS);
-            ancestors.take_while(|known| !known.is_living).count()
-        });
-        gone.into_iter().for_each(|gone| unexplained.explain_process(&gone, &parents));
+        gone_processes(start, &parents).for_each(|gone| unexplained.explain_process(&gone, &parents));
         Self { start, clocks, parents, unexplained, recorded: BTreeSet::new(), impossible_delays: 0 }
     }
 
@@ -165,6 +158,7 @@ fn gone_processes<'s>(start: &'s WindowStart, parents: &'s Parents) -> impl Iter
         let of_children = Work::of_process(after, Includes::Children, tick);
         let rounded = u64::from(!is_exact) + u64::from(of_children[MetricId::run_time_ns] > 0);
         work += of_children;
-        Some(GoneProcess { ppid, start_ns, work, imprecise_ns: rounded * PRECISION_TICKS * tick })
+        let before = CountedWork { work, imprecise_ns: rounded * PRECISION_TICKS * tick };
+        Some(GoneProcess { ppid, start_ns, before })
     })
 }

@@ -47,11 +47,11 @@ impl<T: Threads> Join<T> {
             }
         });
         self.add_folded(&mut records, exits, &mut fold);
-        let PlacedRecords { unexplained, recorded, impossible_delays, .. } = records;
+        let PlacedRecords { unexplained, parents, recorded, impossible_delays, .. } = records;
         fold.into_threads().for_each(|thread| self.threads.add(thread));
         let cpus = host.cpu_time.as_ref().and_then(|time| time.cpus);
         let most_ns = cpus.map(|cpus| cpus.saturating_mul(clocks.duration_ns));
-        for mut thread in unexplained.into_threads(&self.processes, most_ns) {
+        for mut thread in unexplained.into_threads(&self.processes, &parents, most_ns) {
             // The children that a recorder waits for are orphans of the command.
             let is_of_children = thread.exited_work == Some(ExitedWork::Children);
             if is_of_children && is_of_selected(later) {

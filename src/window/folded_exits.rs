@@ -89,10 +89,12 @@ impl FoldedExits {
         if exited.state.is_leader() && exited.replaced_by.is_none() {
             let parent = self.counting(ppid, started_monotonic_ns);
             self.end(tgid, parent, started_monotonic_ns.saturating_add(elapsed_ns));
-            self.add_row(parent, FoldedPart::Children, exited);
+            // If the parent has exited, it may have waited for this one before, or another process has adopted it.
+            let part = if parent == ppid { FoldedPart::Children } else { FoldedPart::Descendants };
+            self.add_row(parent, part, exited);
         } else {
             let counting = self.counting(tgid, started_monotonic_ns);
-            let part = if counting == tgid { FoldedPart::Threads } else { FoldedPart::Children };
+            let part = if counting == tgid { FoldedPart::Threads } else { FoldedPart::Descendants };
             self.add_row(counting, part, exited);
         }
         true

@@ -15,6 +15,7 @@ mod lineage;
 mod packed_threads;
 mod parents;
 mod processes;
+mod unexplained;
 mod work;
 
 use std::collections::BTreeMap;
@@ -35,7 +36,8 @@ use self::lineage::Lineage;
 use self::packed_threads::PackedThread;
 pub use self::packed_threads::PackedThreads;
 use self::parents::{KnownProcess, Living, Parents};
-use self::processes::{GoneProcess, PRECISION_TICKS, Processes, Seen, Unexplained};
+use self::processes::{Processes, Seen};
+use self::unexplained::{CountedWork, GoneProcess, PRECISION_TICKS, Unexplained};
 use self::work::Work;
 pub use crate::model::ExitedThread;
 use crate::model::{CtprofSnapshot, FORMAT_VERSION, RecordedCommand, SnapshotHead, ThreadState, Threads};

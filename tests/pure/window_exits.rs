@@ -60,6 +60,31 @@ mod before_the_window {
         }
     }
 
+    /// Of a series, a process that sleeps or is a zombie has the parent that it had when it was read, which exited before the window.
+    #[test]
+    fn the_work_of_an_orphan_whose_parent_exited_earlier_is_not_of_the_window() {
+        let zombie = process(15, 2, 600 * MS, 20, &json!({}));
+        let side = |[init, make, reaper]: [u64; 3]| [shell(1, 0, init), shell(5, 1, make), shell(6, 1, reaper)];
+        for counted in [[600, 0, 0], [0, 0, 600]] {
+            let (a, b) = sides(&[side([0; 3]).to_vec(), vec![zombie.clone()]].concat(), &side(counted));
+            assert_eq!(exited_run(&between(a, b).unwrap()), [], "counted by init, or by a process that adopts orphans");
+        }
+    }
+
+    /// 20 is a child of the shell, below which is a process that adopts orphans, and exits before its child 25.
+    #[test]
+    fn an_orphan_does_not_hide_what_the_children_of_a_living_process_did() {
+        let gone = |pid: u32, ppid, ran_ms: u64| process(pid, 2, ran_ms * MS, ppid, &json!({}));
+        let side =
+            |[init, reaper, shell_5]: [u64; 3]| vec![shell(1, 0, init), shell(4, 1, reaper), shell(5, 4, shell_5)];
+        for counted in [[1000, 0, 1500], [0, 1000, 1500], [0, 0, 2500]] {
+            let orphans = vec![gone(20, 5, 0), gone(25, 20, 1000), gone(30, 5, 0)];
+            let (a, b) = sides(&[side([0; 3]), orphans].concat(), &side(counted));
+            let window = with_records(a, b, &[exit(30, 30, 5, (2, 12), &ran(1500))]);
+            assert_eq!(exited_run(&window), [], "{counted:?}");
+        }
+    }
+
     #[test]
     fn ticks_of_threads_that_were_there_are_those_of_the_window() {
         let leader = process(7, 1, 0, 1, &json!({}));
@@ -196,6 +221,23 @@ mod folded {
         let (a, b) = captures();
         let window = record(a, b, Exits { folded, ..Exits::default() });
         assert_eq!(rows(&window), rows(&whole));
+    }
+
+    /// The shell waits for 6, and something that adopts orphans, for the child 7 of 6, whose record follows that of 6.
+    #[test]
+    fn a_folded_orphan_does_not_hide_what_the_children_of_a_living_process_did() {
+        let side = |[reaper, shell_5]: [u64; 2]| [shell(4, 1, reaper), shell(5, 4, shell_5)];
+        for counted in [[900, 500], [0, 1400]] {
+            let (a, b) = sides(&side([0; 2]), &side(counted));
+            let mut folded = FoldedExits::default();
+            assert!(folded.add(exit(6, 6, 5, (11, 14), &json!({}))));
+            assert!(folded.add(exit(7, 7, 6, (12, 13), &ran(900))));
+            let window = {
+                let each = |add: &mut dyn FnMut(ExitedThread)| add(exit(8, 8, 5, (11, 14), &ran(500)));
+                record(a, b, Exits { folded, each: Some(&each), ..Exits::default() })
+            };
+            assert_eq!(exited_run(&window), [], "{counted:?}");
+        }
     }
 
     #[test]

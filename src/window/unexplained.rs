@@ -1,0 +1,245 @@
+//! Exited work of processes: what a process counts, less what its threads and exited processes are known to
+//! have done.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+use super::processes::{LaterProcess, Processes, Seen};
+use super::{FoldedPart, KnownProcess, MOST_ANCESTORS, PackedThreads, Parents, Work};
+use crate::model::{
+    ExitedWork, Includes, MetricId, Name, PROCESS, ProcessSource, ProcessState, RecordField, ThreadId, ThreadState,
+};
+
+/// What processes did beyond their living threads, by process id.
+pub(super) struct Unexplained {
+    by_process: BTreeMap<u32, Unattributed>,
+    /// What exited processes did for which one of their ancestors waited, by the nearest living one. Those with the most
+    /// ancestors are first.
+    of_ancestors: BTreeMap<(Reverse<usize>, u32), CountedWork>,
+    /// What exited processes did whose living ancestor is unknown, because the record of one in between was lost.
+    without_ancestor: CountedWork,
+    ns_per_tick: u64,
+}
+
+/// What one process did beyond its living threads.
+struct Unattributed {
+    /// Of exited threads; the I/O is also that of children.
+    threads: Work,
+    /// Of exited children.
+    children: Work,
+    /// What its living threads did.
+    living: Work,
+    /// All that its children did.
+    all_children: Work,
+    /// By so much, its run time of children can be too long.
+    imprecise_ns: u64,
+}
+
+/// A process that exited in the window, and was there before.
+pub(super) struct GoneProcess {
+    /// Its last known parent; 0 if that is in another PID namespace.
+    pub(super) ppid: u32,
+    /// Time since boot at its start.
+    pub(super) start_ns: u64,
+    /// What it and its children had done before the window.
+    pub(super) before: CountedWork,
+}
+
+/// Work of an exited process, which the process that waited for it counts as that of its children.
+#[derive(Clone, Copy, Default)]
+pub(super) struct CountedWork {
+    pub(super) work: Work,
+    /// Its run time can be longer by so much, because the kernel shows ticks.
+    pub(super) imprecise_ns: u64,
+}
+
+impl AddAssign for CountedWork {
+    fn add_assign(&mut self, other: Self) {
+        self.work += other.work;
+        self.imprecise_ns = self.imprecise_ns.saturating_add(other.imprecise_ns);
+    }
+}
+
+/// User and system time are rounded down to ticks, each.
+pub(super) const PRECISION_TICKS: u64 = 2;
+
+impl Unattributed {
+    /// Takes out work of children, and returns the rest.
+    fn take_children(&mut self, counted: CountedWork) -> CountedWork {
+        let mut time = counted.work;
+        let io = time.take_io();
+        let (mut rest, io) = (self.children.take_up_to(time), self.threads.take_up_to(io));
+        if rest != time {
+            self.imprecise_ns = self.imprecise_ns.saturating_add(counted.imprecise_ns);
+        }
+        rest += io;
+        CountedWork { work: rest, ..counted }
+    }
+}
+
+/// The first user process, or that of a container: it waits for orphans.
+const INIT: u32 = 1;
+
+impl Unexplained {
+    pub(super) fn of(processes: &Processes, earlier: &PackedThreads, ns_per_tick: u64) -> Self {
+        let pools = processes.iter().filter_map(|process| {
+            let later = process.leader.as_ref()?.state.as_deref()?;
+            let work = |state, part| Work::of_process(state, part, ns_per_tick);
+            let (threads_before, children_before) = match process.seen {
+                Seen::Started => Default::default(),
+                Seen::AtBothEnds => {
+                    let (before, after) = states_of(earlier, process.tgid)?;
+                    let mut threads = work(before, Includes::Threads);
+                    threads.take_io();
+                    // The I/O includes that of children.
+                    threads += work(after, Includes::Threads).take_io();
+                    (threads, work(after, Includes::Children))
+                }
+            };
+            let threads = work(later, Includes::Threads).less(threads_before).less(process.threads);
+            let children = work(later, Includes::Children).less(children_before);
+            let imprecise_ns = PRECISION_TICKS * ns_per_tick;
+            let living = process.threads;
+            Some((process.tgid, Unattributed { threads, children, living, all_children: children, imprecise_ns }))
+        });
+        let (of_ancestors, without_ancestor) = Default::default();
+        Self { by_process: pools.collect(), of_ancestors, without_ancestor, ns_per_tick }
+    }
+
+    /// Takes out what an exited thread of a living process did.
+    pub(super) fn explain_thread(&mut self, tgid: u32, work: Work) {
+        if let Some(pools) = self.by_process.get_mut(&tgid) {
+            pools.threads.take_up_to(work);
+        }
+    }
+
+    /// Takes out what an exited process had done before the window, which is no work of children in it.
+    pub(super) fn explain_process(&mut self, gone: &GoneProcess, parents: &Parents) {
+        let GoneProcess { ppid, start_ns, before } = *gone;
+        if ppid > 0 {
+            self.explain_child((ppid, start_ns), FoldedPart::Children, before, parents);
+        }
+    }
+
+    /// Takes out the work of exited children of a process at that time, or of descendants of these.
+    pub(super) fn explain_record(&mut self, parent: (u32, u64), of: FoldedPart, work: Work, parents: &Parents) {
+        self.explain_child(parent, of, CountedWork { work, imprecise_ns: 0 }, parents);
+    }
+
+    /// A parent that lives has waited for its children. Any ancestor can have waited for others: the parent, if another one has waited
+    /// for that, or one that adopts orphans. What all others did is taken out first.
+    fn explain_child(&mut self, (ppid, start_ns): (u32, u64), of: FoldedPart, work: CountedWork, parents: &Parents) {
+        match self.nearest(ppid, start_ns, parents) {
+            Some(ancestor) if ancestor == ppid && of != FoldedPart::Descendants => {
+                self.take_children(ppid, work);
+            }
+            Some(ancestor) => *self.of_ancestors.entry(ordered(ancestor, parents)).or_default() += work,
+            // Nothing but init itself waits for its children.
+            None if ppid == INIT => {}
+            None => self.without_ancestor += work,
+        }
+    }
+
+    /// The nearest living ancestor of an exited child of `ppid` that started at that time.
+    fn nearest(&self, ppid: u32, start_ns: u64, parents: &Parents) -> Option<u32> {
+        let mut ancestors = parents.ancestors(ppid, start_ns).take(MOST_ANCESTORS);
+        let counts = |process: &&KnownProcess| process.is_living && self.by_process.contains_key(&process.tgid);
+        ancestors.find(counts).map(|process| process.tgid)
+    }
+
+    /// Takes work out of that of a process's children, and returns what it did not count.
+    fn take_children(&mut self, tgid: u32, counted: CountedWork) -> CountedWork {
+        let Some(pools) = self.by_process.get_mut(&tgid) else { return counted };
+        let CountedWork { work, imprecise_ns } = pools.take_children(counted);
+        let work = work.without_noise(Work::default(), imprecise_ns.saturating_add(PRECISION_TICKS * self.ns_per_tick));
+        CountedWork { work, imprecise_ns }
+    }
+
+    /// Takes out the work for which one of the living ancestors waited, from the nearest one on.
+    fn give_ancestors(&mut self, parents: &Parents) {
+        while let Some((place, work)) = self.of_ancestors.pop_first() {
+            let rest = self.take_children(place.1, work);
+            let Some(process) = parents.get(place.1, u64::MAX).filter(|_| !rest.work.is_zero()) else { continue };
+            let above = self.nearest(process.ppid, process.start_ns, parents).map(|above| ordered(above, parents));
+            match above {
+                // A corrupt snapshot can have a circle.
+                Some(above) if above > place => *self.of_ancestors.entry(above).or_default() += rest,
+                None if process.ppid > 0 => self.without_ancestor += rest,
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes out work without a known ancestor: probably, init counts it, or the processes with the most work of children.
+    fn give_without_ancestor(&mut self) {
+        let mut work = std::mem::take(&mut self.without_ancestor);
+        let mut pools: Vec<_> = self.by_process.iter().map(|(tgid, pools)| (*tgid, pools.children)).collect();
+        pools.sort_by_key(|(tgid, children)| (*tgid != INIT, Reverse(children[MetricId::run_time_ns])));
+        for (tgid, _) in pools {
+            work = self.take_children(tgid, work);
+        }
+    }
+
+    /// What is left, as work of processes. More CPU time than `most_ns` is that of children that the earlier capture
+    /// should have seen, since before the window: it is unknown how much of it is in the window.
+    pub(super) fn into_threads(
+        mut self,
+        processes: &Processes,
+        parents: &Parents,
+        most_ns: Option<u64>,
+    ) -> Vec<ThreadState> {
+        self.give_ancestors(parents);
+        self.give_without_ancestor();
+        let least_ns = PRECISION_TICKS * self.ns_per_tick;
+        let mut all = Vec::new();
+        for (tgid, Unattributed { threads, children, living, all_children, imprecise_ns }) in self.by_process {
+            let mut threads = threads.without_noise(living, least_ns);
+            let mut children = children.without_noise(all_children, imprecise_ns);
+            if !children.is_zero() {
+                children += threads.take_io();
+            }
+            let Some(process) = processes.find(tgid) else { continue };
+            if most_ns.is_some_and(|most| children[MetricId::run_time_ns] > most) {
+                children = Work::default();
+            }
+            for (work, kind) in [(threads, ExitedWork::Threads), (children, ExitedWork::Children)] {
+                all.extend(exited(process, work.with_ticks_of_run_time(self.ns_per_tick), kind));
+            }
+        }
+        all
+    }
+}
+
+/// Those with the most ancestors are first.
+fn ordered(tgid: u32, parents: &Parents) -> (Reverse<usize>, u32) {
+    (Reverse(parents.ancestors(tgid, u64::MAX).take(MOST_ANCESTORS).count()), tgid)
+}
+
+/// The counters that a process had in the earlier capture, when its threads were read and after all threads.
+fn states_of(earlier: &PackedThreads, tgid: u32) -> Option<(&ProcessState, &ProcessState)> {
+    let leader = &earlier.threads[earlier.find(ThreadId { tgid, tid: tgid })?];
+    leader.process.as_deref().zip(leader.process_after())
+}
+
+fn exited(process: &LaterProcess, work: Work, kind: ExitedWork) -> Option<ThreadState> {
+    let leader = process.leader.as_ref().filter(|_| !work.is_zero())?;
+    let state = leader.state.as_deref()?;
+    let known = |metric: MetricId| {
+        let counts = |field: &RecordField<ProcessState, ProcessSource>| {
+            field.source.metric == metric && field.get(state).is_some()
+        };
+        metric == MetricId::run_time_ns || PROCESS.iter().any(counts)
+    };
+    Some(ThreadState {
+        tgid: process.tgid,
+        pcomm: Name::clone(&leader.name),
+        comm: Name::clone(&leader.name),
+        program: leader.program.clone(),
+        cgroup: leader.cgroup.clone(),
+        exited_work: Some(kind),
+        owner: leader.owner,
+        metrics: work.metrics(known),
+        ..ThreadState::default()
+    })
+}
