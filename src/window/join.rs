@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::processes::has_exited;
 use super::{Clocks, CpuReadings, Lineage, PRECISION_TICKS, PackedThreads, Processes, Seen, Work};
 use crate::model::{
     HostCpuTime, Includes, METRICS, Metric, MetricId, Owner, ProcessState, ThreadId, ThreadSpan, ThreadState, Threads,
@@ -251,11 +252,6 @@ impl<T: Threads> Join<T> {
         }
         self.threads.add(thread);
     }
-}
-
-/// Whether a thread is only listed until its parent waits for it, such as that of a recorded command.
-fn has_exited(thread: &ThreadState) -> bool {
-    matches!(thread.metrics.state, Some('Z' | 'X'))
 }
 
 /// The thread that calls execve(2) continues with the ids and the start time of the first thread, but with its own counters

@@ -34,6 +34,8 @@ struct Unattributed {
     all_children: Work,
     /// By so much, its run time of children can be too long.
     imprecise_ns: u64,
+    /// Whether others wait for its children.
+    has_exited: bool,
 }
 
 /// A process that exited in the window, and was there before.
@@ -84,7 +86,8 @@ const INIT: u32 = 1;
 impl Unexplained {
     pub(super) fn of(processes: &Processes, earlier: &PackedThreads, ns_per_tick: u64) -> Self {
         let pools = processes.iter().filter_map(|process| {
-            let later = process.leader.as_ref()?.state.as_deref()?;
+            let leader = process.leader.as_ref()?;
+            let later = leader.state.as_deref()?;
             let work = |state, part| Work::of_process(state, part, ns_per_tick);
             let (threads_before, children_before) = match process.seen {
                 Seen::Started => Default::default(),
@@ -100,8 +103,8 @@ impl Unexplained {
             let threads = work(later, Includes::Threads).less(threads_before).less(process.threads);
             let children = work(later, Includes::Children).less(children_before);
             let imprecise_ns = PRECISION_TICKS * ns_per_tick;
-            let living = process.threads;
-            Some((process.tgid, Unattributed { threads, children, living, all_children: children, imprecise_ns }))
+            let (living, all_children, has_exited) = (process.threads, children, leader.has_exited);
+            Some((process.tgid, Unattributed { threads, children, living, all_children, imprecise_ns, has_exited }))
         });
         let (of_ancestors, without_ancestor) = Default::default();
         Self { by_process: pools.collect(), of_ancestors, without_ancestor, ns_per_tick }
@@ -131,7 +134,9 @@ impl Unexplained {
     /// for that, or one that adopts orphans. What all others did is taken out first.
     fn explain_child(&mut self, (ppid, start_ns): (u32, u64), of: FoldedPart, work: CountedWork, parents: &Parents) {
         match self.nearest(ppid, start_ns, parents) {
-            Some(ancestor) if ancestor == ppid && of != FoldedPart::Descendants => {
+            Some(ancestor)
+                if ancestor == ppid && of != FoldedPart::Descendants && !self.by_process[&ancestor].has_exited =>
+            {
                 self.take_children(ppid, work);
             }
             Some(ancestor) => *self.of_ancestors.entry(ordered(ancestor, parents)).or_default() += work,
@@ -193,7 +198,7 @@ impl Unexplained {
         self.give_without_ancestor();
         let least_ns = PRECISION_TICKS * self.ns_per_tick;
         let mut all = Vec::new();
-        for (tgid, Unattributed { threads, children, living, all_children, imprecise_ns }) in self.by_process {
+        for (tgid, Unattributed { threads, children, living, all_children, imprecise_ns, .. }) in self.by_process {
             let mut threads = threads.without_noise(living, least_ns);
             let mut children = children.without_noise(all_children, imprecise_ns);
             if !children.is_zero() {

@@ -71,7 +71,15 @@ mod before_the_window {
         }
     }
 
-    /// 20 is a child of the shell, below which is a process that adopts orphans, and exits before its child 25.
+    #[test]
+    fn the_work_of_an_orphan_whose_parent_is_a_zombie_is_not_of_the_window() {
+        let parent = |state| with(process(20, 2, 0, 5, &json!({})), &json!({"state": state}));
+        let side = |reaper, state| vec![shell(4, 1, reaper), shell(5, 4, 0), parent(state)];
+        let (a, b) = sides(&[side(0, "S"), vec![process(25, 2, 600 * MS, 20, &json!({}))]].concat(), &side(600, "Z"));
+        assert_eq!(exited_run(&between(a, b).unwrap()), []);
+    }
+
+    /// 20 is a child of the shell, which is below a process that adopts orphans, and exits before its child 25.
     #[test]
     fn an_orphan_does_not_hide_what_the_children_of_a_living_process_did() {
         let gone = |pid: u32, ppid, ran_ms: u64| process(pid, 2, ran_ms * MS, ppid, &json!({}));
