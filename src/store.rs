@@ -4,6 +4,7 @@ mod error;
 mod format;
 mod limit;
 mod lines;
+mod part_path;
 mod pending;
 mod place;
 mod segments;
@@ -14,6 +15,7 @@ mod target;
 
 pub use self::error::{SnapshotRefusal, StoreError};
 pub use self::limit::MemoryBudget;
+pub use self::part_path::{Input, PartPath};
 #[cfg(feature = "parquet")]
 pub(crate) use self::pending::PendingFile;
 #[cfg(feature = "parquet")]

@@ -13,8 +13,9 @@ use crate::compare::{CompareOptions, Digest, Runs, Scope, Sides, ThreadTotals};
 use crate::model::SnapshotHead;
 use crate::process::Progress;
 use crate::report::escaped;
-use crate::series::SeriesRange;
-use crate::store::{ENDINGS, MemoryBudget, StoreError, Stored, StoredSeries, is_snapshot_name, segments_in};
+use crate::store::{
+    ENDINGS, Input, MemoryBudget, PartPath, StoreError, Stored, StoredSeries, is_snapshot_name, segments_in,
+};
 use crate::window::{self, Exits, Join, Joined, JoinedValues, PackedThreads};
 
 /// Reads files with a progress bar, as long as it lives.
@@ -63,20 +64,25 @@ impl DigestReader {
 
     /// One side, and if it is a series, so many parts of it, of equal length, as runs.
     pub(super) fn runs_and_parts(&mut self, path: &Path, count: u32) -> Result<(Runs, Option<Runs>)> {
-        let (file, range) = part_of(path)?;
-        let Some(mut series) = series(file, range.as_ref(), self.limit, &self.progress)? else {
-            return Ok((self.runs(path)?, None));
+        let part = part_of(path)?;
+        let mut series = match part.open(self.limit, &self.progress)? {
+            Input::Series(series) => series,
+            Input::File(first) => {
+                let first = first.within(&self.memory);
+                return Ok((self.runs_of(SideFiles { path, first, files: None })?, None));
+            }
+            Input::Directory => return Ok((self.runs(path)?, None)),
         };
         let mut parts = Runs::default();
         let options = CompareOptions { has_tree: false, ..self.options.clone() };
-        let whole = series.part_in_parts(&range.unwrap_or_default(), count, &mut |mut part| {
+        let whole = series.part_in_parts(&part.range.unwrap_or_default(), count, &mut |mut part| {
             // A part has no end of the command.
             part.head.window.iter_mut().for_each(|window| window.command = None);
             parts.add(Digest::of_snapshot(&part, &options));
             Ok::<_, StoreError>(())
         })?;
-        warn_if_cut(&series, file);
-        let whole = Stored::of_snapshot(file, whole, self.limit).within(&self.memory);
+        warn_of(&series, &part.file);
+        let whole = Stored::of_snapshot(&part.file, whole, self.limit).within(&self.memory);
         let whole = self.in_scope(self.digest(whole)?, path)?;
         let are_windows = parts.is_of_windows() == Some(true);
         Ok((whole.into(), are_windows.then_some(parts)))
@@ -171,13 +177,17 @@ impl DigestReader {
 
     /// A file; of a series, the window of the part that the path names, or all of it.
     fn open(&self, path: &Path) -> Result<Stored> {
-        let (file, range) = part_of(path)?;
-        let Some(mut series) = series(file, range.as_ref(), self.limit, &self.progress)? else {
-            return Ok(Stored::open(file, self.limit, &self.progress)?.within(&self.memory));
+        let part = part_of(path)?;
+        let stored = match part.open(self.limit, &self.progress)? {
+            Input::Series(mut series) => {
+                let window = series.part(&part.range.unwrap_or_default())?;
+                warn_of(&series, &part.file);
+                Stored::of_snapshot(&part.file, window, self.limit)
+            }
+            Input::File(stored) => *stored,
+            Input::Directory => Stored::open(path, self.limit, &self.progress)?,
         };
-        let window = series.part(&range.unwrap_or_default())?;
-        warn_if_cut(&series, file);
-        Ok(Stored::of_snapshot(file, window, self.limit).within(&self.memory))
+        Ok(stored.within(&self.memory))
     }
 
     fn digest(&self, mut stored: Stored) -> Result<Digest, StoreError> {
@@ -201,40 +211,14 @@ fn is_series(directory: &Path) -> Result<bool> {
     Ok(!segments.is_empty())
 }
 
-/// The file of a path, and the part of it: `FILE@FROM..TO`, unless a file has that very name.
-pub(super) fn part_of(path: &Path) -> Result<(&Path, Option<SeriesRange>)> {
-    let text = path.to_str().filter(|_| !path.exists());
-    let Some((file, range)) = text.and_then(|text| text.rsplit_once('@')) else { return Ok((path, None)) };
-    if !range.contains("..") && !Path::new(file).exists() {
-        return Ok((path, None));
-    }
-    let range = range.parse().map_err(|error| usage_error(format!("{}: {error}", named(path))))?;
-    Ok((Path::new(file), Some(range)))
+/// The file of a path, and the part of it: `FILE@FROM..TO`.
+pub(super) fn part_of(path: &Path) -> Result<PartPath> {
+    PartPath::of(path).map_err(|error| usage_error(format!("{}: {error}", named(path))))
 }
 
-/// The series in a file or a directory; `None` if it is something else, of which there are no parts.
-pub(super) fn series(
-    file: &Path,
-    range: Option<&SeriesRange>,
-    limit: u64,
-    progress: &Arc<Progress>,
-) -> Result<Option<StoredSeries>> {
-    let series = match file {
-        // It can be read only once, and is opened elsewhere.
-        _ if file == Path::new("-") => None,
-        _ if file.is_dir() => {
-            StoredSeries::in_directory(file, range.unwrap_or(&SeriesRange::default()), limit, progress)?
-        }
-        _ => Stored::open(file, limit, progress)?.series()?,
-    };
-    if series.is_none() && range.is_some() {
-        return Err(usage_error(format!("{} is not a series; `ctprof record --every` records one", named(file))));
-    }
-    Ok(series)
-}
-
-/// Says that a series ends early.
-pub(super) fn warn_if_cut(series: &StoredSeries, file: &Path) {
+/// Says that more is shown than was asked for, or that the series ends early.
+pub(super) fn warn_of(series: &StoredSeries, file: &Path) {
+    series.whole_step.iter().for_each(|what| tracing::warn!("{}: {what}", named(file)));
     series.damaged.iter().for_each(|what| tracing::warn!("{what}"));
     series.cut.iter().for_each(|why| tracing::warn!("{}: {why}", named(file)));
 }

@@ -36,6 +36,7 @@ use tracing_subscriber::registry::LookupSpan;
 use self::args::{Args, Command, Misfit, subcommand, with_separator};
 use self::errors::{FAILED, WRONG_USAGE, complain, is_broken_pipe};
 use crate::process::{Privileges, RECORD_FAILED, check_stdout, fail_writes_beyond_limit, worker_per_cpu};
+use crate::store::StoreError;
 
 /// The definition of the command line, from which man pages and completions are generated.
 pub fn command() -> clap::Command {
@@ -118,7 +119,8 @@ fn ended(done: anyhow::Result<ExitCode>, failed: u8) -> ExitCode {
                 return usage(wrong);
             }
             complain(&error);
-            ExitCode::from(if error.is::<Misfit>() { WRONG_USAGE } else { failed })
+            let is_misfit = error.is::<Misfit>() || error.downcast_ref().is_some_and(StoreError::is_misfit);
+            ExitCode::from(if is_misfit { WRONG_USAGE } else { failed })
         }
         Ok(status) => status,
     }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use super::args::{Messages, ShowArgs, usage_error};
 use super::errors::free_at_exit;
 use super::format::Format;
-use super::input::{DigestReader, part_of, series, warn_if_cut};
+use super::input::{DigestReader, part_of, warn_of};
 use super::output::{Stream, groups_exist, write_report};
 use super::steps::StepPrinter;
 use crate::compare::{OVERVIEW, OverviewColumn, Sides, report, trends};
 use crate::report::Column;
+use crate::store::Input;
 
 /// Bars of a group.
 const PARTS: u32 = 20;
@@ -49,13 +50,13 @@ fn course(args: &ShowArgs) -> (u32, Vec<&'static OverviewColumn>) {
 
 /// Prints the steps of a part of a series.
 fn show_steps(args: &ShowArgs) -> anyhow::Result<()> {
-    let (file, range) = part_of(&args.snapshot)?;
-    let Some(mut series) = series(file, range.as_ref(), args.view.limits.max_snapshot_bytes, &Arc::default())? else {
-        return Err(usage_error(format!("{} has no steps; `ctprof record --every` records them", file.display())));
+    let part = part_of(&args.snapshot)?;
+    let Input::Series(mut series) = part.open(args.view.limits.max_snapshot_bytes, &Arc::default())? else {
+        return Err(usage_error(format!("{} has no steps; `ctprof record --every` records them", part.file.display())));
     };
     let mut printer = StepPrinter::new(Stream::Stdout, &args.view)?;
-    series.each_window(&range.unwrap_or_default(), 0, &mut |window| printer.print(&window))?;
+    series.each_window(&part.range.unwrap_or_default(), 0, &mut |window| printer.print(&window))?;
     printer.finish()?;
-    warn_if_cut(&series, file);
+    warn_of(&series, &part.file);
     Ok(())
 }

@@ -13,6 +13,8 @@ pub enum ExportError {
     Snapshot(#[from] StoreError),
     #[error("cannot read {}", path.display())]
     Input { path: PathBuf, source: io::Error },
+    #[error("{}: {why}", path.display())]
+    NoPart { path: PathBuf, why: String },
     /// The input is a pipe, a device or the like.
     #[error("{} is not a regular file; write the snapshot to a file first", .0.display())]
     NotAFile(PathBuf),

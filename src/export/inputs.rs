@@ -1,4 +1,4 @@
-//! The captures to export: files, and the snapshots in directories.
+//! The captures to export: files, parts of series, and the snapshots in directories.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::error::ExportError;
 use super::identity::Identity;
 use crate::process::Progress;
-use crate::store::{Stored, is_snapshot_name};
+use crate::store::{PartPath, StoreError, Stored, is_snapshot_name};
 
 #[derive(Clone, Copy, Debug)]
 pub struct ExportOptions<'o> {
@@ -27,7 +27,7 @@ pub(super) const LARGEST_AHEAD: u64 = 4 << 20;
 /// A file with a snapshot, a window or a series.
 #[derive(Clone, Debug)]
 pub(super) struct CaptureFile {
-    pub(super) path: PathBuf,
+    pub(super) part: PartPath,
     pub(super) identity: Identity,
 }
 
@@ -41,12 +41,12 @@ pub(super) fn captures(paths: &[PathBuf], limit: u64) -> (Vec<CaptureFile>, Vec<
         }
     }
     // Files of another layout are held whole: large ones are read one after the other.
-    let small: Vec<_> = files.par_iter().map(|path| identify(path, limit.min(LARGEST_AHEAD)).ok()).collect();
+    let small: Vec<_> = files.par_iter().map(|file| identify(file, limit.min(LARGEST_AHEAD)).ok()).collect();
     let mut captures = Vec::new();
     let mut known = BTreeSet::new();
-    for (path, small) in files.into_iter().zip(small) {
-        match small.map_or_else(|| identify(&path, limit), Ok) {
-            Ok(identity) if known.insert(identity.capture_id.clone()) => captures.push(CaptureFile { path, identity }),
+    for (part, small) in files.into_iter().zip(small) {
+        match small.map_or_else(|| identify(&part, limit), Ok) {
+            Ok(identity) if known.insert(identity.capture_id.clone()) => captures.push(CaptureFile { part, identity }),
             Ok(_) => {}
             Err(error) => failed.push(error),
         }
@@ -62,17 +62,25 @@ fn order(capture: &CaptureFile) -> (&Option<String>, Option<u64>, &str) {
 }
 
 /// The file, or the snapshots in the directory.
-fn named(path: &Path) -> Result<Vec<PathBuf>, ExportError> {
-    let there = fs::metadata(path).map_err(|source| ExportError::input(path, source))?;
+fn named(path: &Path) -> Result<Vec<PartPath>, ExportError> {
+    let part = PartPath::of(path).map_err(|why| ExportError::NoPart { path: path.to_owned(), why })?;
+    let there = fs::metadata(&part.file).map_err(|source| ExportError::input(&part.file, source))?;
     if there.is_file() {
-        return Ok(vec![path.to_owned()]);
+        return Ok(vec![part]);
     }
     if !there.is_dir() {
-        return Err(ExportError::NotAFile(path.to_owned()));
+        return Err(ExportError::NotAFile(part.file));
+    }
+    if part.range.is_some() {
+        let why = "parts of directories cannot be exported; name its files".to_owned();
+        return Err(ExportError::NoPart { path: path.to_owned(), why });
     }
     let mut files = Vec::new();
     walk(path, &mut files)?;
-    if files.is_empty() { Err(ExportError::NoSnapshots(path.to_owned())) } else { Ok(files) }
+    if files.is_empty() {
+        return Err(ExportError::NoSnapshots(path.to_owned()));
+    }
+    Ok(files.into_iter().map(|file| PartPath { file, range: None }).collect())
 }
 
 /// Adds the snapshots in a directory and below it. Links to directories are not followed, because they can form
@@ -95,13 +103,21 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), ExportError> {
     Ok(())
 }
 
-fn identify(path: &Path, limit: u64) -> Result<Identity, ExportError> {
-    let capture_id = hash(path).map_err(|source| ExportError::input(path, source))?;
+fn identify(PartPath { file: path, range }: &PartPath, limit: u64) -> Result<Identity, ExportError> {
+    let mut capture_id = hash(path).map_err(|source| ExportError::input(path, source))?;
     let mut stored = Stored::open(path, limit, &Arc::default())?;
-    Ok(match stored.series()? {
-        Some(series) => Identity::new(capture_id, series.head()),
-        None => Identity::new(capture_id, stored.head()?),
-    })
+    let series = stored.series()?;
+    let Some(range) = range else {
+        return Ok(match series {
+            Some(series) => Identity::new(capture_id, series.head()),
+            None => Identity::new(capture_id, stored.head()?),
+        });
+    };
+    let Some(mut series) = series else { return Err(StoreError::NotASeries(path.clone()).into()) };
+    series.begin(range)?;
+    series.whole_step.iter().for_each(|what| tracing::warn!("{}: {what}", path.display()));
+    capture_id.push_str(&format!("@{range}"));
+    Ok(Identity::new(capture_id, series.head()))
 }
 
 fn hash(path: &Path) -> io::Result<String> {

@@ -83,6 +83,7 @@ pub(super) fn parts(captures: Vec<CaptureFile>, existing: &[Vec<String>]) -> (Ve
 mod tests {
     use super::super::identity::Identity;
     use super::*;
+    use crate::store::PartPath;
 
     fn capture(id: &str, host: Option<&str>) -> CaptureFile {
         let host = host.map(str::to_owned);
@@ -93,7 +94,7 @@ mod tests {
             window_ns: None,
             step: None,
         };
-        CaptureFile { path: id.into(), identity }
+        CaptureFile { part: PartPath { file: id.into(), range: None }, identity }
     }
 
     #[test]

@@ -12,8 +12,8 @@ use super::identity::Identity;
 use super::inputs::{CaptureFile, ExportOptions, LARGEST_AHEAD};
 use super::reasons;
 use super::schema::{Schema, Schemas};
-use crate::model::{Census, CtprofSnapshot, SnapshotHead, ThreadState, Threads};
-use crate::store::Stored;
+use crate::model::{Census, CgroupStats, CtprofSnapshot, SnapshotHead, ThreadState, Threads};
+use crate::store::{PartPath, Stored};
 
 /// Usual size of JSON, by that of its file.
 const USUAL_RATIO: u64 = 12;
@@ -23,7 +23,7 @@ pub(super) type CaptureRows = [Vec<Block>; 4];
 
 /// Passes on the rows of a capture, those of a series step by step.
 fn each_rows(
-    CaptureFile { path, identity }: &CaptureFile,
+    CaptureFile { part: PartPath { file: path, range }, identity }: &CaptureFile,
     schemas: &Schemas,
     ExportOptions { limit, progress }: ExportOptions<'_>,
     found: &mut dyn FnMut(CaptureRows) -> Result<(), ExportError>,
@@ -35,7 +35,7 @@ fn each_rows(
         return found(rows(head, threads, schemas).map_err(out_of_range)?);
     };
     let mut steps = 0..;
-    series.each_window(&Default::default(), 0, &mut |CtprofSnapshot { head, threads: changed }| {
+    series.each_window(&range.clone().unwrap_or_default(), 0, &mut |CtprofSnapshot { head, threads: changed }| {
         let identity = identity.of_step(steps.next().unwrap_or(u64::MAX), &head);
         let mut threads = ThreadRows::new(&identity, schemas);
         changed.into_iter().for_each(|thread| threads.add(thread));
@@ -51,7 +51,7 @@ pub(super) fn read(
     found: &mut dyn FnMut(CaptureRows) -> Result<(), ExportError>,
 ) -> Result<(), ExportError> {
     let unseen = Arc::default();
-    if Stored::open(&capture.path, options.limit, &unseen)?.series()?.is_some() {
+    if Stored::open(&capture.part.file, options.limit, &unseen)?.series()?.is_some() {
         each_rows(capture, schemas, ExportOptions { progress: &unseen, ..options }, &mut |_| Ok(()))?;
     }
     each_rows(capture, schemas, options, found)
@@ -61,7 +61,10 @@ pub(super) fn read(
 fn rows(head: SnapshotHead, threads: ThreadRows<'_>, schemas: &Schemas) -> Result<CaptureRows, OutOfRange> {
     let identity = threads.rows.identity;
     let mut cgroups = Rows::new(identity, &schemas.cgroups);
-    for (path, stats) in &head.cgroup_stats {
+    // Of a step, those that changed have values.
+    let is_of_step = identity.step.is_some();
+    for (path, stats) in head.cgroup_stats.iter().filter(|(_, stats)| !is_of_step || **stats != CgroupStats::default())
+    {
         cgroups.add(CgroupRow::new(path.clone(), stats, head.containers.get(path)));
     }
     let mut sampled = Rows::new(identity, &schemas.reasons);
@@ -73,7 +76,7 @@ fn rows(head: SnapshotHead, threads: ThreadRows<'_>, schemas: &Schemas) -> Resul
 
 /// Reads a capture if it is small. `None` also after an error, which is found again when it is read in its turn.
 pub(super) fn read_ahead(capture: &CaptureFile, schemas: &Schemas, options: ExportOptions<'_>) -> Option<CaptureRows> {
-    let bytes = fs::metadata(&capture.path).ok()?.len();
+    let bytes = fs::metadata(&capture.part.file).ok()?.len();
     if bytes > LARGEST_AHEAD / USUAL_RATIO {
         return None;
     }

@@ -1,11 +1,11 @@
-//! What changed in some steps: their window, of the threads that changed.
+//! What changed in some steps: their window, of the threads and cgroups that changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::moment::Applied;
 use super::part::Part;
 use super::step::{Step, StepExits};
-use crate::model::{CtprofSnapshot, Reasons, RecordedCommand, SnapshotHead, ThreadId, ThreadState};
+use crate::model::{CgroupStats, CtprofSnapshot, Reasons, RecordedCommand, SnapshotHead, ThreadId, ThreadState};
 use crate::window::NoWindow;
 
 /// The changes of consecutive steps.
@@ -15,6 +15,8 @@ pub struct Changes {
     before: BTreeMap<ThreadId, ThreadState>,
     /// Threads that changed.
     changed: BTreeSet<ThreadId>,
+    /// Cgroups that changed, as they were before; `None` for new ones.
+    cgroups: BTreeMap<String, Option<CgroupStats>>,
     steps: Vec<(StepExits, Option<Reasons>)>,
     /// The number of their records of exits.
     pub(crate) exits: usize,
@@ -24,7 +26,7 @@ pub struct Changes {
 impl Changes {
     /// Adds a step.
     pub fn add(&mut self, step: Step, applied: Applied) {
-        let Applied { before, changed, exits } = applied;
+        let Applied { before, changed, cgroups, exits } = applied;
         for thread in before {
             // A thread that has changed already was different before that, or was not there.
             if !self.changed.contains(&thread.id()) {
@@ -32,9 +34,17 @@ impl Changes {
             }
         }
         self.changed.extend(changed);
+        for (path, before) in cgroups {
+            self.cgroups.entry(path).or_insert(before);
+        }
         self.exits += exits.each.len() + exits.folded.len();
         self.steps.push((exits, step.reasons.map(|reasons| *reasons)));
         self.command = step.command;
+    }
+
+    /// The paths of cgroups that changed.
+    pub fn cgroups(&self) -> impl Iterator<Item = &String> {
+        self.cgroups.keys()
     }
 
     /// The threads that changed.
@@ -42,11 +52,12 @@ impl Changes {
         self.changed.iter().copied().collect()
     }
 
-    /// The window between two captures, of which the later one has the threads that changed.
+    /// The window between two captures, of which the later one has the threads and values of cgroups that changed.
     ///
     /// # Errors
     /// [`NoWindow`] if they are not of one boot.
-    pub fn window(self, earlier: SnapshotHead, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
+    pub fn window(self, mut earlier: SnapshotHead, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
+        earlier.cgroup_stats = self.cgroups.into_iter().filter_map(|(path, before)| Some((path, before?))).collect();
         let mut part = Part::with(earlier, self.before.into_values());
         self.steps.into_iter().for_each(|(exits, reasons)| part.add(exits, reasons));
         part.end(later, self.command, None)

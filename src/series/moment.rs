@@ -9,7 +9,7 @@ use super::change;
 use super::error::SeriesError;
 use super::step::{Step, StepExits};
 use super::table::ThreadTable;
-use crate::model::{CtprofSnapshot, SnapshotHead, ThreadId, ThreadState};
+use crate::model::{CgroupStats, CtprofSnapshot, SnapshotHead, ThreadId, ThreadState};
 
 /// A capture that steps lead on to the next one.
 #[derive(Clone, Debug)]
@@ -18,16 +18,21 @@ pub struct Moment {
     threads: BTreeMap<ThreadId, ThreadState>,
 }
 
-/// The threads that a step has changed, and what exited in it.
+/// The threads and cgroups that a step has changed, and what exited in it.
 #[derive(Debug, Default)]
 pub struct Applied {
     /// Threads that changed or are gone, as they were before.
     pub before: Vec<ThreadState>,
     /// The ids of threads that changed.
     pub changed: Vec<ThreadId>,
+    /// Cgroups that changed, as they were before; `None` for new ones.
+    pub cgroups: BTreeMap<String, Option<CgroupStats>>,
     /// Threads that exited.
     pub exits: StepExits,
 }
+
+/// The member of a head that has the cgroups.
+const CGROUPS: &str = "cgroup_stats";
 
 impl Moment {
     /// The first capture.
@@ -57,7 +62,7 @@ impl Moment {
         before.extend(threads.filter_map(|thread| self.threads.insert(thread.id(), thread)));
         let step = Step::of(change::change(&self.head, &head), table, gone, exits);
         self.head = head;
-        (step, Applied { before, changed, exits: StepExits::default() })
+        (step, Applied { before, changed, ..Applied::default() })
     }
 
     /// Becomes the capture after a step.
@@ -66,7 +71,11 @@ impl Moment {
     /// [`SeriesError`] if the step is not of this capture. It is then neither of them.
     pub fn apply(&mut self, step: &mut Step) -> Result<Applied, SeriesError> {
         let exits = step.take_exits()?;
+        let mut cgroups = BTreeMap::new();
         if let Some(head) = step.head.take() {
+            for path in head.get(CGROUPS).and_then(Json::as_object).into_iter().flat_map(Map::keys) {
+                cgroups.insert(path.clone(), self.cgroup(path)?);
+            }
             change::apply(&mut self.head, head).ok_or(SeriesError::Change)?;
         }
         let mut before = Vec::new();
@@ -76,7 +85,7 @@ impl Moment {
         let threads = std::mem::take(&mut step.threads).threads(|id| self.threads.get(&id))?;
         let changed = threads.iter().map(ThreadState::id).collect();
         before.extend(threads.into_iter().filter_map(|thread| self.threads.insert(thread.id(), thread)));
-        Ok(Applied { before, changed, exits })
+        Ok(Applied { before, changed, cgroups, exits })
     }
 
     /// Everything but the threads.
@@ -85,6 +94,31 @@ impl Moment {
     /// [`SeriesError::Json`] if steps have made something else of it.
     pub fn head(&self) -> Result<SnapshotHead, SeriesError> {
         Ok(SnapshotHead::deserialize(&self.head)?)
+    }
+
+    /// As [`Moment::head`], with the values of these cgroups, and the others without any.
+    ///
+    /// # Errors
+    /// As [`Moment::head`].
+    pub fn head_with<'p>(&mut self, cgroups: impl Iterator<Item = &'p String>) -> Result<SnapshotHead, SeriesError> {
+        let all = self.head.as_object_mut().and_then(|members| members.remove(CGROUPS));
+        let head = self.head();
+        if let (Some(members), Some(all)) = (self.head.as_object_mut(), all) {
+            members.insert(CGROUPS.to_owned(), all);
+        }
+        let mut head = head?;
+        let paths = self.head.get(CGROUPS).and_then(Json::as_object).into_iter().flat_map(Map::keys);
+        head.cgroup_stats = paths.map(|path| (path.clone(), CgroupStats::default())).collect();
+        for path in cgroups {
+            head.cgroup_stats.extend(self.cgroup(path)?.map(|stats| (path.clone(), stats)));
+        }
+        Ok(head)
+    }
+
+    /// A cgroup, if it is there.
+    fn cgroup(&self, path: &str) -> Result<Option<CgroupStats>, SeriesError> {
+        let stats = self.head.get(CGROUPS).and_then(|all| all.get(path));
+        Ok(stats.map(CgroupStats::deserialize).transpose()?)
     }
 
     /// Everything but the threads, as JSON.

@@ -4,7 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::model::SERIES_FORMAT_VERSION;
+use crate::series::SeriesRange;
 
 /// Why a snapshot could not be read or written, and its file.
 #[derive(Debug, thiserror::Error)]
@@ -25,15 +28,28 @@ pub enum StoreError {
     /// A field has a value of the wrong type: the field, the expected and the actual value.
     #[error("cannot parse {}: {}", shown(.0), .1)]
     WrongType(PathBuf, String),
-    /// A part of a series without a step, and how long the series is; zero if it has no step at all.
-    #[error("{} {}", shown(.0), no_such_part(*.1))]
-    NoSuchPart(PathBuf, Duration),
+    /// Something else than a series, of which there are no parts.
+    #[error("{} is not a series; `ctprof record --every` records one", shown(.0))]
+    NotASeries(PathBuf),
+    /// A series without a step.
+    #[error("{} has no step: its recorder has only begun, or was killed before the first one", shown(.0))]
+    NoStep(PathBuf),
+    /// A part of a series without a step: the part, and when the series begins and ends, in nanoseconds since 1970.
+    #[error("{} has no part {}", shown(.0), no_such_part(.1, *.2))]
+    NoSuchPart(PathBuf, SeriesRange, [u64; 2]),
     /// The file cannot be written.
     #[error("cannot write {}", written(.0))]
     Write(PathBuf, #[source] io::Error),
     /// The snapshot has more than readers allow: the maximum, and of what.
     #[error("cannot write {}: more than {} {}; raise --max-snapshot-bytes here and for readers", written(.0), .1, .2)]
     TooLargeToWrite(PathBuf, u64, &'static str),
+}
+
+impl StoreError {
+    /// Whether the file is right, and does not fit what was asked of it.
+    pub fn is_misfit(&self) -> bool {
+        matches!(self, Self::NotASeries(_) | Self::NoSuchPart(..))
+    }
 }
 
 /// Why a file is refused, as it follows the name of the file.
@@ -73,11 +89,14 @@ impl SnapshotRefusal {
     }
 }
 
-fn no_such_part(length: Duration) -> String {
-    match length {
-        Duration::ZERO => "has no step: its recorder has only begun, or was killed before the first one".to_owned(),
-        _ => format!("has no such part: the series is {length:.1?} long"),
-    }
+fn no_such_part(part: &SeriesRange, ends: [u64; 2]) -> String {
+    let length = Duration::from_nanos(ends[1].saturating_sub(ends[0]));
+    let why = match part.since(ends[0]) {
+        [from, to] if from >= to => "it does not end after it begins",
+        _ => "it has no step",
+    };
+    let [begin, end] = ends.map(|end| format!("{:.1}", Timestamp::from_nanosecond(end.into()).unwrap_or_default()));
+    format!("{part}: {why}. The series is from 0s to {length:.1?}, or from {begin} to {end}")
 }
 
 /// The name of an input in messages.

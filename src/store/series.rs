@@ -41,6 +41,8 @@ pub struct StoredSeries {
     parse: fn(&[u8]) -> serde_json::Result<Step>,
     /// Bytes of the steps since what they made of the head was last counted.
     uncounted: u64,
+    /// The step in which a part is, if it is less than one.
+    pub whole_step: Option<String>,
     /// Segments that are left out, or end earlier than they were recorded.
     pub damaged: Vec<String>,
     /// Why it ends earlier than it was recorded, if it does: the file is damaged, or still being written.
@@ -66,6 +68,7 @@ impl Stored {
             line: Vec::new(),
             parse: |line| serde_json::from_slice(line),
             uncounted: 0,
+            whole_step: None,
             damaged: Vec::new(),
             cut: None,
         }))
@@ -165,6 +168,14 @@ impl StoredSeries {
         &self.first
     }
 
+    /// Reads up to the start of a part.
+    ///
+    /// # Errors
+    /// As [`StoredSeries::part`].
+    pub fn begin(&mut self, range: &SeriesRange) -> Result<(), StoreError> {
+        self.seek(range).map(drop)
+    }
+
     /// The window of a part: between the captures that are next to its ends.
     ///
     /// # Errors
@@ -226,7 +237,7 @@ impl StoredSeries {
         each_step: &mut dyn FnMut(&Step, &Applied) -> usize,
     ) -> Result<(), E> {
         let from_ns = self.since_ns();
-        let mut earlier = self.moment.head().map_err(|error| self.wrong(&error))?;
+        let mut earlier = self.head_with(&Changes::default())?;
         let mut changes = Changes::default();
         let place = |middle_ns: Option<u64>| middle_ns?.saturating_sub(from_ns).checked_div(length_ns);
         let mut middle_ns = self.middle_ns()?;
@@ -238,13 +249,22 @@ impl StoredSeries {
             if place(middle_ns).is_some_and(|next| Some(next) == place(before)) {
                 continue;
             }
-            let head = self.moment.head().map_err(|error| self.wrong(&error))?;
-            let later = CtprofSnapshot { head: head.clone(), threads: self.moment.some_threads(&changes.ids()) };
-            let window = std::mem::take(&mut changes).window(std::mem::replace(&mut earlier, head), later);
+            let mut head = self.head_with(&changes)?;
+            let cgroup_stats = std::mem::take(&mut head.cgroup_stats);
+            let before = std::mem::replace(&mut earlier, head.clone());
+            let threads = self.moment.some_threads(&changes.ids());
+            let later = CtprofSnapshot { head: SnapshotHead { cgroup_stats, ..head }, threads };
+            let window = std::mem::take(&mut changes).window(before, later);
             found(window.map_err(|error| self.wrong(&error))?)?;
         }
         self.finish_frame();
         Ok(())
+    }
+
+    /// What the capture has beside its threads, with the values of the cgroups that changed.
+    fn head_with(&mut self, changes: &Changes) -> Result<SnapshotHead, StoreError> {
+        let head = self.moment.head_with(changes.cgroups());
+        head.map_err(|error| self.wrong(&error))
     }
 
     /// Ends a part with the last capture that was read.
@@ -259,7 +279,7 @@ impl StoredSeries {
         let segment = |path: &PathBuf| Stored::segment(path, self.file.limits.bytes, &Arc::default()).ok().flatten();
         let last = self.later.iter().rev().find_map(segment);
         let Some(mut last) = last.map_or_else(|| self.file.series(), |last| Ok(Some(last)))? else { return Ok(0) };
-        last.skip_to(u64::MAX)?;
+        last.skip_to([u64::MAX; 2])?;
         Ok(last.moment.boottime_ns().unwrap_or(0).saturating_sub(self.first.boottime_ns().unwrap_or(0)))
     }
 
@@ -270,21 +290,38 @@ impl StoredSeries {
 
     /// Reads up to the capture that is nearest to the start of a part, and returns the end of the part, which has a step.
     fn seek(&mut self, range: &SeriesRange) -> Result<u64, StoreError> {
+        let [from_ns, to_ns] = range.since(self.start_unix_ns);
+        if from_ns >= to_ns {
+            return Err(self.no_such_part(range));
+        }
         // A directory is read from the segment with the start of the part.
         let skipped_ns = self.first.captured_at_unix_ns.saturating_sub(self.start_unix_ns);
-        let [from_ns, to_ns] = range.since(self.start_unix_ns).map(|end| end.saturating_sub(skipped_ns));
-        self.skip_to(from_ns)?;
-        match self.middle_ns()? {
-            Some(middle_ns) => Ok(to_ns.max(middle_ns)),
-            None => {
-                let length = Duration::from_nanos(skipped_ns.saturating_add(self.since_ns()));
-                Err(StoreError::NoSuchPart(self.file.path.clone(), length))
+        let [from_ns, to_ns] = [from_ns, to_ns].map(|end| end.saturating_sub(skipped_ns));
+        self.skip_to([from_ns, to_ns])?;
+        let Some(middle_ns) = self.middle_ns()? else { return Err(self.no_such_part(range)) };
+        if middle_ns <= from_ns || middle_ns > to_ns {
+            let seconds = |ns: u64| Duration::from_nanos(ns.saturating_add(skipped_ns)).as_secs_f64();
+            let [begin, end] = [self.since_ns(), self.next_ns()].map(seconds);
+            self.whole_step =
+                Some(format!("{range} is less than a step; the whole step {begin:.1}s..{end:.1}s is shown"));
+        }
+        Ok(to_ns.max(middle_ns))
+    }
+
+    fn no_such_part(&self, range: &SeriesRange) -> StoreError {
+        let path = self.file.path.clone();
+        match self.last_ns() {
+            Ok(0) => StoreError::NoStep(path),
+            Ok(last_ns) => {
+                let end_ns = self.first.captured_at_unix_ns.saturating_add(last_ns);
+                StoreError::NoSuchPart(path, range.clone(), [self.start_unix_ns, end_ns])
             }
+            Err(error) => error,
         }
     }
 
-    /// Reads up to the capture that is nearest to this time.
-    fn skip_to(&mut self, from_ns: u64) -> Result<(), StoreError> {
+    /// Reads up to the capture that is nearest to the start of a part, or before the step that has all of the part.
+    fn skip_to(&mut self, [from_ns, to_ns]: [u64; 2]) -> Result<(), StoreError> {
         let boottime_ns = self.first.boottime_ns().unwrap_or(0).saturating_add(from_ns);
         let byte = if from_ns > 0 { self.file.last_capture(boottime_ns)? } else { 0 };
         // What was being written when the recorder was killed is not whole: then, all steps are read.
@@ -294,7 +331,7 @@ impl StoredSeries {
             (self.lines, self.moment, self.next) = (lines, Moment::new(capture), None);
         }
         let parse = std::mem::replace(&mut self.parse, Step::changes);
-        while self.step_before(from_ns)?.is_some() {}
+        while self.middle_ns()?.is_some() && self.next_ns() < to_ns && self.step_before(from_ns)?.is_some() {}
         self.parse = parse;
         if !self.line.is_empty() {
             self.next = Some(self.parsed()?);
@@ -313,6 +350,11 @@ impl StoredSeries {
             self.next = self.read_step()?;
         }
         Ok(self.next.as_ref().map(|next| self.since_ns().saturating_add(next.length_ns().unwrap_or(0) / 2)))
+    }
+
+    /// The end of the next step, in nanoseconds since the start.
+    fn next_ns(&self) -> u64 {
+        self.since_ns().saturating_add(self.next.as_ref().and_then(Step::length_ns).unwrap_or(0))
     }
 
     fn since_ns(&self) -> u64 {

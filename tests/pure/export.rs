@@ -372,6 +372,35 @@ fn a_series_has_the_rows_of_each_step_with_its_number() {
 }
 
 #[test]
+fn a_part_of_a_series_has_the_rows_of_its_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = crate::over_time::series(dir.path(), 10);
+    let [part, other, tiny, empty] = ["2s..6s", "6s..9s", "2.1s..2.2s", "6s..2s"].map(|part| format!("{file}@{part}"));
+    let output = dir.path().join("fleet");
+    export(&[Path::new(&part), Path::new(&other)], &output);
+    let captures = rows(&output.join("captures"));
+    let ids: std::collections::BTreeSet<_> = captures.iter().map(|row| row["capture_id"].to_string()).collect();
+    assert_eq!((captures.len(), ids.len()), (7, 7), "{ids:?}");
+    let threads = rows(&output.join("threads"));
+    let run_of = |name: &str| {
+        let of_name = threads.iter().filter(|row| row["pcomm"] == Field::Str(name.to_owned()));
+        of_name.map(|row| row["run_time_ns"].clone()).collect::<Vec<_>>()
+    };
+    let expected = |steps, ns| vec![Field::Long(ns); steps];
+    assert_eq!((run_of("early"), run_of("late")), (expected(2, 500_000_000), expected(5, 1_000_000_000)));
+    let said = |input: &str| {
+        let run = self::run(&[Path::new(input)], &dir.path().join("none"));
+        String::from_utf8(run.stderr).unwrap()
+    };
+    assert!(said(&tiny).contains("2.1s..2.2s is less than a step; the whole step 2.0s..3.0s is shown"));
+    assert!(said(&empty).contains("has no part 6s..2s: it does not end after it begins"));
+    let directory = format!("{}@1s..2s", dir.path().display());
+    assert!(said(&directory).contains("parts of directories cannot be exported; name its files"));
+    let snapshot = write(&template(), dir.path().join("snapshot.ctprof.zst"));
+    assert!(said(&format!("{}@1s..2s", snapshot.display())).contains("is not a series"));
+}
+
+#[test]
 fn a_long_series_takes_the_memory_of_a_short_one() {
     let dir = tempfile::tempdir().unwrap();
     let Some(measure) = crate::bounds_files::measure(dir.path()) else { return };

@@ -1,6 +1,7 @@
 //! Promises to users about reports on series.
 
 use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 use ctprof::model::{CaptureInfo, HostContext, SeriesInfo};
 use ctprof::series::{Moment, StepExits};
@@ -51,6 +52,61 @@ fn series_of(directory: &Path, steps: u64, capture: impl Fn(u64) -> CtprofSnapsh
     }
     file.finish().unwrap();
     path.to_str().unwrap().to_owned()
+}
+
+/// What ctprof does with a file as its standard input, through a pipe.
+fn piped(file: &str, arguments: &[&str]) -> Output {
+    let mut cat = Command::new("cat").arg(file).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ctprof = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    let output = ctprof.args(arguments).stdin(cat.stdout.take().unwrap()).output().unwrap();
+    cat.wait().unwrap();
+    output
+}
+
+#[test]
+fn a_series_on_standard_input_is_that_of_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = series(directory.path(), 10);
+    for (part, options) in [
+        ("", &["--format", "csv"][..]),
+        ("@2s..6s", &["--format", "csv"]),
+        ("", &["--steps"]),
+        ("@2s..6s", &["--steps"]),
+    ] {
+        let arguments =
+            |path: &str| [options, &["--", path]].concat().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let of = |path: &str| [vec!["show".to_owned()], arguments(&format!("{path}{part}"))].concat();
+        let expected = of(&file);
+        let expected = printed(&expected.iter().map(String::as_str).collect::<Vec<_>>());
+        for path in ["-", "/dev/stdin"] {
+            let from_pipe = of(path);
+            let output = piped(&file, &from_pipe.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{from_pipe:?}: {output:?}");
+        }
+    }
+}
+
+#[test]
+fn a_part_without_a_step_is_wrong_usage_and_one_within_a_step_says_which() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = series(directory.path(), 10);
+    let covers = "The series is from 0s to 10.0s, or from 2023-11-14T22:13:20.0Z to 2023-11-14T22:13:30.0Z";
+    for (part, why) in [
+        ("5s..5s", "it does not end after it begins"),
+        ("10s..5s", "it does not end after it begins"),
+        ("20s..30s", "it has no step"),
+    ] {
+        let path = format!("{file}@{part}");
+        for arguments in [&["show", &path][..], &["show", "--steps", &path], &["compare", &file, &path]] {
+            let refused = crate::program::run(arguments);
+            let error = String::from_utf8(refused.stderr).unwrap();
+            assert_eq!(refused.status.code(), Some(2), "{error}");
+            assert_eq!(error, format!("ctprof: {file} has no part {part}: {why}. {covers}\n"));
+        }
+    }
+    let shown = crate::program::run(&["show", &format!("{file}@2.1s..2.3s")]);
+    let note = "s.ctprof.zst: 2.1s..2.3s is less than a step; the whole step 2.0s..3.0s is shown";
+    assert!(String::from_utf8_lossy(&shown.stderr).contains(note), "{shown:?}");
 }
 
 #[test]

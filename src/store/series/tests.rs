@@ -4,7 +4,7 @@ use super::super::segments::{Keep, SegmentWriter};
 use super::super::series_writer::SeriesWriter;
 use super::super::target::OutputTarget;
 use super::*;
-use crate::model::{CaptureInfo, HostContext, SERIES_FORMAT_VERSION, SeriesInfo, ThreadState};
+use crate::model::{CaptureInfo, CgroupStats, HostContext, SERIES_FORMAT_VERSION, SeriesInfo, ThreadState};
 
 const SECOND: u64 = 1_000_000_000;
 /// In 2026.
@@ -56,7 +56,7 @@ fn read(path: &std::path::Path, range: &str) -> Result<(Vec<u64>, bool), StoreEr
 /// The run time of parts of that many nanoseconds.
 fn read_parts(path: &std::path::Path, range: &str, length_ns: u64) -> Result<(Vec<u64>, bool), StoreError> {
     let stored = Stored::open(path, 1 << 20, &std::sync::Arc::default())?;
-    let mut series = stored.series()?.ok_or(StoreError::NoSuchPart(path.to_owned(), Duration::ZERO))?;
+    let mut series = stored.series()?.ok_or(StoreError::NoStep(path.to_owned()))?;
     let mut runs = Vec::new();
     series.each_window::<StoreError>(&range.parse().unwrap(), length_ns, &mut |window| {
         let run = window.threads.iter().filter_map(|thread| thread.metrics.run_time_ns).map(u64::from).sum();
@@ -127,7 +127,69 @@ fn a_part_that_is_not_there_is_an_error_with_the_length_of_the_series() {
     let path = dir.path().join("s");
     written(&path, 5);
     let error = read(&path, "9s..").unwrap_err().to_string();
-    assert!(error.ends_with(" has no such part: the series is 5.0s long"), "{error}");
+    let covers = "The series is from 0s to 5.0s, or from 2026-09-21T14:13:21.0Z to 2026-09-21T14:13:26.0Z";
+    assert!(error.ends_with(&format!("s has no part 9s..: it has no step. {covers}")), "{error}");
+    for range in ["4s..2s", "2s..2s", "..14:13:21", "14:13:25..14:13:22"] {
+        let error = read(&path, range).unwrap_err().to_string();
+        let expected = format!("s has no part {range}: it does not end after it begins. {covers}");
+        assert!(error.ends_with(&expected), "{error}");
+    }
+}
+
+#[test]
+fn a_part_that_is_less_than_a_step_has_the_step_in_which_it_is_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    // Each step ran for longer than the one before.
+    written_with(&path, 5, |second| capture(second * second));
+    let part = |range: &str| {
+        let mut series = Stored::open(&path, 1 << 20, &Arc::default()).unwrap().series().unwrap().unwrap();
+        let mut lengths = Vec::new();
+        let add = &mut |window: CtprofSnapshot| {
+            lengths.push(window.head.window.unwrap().duration_ns / SECOND);
+            Ok::<_, StoreError>(())
+        };
+        series.each_window(&range.parse().unwrap(), 0, add).unwrap();
+        (lengths, series.whole_step)
+    };
+    // The steps begin after 0, 3, 8, 15 and 24 seconds, and the last one ends after 35.
+    for (range, length, step) in [
+        ("16..18", 9, "15.0s..24.0s"),
+        ("21s..23s", 9, "15.0s..24.0s"),
+        ("..1", 3, "0.0s..3.0s"),
+        ("34..35", 11, "24.0s..35.0s"),
+        ("14..16", 9, "15.0s..24.0s"),
+    ] {
+        let note = format!("{range} is less than a step; the whole step {step} is shown");
+        assert_eq!(part(range), (vec![length], Some(note)));
+    }
+    assert_eq!([part("3..8"), part("18..25")], [(vec![5], None), (vec![9], None)]);
+}
+
+#[test]
+fn steps_have_the_values_of_cgroups_that_changed_and_the_names_of_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    written_with(&path, 4, |second| {
+        let mut capture = capture(second);
+        let cgroups = (1..4).map(|cgroup| {
+            let mut stats = CgroupStats::default();
+            stats.cpu.usage_usec = Some((100 * (second / cgroup)).into());
+            (format!("/{cgroup}"), stats)
+        });
+        capture.head.cgroup_stats = cgroups.collect();
+        capture
+    });
+    let mut series = Stored::open(&path, 1 << 20, &Arc::default()).unwrap().series().unwrap().unwrap();
+    let mut usage: Vec<Vec<Option<u64>>> = Vec::new();
+    let add = &mut |window: CtprofSnapshot| {
+        let stats = window.head.cgroup_stats.into_values();
+        usage.push(stats.map(|stats| stats.cpu.usage_usec.map(u64::from)).collect());
+        Ok::<_, StoreError>(())
+    };
+    series.each_window(&SeriesRange::default(), 2 * SECOND, add).unwrap();
+    let expected = [[Some(200), Some(100), Some(100)], [Some(200), Some(100), None]];
+    assert_eq!(usage, expected);
 }
 
 /// Why a series with these steps, of which each is given its number, is refused as a whole and in windows of all steps.
