@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::iter::repeat_n;
 
 use parquet::data_type::ByteArray;
@@ -80,14 +81,12 @@ impl Leaf {
             }
             ColumnType::Flag => Values::Flags(present.map(|value| *value == Value::Flag(true)).collect()),
             ColumnType::Text | ColumnType::Counts => {
-                // Equal texts share their bytes, and are made once.
-                let mut texts = HashMap::new();
+                let mut shared = SharedTexts { known: HashMap::new(), last: None };
                 let make = |value| match column.pattern {
                     Some(pattern) => ByteArray::from(&*pattern(&text(value))),
                     None => ByteArray::from(&*text(value)),
                 };
-                let text = |value| ByteArray::clone(texts.entry(value).or_insert_with(|| make(value)));
-                Values::Texts(present.map(text).collect())
+                Values::Texts(present.map(|value| shared.text(value, || make(value))).collect())
             }
         };
         Ok(Self { values, definitions, repetitions: Vec::new() })
@@ -97,7 +96,8 @@ impl Leaf {
     /// holds.
     fn maps<'r>(maps: impl Iterator<Item = Option<Entries<'r>>>) -> Result<[Self; 2], (&'r str, u64)> {
         let (mut of_keys, mut of_numbers, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut keys, mut numbers, mut texts) = (Vec::new(), Vec::new(), HashMap::new());
+        let (mut keys, mut numbers, mut shared) =
+            (Vec::new(), Vec::new(), SharedTexts { known: HashMap::new(), last: None });
         for map in maps {
             let without_entries = if map.is_some() { levels::EMPTY_MAP } else { levels::NULL };
             let entries = map.unwrap_or_default();
@@ -110,13 +110,31 @@ impl Leaf {
                 of_keys.push(levels::KEY);
                 of_numbers.push(levels::VALUE_OF_KEY);
                 repetitions.push(if at == 0 { levels::FIRST } else { levels::NEXT });
-                keys.push(ByteArray::clone(texts.entry(key).or_insert_with(|| key.into())));
+                keys.push(shared.text(key, || key.into()));
                 numbers.push(i64::try_from(number).map_err(|_| (key, number))?);
             }
         }
         let numbers =
             Self { values: Values::Integers(numbers), definitions: of_numbers, repetitions: repetitions.clone() };
         Ok([Self { values: Values::Texts(keys), definitions: of_keys, repetitions }, numbers])
+    }
+}
+
+/// Texts of a leaf: equal ones share their bytes, and are made once. Neighbors are often equal.
+struct SharedTexts<K> {
+    known: HashMap<K, ByteArray>,
+    last: Option<(K, ByteArray)>,
+}
+
+impl<K: Copy + Eq + Hash> SharedTexts<K> {
+    fn text(&mut self, key: K, make: impl FnOnce() -> ByteArray) -> ByteArray {
+        match &self.last {
+            Some((last, text)) if *last == key => text.clone(),
+            _ => {
+                let text = self.known.entry(key).or_insert_with(make).clone();
+                self.last.insert((key, text)).1.clone()
+            }
+        }
     }
 }
 
@@ -144,6 +162,7 @@ pub(super) const BLOCK: usize = 256;
 /// Blocks of fewer rows become one: each takes some memory for each column.
 const SMALL: usize = 64;
 
+/// Some consecutive rows.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) rows: usize,
@@ -151,6 +170,7 @@ pub(super) struct Block {
 }
 
 impl Block {
+    /// Some rows of a capture.
     pub(super) fn new<R>(schema: &Schema<R>, identity: &Identity, rows: &[R]) -> Result<Self, OutOfRange> {
         let mut leaves = Vec::new();
         let identities = || repeat_n(identity, rows.len());
@@ -214,12 +234,15 @@ mod tests {
     }
 
     #[test]
-    fn equal_texts_share_their_bytes() {
-        let maps = ["a", "a", "b", "a"].map(|key| Some(vec![(key, 1)]));
-        let [keys, _] = Leaf::maps(maps.into_iter()).unwrap();
-        let Values::Texts(texts) = keys.values else { panic!("keys are texts") };
-        let places: Vec<_> = texts.iter().map(|text| text.data().as_ptr()).collect();
-        assert_eq!([places[1], places[3]], [places[0]; 2]);
-        assert_eq!(texts[2].as_utf8().unwrap(), "b");
+    fn equal_texts_are_made_once() {
+        let (mut shared, mut made) = (SharedTexts { known: HashMap::new(), last: None }, 0);
+        let mut text = |key: &'static str| {
+            shared.text(key, || {
+                made += 1;
+                key.into()
+            })
+        };
+        assert_eq!(["a", "a", "b", "a"].map(|key| text(key).as_utf8().unwrap().to_owned()), ["a", "a", "b", "a"]);
+        assert_eq!(made, 2);
     }
 }
