@@ -91,6 +91,10 @@ pub struct Accounting {
     pub partial: bool,
     /// CPU time of all threads and exited work, in nanoseconds.
     pub explained_ns: u64,
+    /// How long both captures read threads, in nanoseconds, if that was long: what exited meanwhile counts up to its exit,
+    /// and what was read first does not count from then on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reading_ns: Option<u64>,
     /// Time in interrupts, in nanoseconds.
     pub interrupt_ns: Option<u64>,
     /// Time taken by the hypervisor, which is not busy time, in nanoseconds.

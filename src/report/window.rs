@@ -123,6 +123,12 @@ fn is_too_much(cpu: &Accounting) -> bool {
     is_precise(cpu) && cpu.explained_ns as f64 > cpu.busy_ns as f64 * MOST_POSSIBLE
 }
 
+/// How long threads were read, if the host had so much CPU time meanwhile.
+fn read_for(cpu: &Accounting, cpu_ns: u64) -> Option<String> {
+    let reading_ns = cpu.reading_ns.filter(|reading_ns| cpu.cpus.saturating_mul(*reading_ns) >= cpu_ns)?;
+    Some(format!("{} s", seconds(reading_ns)))
+}
+
 /// What is explained of the host's CPU time, at most.
 const MOST_POSSIBLE: f64 = 1.01;
 
@@ -158,7 +164,8 @@ fn unexplained(cpu: &Accounting) -> Option<String> {
     }
     let unknown = rest - interrupts;
     if unknown >= LEAST_UNKNOWN_NS {
-        causes.push(format!("{} unknown", seconds(unknown)));
+        let while_reading = read_for(cpu, unknown).map(|time| format!("while threads were read, which took {time}"));
+        causes.push(format!("{} {}", seconds(unknown), while_reading.as_deref().unwrap_or("unknown")));
     }
     let unseen = cpu.started.and_then(|started| started.checked_sub(cpu.started_seen)).filter(|unseen| *unseen > 0);
     causes.extend(unseen.map(|unseen| format!("{} exited without a record", counted(unseen, "thread"))));
@@ -167,10 +174,12 @@ fn unexplained(cpu: &Accounting) -> Option<String> {
 
 fn notes(info: &WindowInfo) -> Vec<String> {
     let mut notes = Vec::new();
-    if info.cpu.as_ref().is_some_and(is_too_much) {
-        notes.push(
-            "more CPU time than the host had: some work is counted twice, or was done before the window".to_owned(),
-        );
+    if let Some(cpu) = info.cpu.as_ref().filter(|cpu| is_too_much(cpu)) {
+        let cause = match read_for(cpu, cpu.explained_ns.saturating_sub(cpu.busy_ns)) {
+            Some(time) => format!("threads were read for {time}, and what exited meanwhile counts up to its exit"),
+            None => "some work is counted twice, or was done before the window".to_owned(),
+        };
+        notes.push(format!("more CPU time than the host had: {cause}"));
     }
     if !info.process_counters {
         notes.push("exited work is unknown: a snapshot lacks counters of processes; capture again".to_owned());

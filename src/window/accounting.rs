@@ -13,7 +13,12 @@ const MOST_PERCENT: u64 = 101;
 /// kernel/sched/cputime.c, which kernels with a tick use, leaves stolen time out. Run time of tasks in `/proc/schedstat` is time by
 /// the clock as well (`sched_info_depart` of kernel/sched/stats.h), and that of threads is not (`update_rq_clock_task`).
 /// So the host's CPU time is known but for the stolen time.
-pub(super) fn account(clocks: &Clocks, time: &HostCpuTime, explained_ns: u64, started_seen: u64) -> Option<Accounting> {
+pub(super) fn account(
+    clocks: &Clocks,
+    time: &HostCpuTime,
+    reading_ns: Option<u64>,
+    (explained_ns, started_seen): (u64, u64),
+) -> Option<Accounting> {
     let cpus = time.cpus.filter(|cpus| *cpus > 0)?;
     let ns = |ticks: Option<u64>| ticks.map(|ticks| ticks.saturating_mul(clocks.ns_per_tick));
     let (steal_ns, interrupt_ns) = (ns(time.steal_ticks), ns(time.interrupt_ticks));
@@ -36,6 +41,7 @@ pub(super) fn account(clocks: &Clocks, time: &HostCpuTime, explained_ns: u64, st
         busy_ns,
         busy_most_ns,
         explained_ns,
+        reading_ns,
         interrupt_ns,
         steal_ns,
         wait_ns,
@@ -59,9 +65,9 @@ mod tests {
             steal_ticks: Some(50),
             ..HostCpuTime::default()
         };
-        let of = |time: &HostCpuTime| account(&clocks, time, 7, 0).map(|cpu| (cpu.source, cpu.busy_ns));
+        let of = |time: &HostCpuTime| account(&clocks, time, None, (7, 0)).map(|cpu| (cpu.source, cpu.busy_ns));
         let bounds = |explained_ns| {
-            let cpu = account(&clocks, &time, explained_ns, 0).unwrap();
+            let cpu = account(&clocks, &time, None, (explained_ns, 0)).unwrap();
             (cpu.busy_ns / 10_000_000, cpu.busy_most_ns.map(|most| most / 10_000_000))
         };
         assert_eq!(bounds(7), (550, Some(600)), "500 ms were stolen");
@@ -87,7 +93,7 @@ mod tests {
             run_ns: Some(4_000_000_000),
             ..HostCpuTime::default()
         };
-        let source = |explained_ns| account(&clocks, &time, explained_ns, 0).map(|cpu| cpu.source);
+        let source = |explained_ns| account(&clocks, &time, None, (explained_ns, 0)).map(|cpu| cpu.source);
         assert_eq!(source(4_040_000_000), Some(BusySource::Schedstat));
         assert_eq!(source(4_041_000_000), Some(BusySource::Idle));
     }

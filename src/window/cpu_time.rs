@@ -2,6 +2,9 @@
 
 use crate::model::{HostCpuTime, SnapshotHead};
 
+/// Threads that are read for longer are read at different moments.
+const LONG_WALK_NS: u64 = 100_000_000;
+
 /// CPU time of the host around the reading of the threads of one capture.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CpuReadings {
@@ -23,6 +26,12 @@ impl CpuReadings {
     /// Whether the CPU time at any moment of the capture is known.
     pub(super) fn cover_the_walk(&self) -> bool {
         self.before.is_some() && self.after.is_some() && self.walk_ns > 0
+    }
+
+    /// How long it took to read the threads of both captures, without those that took a moment only.
+    pub(super) fn reading_ns(&self, later: &Self) -> Option<u64> {
+        let long = [self.walk_ns, later.walk_ns].into_iter().filter(|walk_ns| *walk_ns >= LONG_WALK_NS);
+        long.reduce(u64::saturating_add)
     }
 
     /// The CPU time so many nanoseconds after the start: in proportion between both readings.
@@ -95,6 +104,16 @@ mod tests {
         assert_eq!(idle((&a, 100), (&b, 999)), Some(30));
         assert_eq!(idle((&readings(10, None), 50), (&b, 0)), Some(40), "a file without the second reading");
         assert!(increase((&CpuReadings::default(), 0), (&b, 0)).is_none());
+    }
+
+    #[test]
+    fn only_captures_that_read_threads_for_long_say_so() {
+        let walks = |a, b| {
+            let of = |walk_ns| CpuReadings { walk_ns, ..CpuReadings::default() };
+            of(a).reading_ns(&of(b))
+        };
+        let [short, long] = [LONG_WALK_NS - 1, LONG_WALK_NS];
+        assert_eq!([walks(short, short), walks(long, short), walks(long, long)], [None, Some(long), Some(2 * long)]);
     }
 
     #[test]

@@ -23,6 +23,7 @@ struct Host {
     /// CPU time of the capturing process, which works more while it captures than in between: its threads are read at
     /// other moments than the host's CPU time.
     own_ns: Option<u64>,
+    reading_ns: Option<u64>,
 }
 
 impl<T: Threads> Join<T> {
@@ -82,6 +83,7 @@ impl<T: Threads> Join<T> {
             clocks,
             cpu_time: cpu_time::increase(earlier, (later, end)),
             own_ns: cpu_time::own(Some(earlier).filter(|_| self.sums.recorder_stayed), (later, end)),
+            reading_ns: start.cpu_time.reading_ns(later),
         }
     }
 
@@ -163,7 +165,7 @@ impl<T: Threads> Join<T> {
     }
 
     fn info(&self, start: &WindowStart, host: &Host, exit_records: Option<ExitRecords>) -> WindowInfo {
-        let Host { clocks, cpu_time, own_ns } = host;
+        let Host { clocks, cpu_time, own_ns, reading_ns } = host;
         let names = self.sums.backwards.iter().map(|(metric, threads)| (metric.metric().name.to_owned(), *threads));
         let listed = u64::try_from(self.sums.started.len()).unwrap_or(u64::MAX);
         let explained_ns = self.sums.explained_ns.saturating_add(own_ns.unwrap_or(self.sums.own_ns));
@@ -177,7 +179,7 @@ impl<T: Threads> Join<T> {
             backwards: names.collect(),
             process_counters: had_counters && self.processes.have_counters(),
             exit_records,
-            cpu: cpu_time.as_ref().and_then(|time| account(clocks, time, explained_ns, started)),
+            cpu: cpu_time.as_ref().and_then(|time| account(clocks, time, *reading_ns, (explained_ns, started))),
             command: None,
             requested_ns: None,
         }

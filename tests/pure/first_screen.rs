@@ -424,6 +424,11 @@ fn the_header_claims_no_more_than_the_kernel_knows() {
         [("a", 808), ("b", 809)].map(|(name, explained)| page(name, cpu(explained, json!({}))));
     assert!(possible.contains("(101%)") && !possible.contains(too_much), "{possible}");
     assert!(impossible.contains("(101%)") && impossible.contains(too_much), "{impossible}");
+    let slow = |name, explained| page(name, cpu(explained, json!({"reading_ns": SECOND})));
+    let [more, less] = [slow("e", 900), slow("f", 700)];
+    assert!(more.contains("than the host had: threads were read for 1.00 s, and what exited meanwhile"), "{more}");
+    assert!(less.contains("(1.00 while threads were read, which took 1.00 s)"), "{less}");
+    assert!(slow("g", 1100).contains("some work is counted twice"), "more than the host can have done in that time");
     let stolen = page("c", cpu(800, json!({"busy_most_ns": 9 * SECOND, "steal_ns": SECOND})));
     assert!(stolen.contains("8.00 of 8.00 to 9.00 CPU-seconds accounted for (89 to 100%)"), "{stolen}");
     let container = page("d", cpu(16, json!({"partial": true})));
