@@ -183,10 +183,11 @@ fn run_with_key(command: &mut Command) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Starts to record a series without end, and waits for its first steps. Tests may run under nohup(1), which makes commands ignore SIGHUP.
+/// Starts to record a series without end, and waits for its first steps. A shell that starts the tests in the background ignores
+/// SIGINT for them, and nohup(1) SIGHUP.
 fn recorder(file: &str) -> Child {
     let mut recorder = Command::new("env");
-    recorder.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_ctprof")]);
+    recorder.args(["--default-signal", env!("CARGO_BIN_EXE_ctprof")]);
     recorder.args(["record", "--every", "50ms", "--format", "json", "-o", file]);
     let mut recorder = recorder.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(recorder.stdout.take().unwrap()).lines();
