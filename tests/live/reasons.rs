@@ -5,6 +5,7 @@ use std::process::Command;
 use ctprof::CtprofSnapshot;
 use ctprof::model::{Reason, ReasonClass, Reasons};
 
+use crate::alone::alone;
 use crate::support::{Missing, skipped};
 
 /// Where others have thousands of threads, passes are seconds apart: such a window is recorded again.
@@ -103,6 +104,8 @@ const CAUSES: [(&str, ReasonClass, &[&str]); 22] = [
 
 #[test]
 fn each_planted_cause_is_the_first_one_of_its_group_with_bpf_and_without() {
+    // Four of its threads fill a CPU.
+    let _alone = alone();
     let programs = tempfile::tempdir().unwrap();
     let program = programs.path().join("causes");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/causes.c");
@@ -145,6 +148,7 @@ fn each_planted_cause_is_the_first_one_of_its_group_with_bpf_and_without() {
 
 #[test]
 fn two_programs_on_one_cpu_wait_for_each_other() {
+    let _alone = alone();
     let script =
         "taskset -c 0 timeout 2 sha256sum /dev/zero & taskset -c 0 timeout 2 gzip -c /dev/zero >/dev/null; wait; true";
     let Some(reasons) = reasons_of(&[], script) else { return };
