@@ -227,13 +227,13 @@ mod tests {
         let fifo = of_parent.join("stat");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
         std::thread::spawn(move || {
+            // Whoever reads the pipe has opened it now, and waits.
             let mut first = std::fs::File::create(&fifo).unwrap();
-            first.write_all(parent(20).as_bytes()).unwrap();
             std::fs::remove_dir_all(of_child).unwrap();
             let second = of_parent.join("second");
             std::fs::write(&second, parent(900)).unwrap();
-            // Whoever reads the first text has the pipe open until this thread closes it.
             std::fs::rename(second, fifo).unwrap();
+            first.write_all(parent(20).as_bytes()).unwrap();
         });
         reread_parents(&Arc::new(ProcDirectory::open(dir.path()).unwrap()), &mut threads);
         let after = threads[0].process_after.as_ref().and_then(|after| after.cutime_clock_ticks);
