@@ -79,6 +79,12 @@ impl TrackedThread {
         (self.reason, self.since) = (reason, pass);
     }
 
+    /// Takes sleeps that were over when they were sampled for the first one that was not.
+    fn name_sleeps(&mut self, unknown: u32, known: u32) {
+        let reasons = self.times.iter_mut().map(|(reason, _)| reason).chain([&mut self.reason]);
+        reasons.filter(|reason| **reason == unknown).for_each(|reason| *reason = known);
+    }
+
     /// Adds the time of its reason, which ends at a pass.
     fn close(&mut self, end: u64, pass: u64) {
         let amount = SampledTime {
@@ -252,6 +258,10 @@ impl ReasonCollector {
             self.active.push(sample.tid);
         }
         let now = is_asleep.then(|| self.reason(&self.raw_reason(sample, sample.activity, running)));
+        if let (Some(now), Some(None)) = (now, self.threads.get(&sample.tid).map(|thread| thread.sleep)) {
+            let unknown = self.reason(&RawReason { class: ReasonClass::Sleep, ..RawReason::default() });
+            self.threads.entry(sample.tid).and_modify(|thread| thread.name_sleeps(unknown, now));
+        }
         let sleep = now.or_else(|| self.threads.get(&sample.tid)?.sleep);
         let reason = sleep.filter(|_| slept);
         let reason = reason.unwrap_or_else(|| self.reason(&self.raw_reason(sample, activity, running)));

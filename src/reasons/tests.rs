@@ -268,6 +268,10 @@ fn a_thread_that_was_woken_up_while_it_was_sampled_slept_as_before() {
     let woken = || ThreadSample { last_queued: 75, ..sample(1, Activity::Runnable, 6) };
     let passes = [vec![sampler(), in_call(1, Activity::Asleep, 5, libc::SYS_read, 2)], vec![sampler(), woken()]];
     assert_eq!(shown(&passes), map([("p1 Sleep read submit_bio_wait", (20, 2))]));
+    let [before, after] = passes;
+    let again = vec![sampler(), ThreadSample { voluntary_switches: 1, ..woken() }];
+    let is_known_later = [after, again, before.clone(), before];
+    assert_eq!(shown(&is_known_later), map([("p1 Sleep read submit_bio_wait", (60, 4))]));
 }
 
 #[test]
