@@ -13,7 +13,6 @@ mod error;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod host;
-mod kernel_symbols;
 mod mutex_owners;
 mod options;
 mod process;

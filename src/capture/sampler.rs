@@ -6,7 +6,6 @@ use nix::errno::Errno;
 
 use super::bpf::samples::BpfSampler;
 use super::error::finding_without_bpf;
-use super::kernel_symbols::KernelSymbols;
 use super::mutex_owners::MutexOwners;
 use super::options::{Engine, Options, Tree};
 use super::procfs::directory::ProcDirectory;
@@ -16,7 +15,7 @@ use crate::model::{BpfObstacle, KernelEntry, Name, PassScope, ThreadEnd, ThreadS
 
 /// Samples threads, one pass at a time: all by BPF, or by procfs those that the caller may trace.
 pub struct ThreadSampler {
-    bpf: Option<(Box<BpfSampler>, Option<KernelSymbols>)>,
+    bpf: Option<Box<BpfSampler>>,
     /// Without BPF.
     procfs: ProcfsSampler,
     mutex_owners: MutexOwners,
@@ -48,8 +47,7 @@ impl ThreadSampler {
             _ => BpfSampler::load().inspect_err(|no_bpf| tracing::info!("{}", finding_without_bpf(no_bpf))).ok(),
         };
         let procfs = ProcDirectory::open(&options.roots.procfs).map_err(|errno| NoSamples::because(&errno))?;
-        let bpf = bpf.map(|bpf| (Box::new(bpf), KernelSymbols::open().ok()));
-        Ok(Self { bpf, procfs: ProcfsSampler::new(procfs), mutex_owners: MutexOwners::default() })
+        Ok(Self { bpf: bpf.map(Box::new), procfs: ProcfsSampler::new(procfs), mutex_owners: MutexOwners::default() })
     }
 
     /// What takes the samples, as files name it.
@@ -59,7 +57,7 @@ impl ThreadSampler {
 
     /// Whether passes can have [active](PassScope::Active) threads alone.
     pub fn can_follow_active(&self) -> bool {
-        self.bpf.as_ref().is_some_and(|(bpf, _)| bpf.can_follow_active())
+        self.bpf.as_ref().is_some_and(|bpf| bpf.can_follow_active())
     }
 
     /// Adds the samples of a pass, and returns how many were lost.
@@ -67,7 +65,7 @@ impl ThreadSampler {
     /// # Errors
     /// The error of the kernel.
     pub fn pass(&mut self, scope: PassScope, samples: &mut Vec<ThreadSample>) -> Result<u64, Errno> {
-        match self.bpf.as_mut().map(|(bpf, _)| bpf.pass(scope, samples)) {
+        match self.bpf.as_mut().map(|bpf| bpf.pass(scope, samples)) {
             // Before Linux 5.19, each pass needs the capabilities that only loading has.
             Some(Err(Errno::EPERM)) => {
                 tracing::info!("this kernel samples by BPF only with the capabilities that ctprof has dropped");
@@ -97,24 +95,16 @@ impl ThreadSampler {
     /// Makes the next pass sample all threads, also those that sleep on.
     pub fn forget(&mut self) {
         match &mut self.bpf {
-            Some((bpf, _)) => bpf.forget(),
+            Some(bpf) => bpf.forget(),
             None => self.procfs.forget(),
         }
     }
 
     /// The functions of the kernel that these addresses are in, and why there are none.
     pub fn functions(&mut self, addresses: &BTreeSet<u64>) -> (HashMap<u64, Name>, Option<String>) {
-        let hidden = "/proc/kallsyms hides addresses: kernel.kptr_restrict or no cap_syslog";
-        let names = match &mut self.bpf {
-            None => return (self.procfs.functions(), None),
-            Some(_) if addresses.is_empty() => return (HashMap::new(), None),
-            Some((_, Some(symbols))) => symbols.names(addresses),
-            Some((_, None)) => return (HashMap::new(), Some("/proc/kallsyms cannot be opened".to_owned())),
-        };
-        match names {
-            Ok(names) if names.is_empty() => (names, Some(hidden.to_owned())),
-            Ok(names) => (names, None),
-            Err(error) => (HashMap::new(), Some(format!("/proc/kallsyms cannot be read: {error}"))),
+        match &mut self.bpf {
+            Some(bpf) => bpf.functions(addresses),
+            None => (self.procfs.functions(), None),
         }
     }
 }

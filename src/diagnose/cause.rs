@@ -35,8 +35,8 @@ coded! {
         KernelLacksFile = "kernel-lacks-file", ("kernel has no such file or fields");
         /// A sysctl is 0.
         SysctlOff { sysctl: &'static str } = "sysctl-off", ("{sysctl}=0"), Fix::Sysctl { name: sysctl };
-        /// The addresses of the kernel's functions are hidden from everyone.
-        AddressesHidden = "addresses-hidden", ("kernel.kptr_restrict=2"), Fix::Advice("sudo sysctl kernel.kptr_restrict=1");
+        /// The kernel does not say which functions threads wait in.
+        NoFunctionNames { why: String } = "no-function-names", ("{why}");
         /// The sysctl was set after boot: threads that started before are not covered.
         EnabledLate { older_threads: &'static str } = "enabled-late",
             ("threads started before it was enabled {older_threads}"), Fix::Advice("boot with `delayacct`");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cause::{LSM_OR_NAMESPACE, OTHER_NETWORK_NAMESPACE, OTHER_USER_NAMESPACE};
-use super::{Capability, Cause, Coverage, DataSource, Evidence, Finding, Fix};
+use super::{Capability, Cause, Coverage, DataSource, Evidence, Finding};
 use crate::model::{Built, Errno, HostContext, ProbeFailure, SourceFile, Switch, TaskstatsSummary, at_least, dominant};
 
 pub(super) fn schedstats(evidence: &Evidence<'_>) -> Finding {
@@ -136,17 +136,13 @@ pub(super) fn jemalloc(evidence: &Evidence<'_>) -> Vec<Finding> {
 pub(super) fn reasons(evidence: &Evidence<'_>) -> Option<Finding> {
     let sampling = &evidence.head.reasons.as_ref()?.sampling;
     let partial = |cause| Some(Finding::new(DataSource::Reasons, Coverage::Partial, cause));
-    let denied = |capability, errno| partial(Cause::Denied { capability, errno });
     let is_by_bpf = sampling.source == "bpf";
     match (is_by_bpf, &sampling.no_functions) {
         // `syscall` and `wchan` are for those who may attach to the process.
         (false, _) if !evidence.holds(&Capability::SysPtrace) => {
-            // With BPF, functions need the second one.
-            let fix = Some(Fix::setcap([Capability::SysPtrace, Capability::Syslog]));
-            denied(Capability::SysPtrace, Errno::EPERM).map(|finding| Finding { fix, ..finding })
+            partial(Cause::Denied { capability: Capability::SysPtrace, errno: Errno::EPERM })
         }
-        (true, Some(_)) if !evidence.holds(&Capability::Syslog) => denied(Capability::Syslog, Errno::EPERM),
-        (true, Some(_)) => partial(Cause::AddressesHidden),
+        (true, Some(why)) => partial(Cause::NoFunctionNames { why: why.clone() }),
         _ => Some(Finding::complete(DataSource::Reasons)),
     }
 }

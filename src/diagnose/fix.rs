@@ -22,8 +22,6 @@ stored_names! {
         Perfmon = "cap_perfmon",
         /// Includes the two above, and most of what root may do.
         SysAdmin = "cap_sys_admin",
-        /// Read the addresses of the kernel's functions.
-        Syslog = "cap_syslog",
         /// Open the files that other users' processes have mapped.
         CheckpointRestore = "cap_checkpoint_restore",
     }

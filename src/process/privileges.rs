@@ -90,8 +90,8 @@ impl Privileges {
 }
 
 /// Capabilities for loading BPF programs. Before Linux 5.11, their memory counts as locked, and `sys_resource`
-/// raises the limit. `syslog` opens the list of the kernel's functions with their addresses.
-const LOADS_BPF: [&str; 5] = ["bpf", "perfmon", "sys_admin", "sys_resource", "syslog"];
+/// raises the limit.
+const LOADS_BPF: [&str; 4] = ["bpf", "perfmon", "sys_admin", "sys_resource"];
 
 /// Drops the capabilities that only the file `ctprof` has (`setcap`). They are for files of the kernel, and would let every
 /// user who may execute ctprof read any other file.

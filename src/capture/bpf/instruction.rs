@@ -54,6 +54,7 @@ pub(super) enum Helper {
     KtimeGetNs = 5,
     ProbeReadKernel = 113,
     ProbeReadKernelStr = 115,
+    SeqPrintf = 126,
     SeqWrite = 127,
     RingbufReserve = 131,
     RingbufSubmit = 132,

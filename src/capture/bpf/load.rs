@@ -100,7 +100,7 @@ mod tests {
 
     fn task_iterator() -> Option<ProgramSpec<'static>> {
         let btf_id = btf_id(FUNCTION, "bpf_iter_task")?;
-        Some(ProgramSpec { name: "test_threads", attach: Attach::TaskIterator, btf_id })
+        Some(ProgramSpec { name: "test_threads", attach: Attach::Iterator, btf_id })
     }
 
     /// `None` prints why the test is skipped.

@@ -12,6 +12,7 @@ mod cpu_time;
 mod exit_decoder;
 mod exit_programs;
 pub(in crate::capture) mod exits;
+pub(in crate::capture) mod function_names;
 pub(in crate::capture) mod host_parameters;
 mod instruction;
 mod layout;

@@ -35,7 +35,7 @@ pub(super) struct Kernel {
     /// `bpf_rdonly_cast` (Linux 6.2).
     pub(super) cast: Option<TypeId>,
     /// Offsets of `seq` and `session_id` in `struct bpf_iter_meta`.
-    seq: i16,
+    pub(super) seq: i16,
     session: i16,
     group_leader: i16,
     pub(super) pid: i16,

@@ -1,6 +1,6 @@
 //! Samples of all threads, by a BPF program.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -9,6 +9,7 @@ use super::super::thread_flags::{PF_EXITING, PF_KTHREAD};
 use super::active_threads::ActiveThreads;
 use super::change_filter::SLOTS;
 use super::columns;
+use super::function_names::FunctionNames;
 use super::layout::{Field, Layout, ThreadRecord, words_of};
 use super::load::{Attach, ProgramSpec, load};
 use super::obstacle;
@@ -38,6 +39,8 @@ pub(in crate::capture) struct BpfSampler {
     /// In which sleep each thread was written.
     filter: SharedWords,
     fields: SampleFields,
+    /// Or why functions have no names.
+    functions: Result<FunctionNames, NoBpf>,
 }
 
 enum Walk {
@@ -66,7 +69,7 @@ impl BpfSampler {
             let mut load_with = |walk: &TaskWalk| {
                 let (attach, btf_id) = match walk {
                     TaskWalk::OpenCoded(_) => (Attach::Nowhere, 0),
-                    TaskWalk::Iterator | TaskWalk::Listed(_) => (Attach::TaskIterator, kernel.iterator.0),
+                    TaskWalk::Iterator | TaskWalk::Listed(_) => (Attach::Iterator, kernel.iterator.0),
                 };
                 let spec = ProgramSpec { name: "ctprof_samples", attach, btf_id };
                 load(&spec, &mut layout, |layout| Emitter { kernel, layout }.sampler(walk, &sampled, maps))
@@ -84,7 +87,8 @@ impl BpfSampler {
             let program = program.and_then(|walk| load_with(&walk).inspect_err(refused).ok());
             let active = program.and_then(|program| ActiveThreads::new(program.as_fd(), list).ok());
             let fields = SampleFields::new(&layout);
-            Ok(Self { walk, active, ring, lost, filter, fields })
+            let functions = FunctionNames::load(btf, kernel);
+            Ok(Self { walk, active, ring, lost, filter, fields, functions })
         })
     }
 
@@ -131,6 +135,19 @@ impl BpfSampler {
         let fields = &mut self.fields;
         self.ring.take(|record| samples.extend(fields.sample(&words_of(record).collect::<Vec<_>>())))?;
         Ok(self.lost.value().wrapping_sub(before))
+    }
+
+    /// The functions of the kernel that these addresses are in, and why there are none.
+    pub(in crate::capture) fn functions(&mut self, addresses: &BTreeSet<u64>) -> (HashMap<u64, Name>, Option<String>) {
+        let names = self.functions.as_mut().map(|names| names.of(addresses));
+        match names {
+            Ok(Ok(names)) if names.is_empty() && !addresses.is_empty() => {
+                (names, Some("kernel lacks CONFIG_KALLSYMS".to_owned()))
+            }
+            Ok(Ok(names)) => (names, None),
+            Ok(Err(errno)) => (HashMap::new(), Some(errno.to_string())),
+            Err(NoBpf { cause, detail }) => (HashMap::new(), Some(detail.clone().unwrap_or_else(|| cause.to_string()))),
+        }
     }
 
     /// Makes the next pass sample all threads.

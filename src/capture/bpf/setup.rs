@@ -121,7 +121,7 @@ fn iterator_program(
     let words = layout.words(RecordScope::Process) + LAST_WRITTEN_WORDS;
     let bytes = u32::try_from(8 * words).expect("a record has a few hundred words");
     let record = per_cpu_array(bytes).map_err(obstacle::of_errno)?;
-    let spec = ProgramSpec { name: "ctprof_threads", attach: Attach::TaskIterator, btf_id: kernel.iterator.0 };
+    let spec = ProgramSpec { name: "ctprof_threads", attach: Attach::Iterator, btf_id: kernel.iterator.0 };
     load(&spec, layout, |layout| match filter {
         Some((filter, map)) => Emitter { kernel, layout }.iterator_of_changes(record.as_raw_fd(), filter, map),
         None => Emitter { kernel, layout }.iterator(record.as_raw_fd()),

@@ -1,4 +1,4 @@
-//! Task iterators: files whose content a program writes, thread by thread, while they are read.
+//! Iterators: files whose content a program writes, thread by thread or element by element of a map, while they are read.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -28,16 +28,13 @@ struct LinkAttributes {
     reserved: u32,
 }
 
-/// Links an iterator program to all threads, or to one (Linux 6.1).
-pub(crate) fn link(program: BorrowedFd<'_>, thread: Option<u32>) -> Result<OwnedFd, Errno> {
-    let mut attributes = LinkAttributes {
-        program: number(program),
-        attach_type: Attach::TaskIterator as u32,
-        ..LinkAttributes::default()
-    };
-    // `tid`, `pid` and `pid_fd` of `union bpf_iter_link_info`.
-    let visited = [thread.unwrap_or(0), 0, 0];
-    if thread.is_some() {
+/// Links an iterator program to all threads, to the one with this id (Linux 6.1), or to the map with this descriptor.
+pub(crate) fn link(program: BorrowedFd<'_>, only: Option<u32>) -> Result<OwnedFd, Errno> {
+    let mut attributes =
+        LinkAttributes { program: number(program), attach_type: Attach::Iterator as u32, ..LinkAttributes::default() };
+    // `tid` or `map_fd`, `pid` and `pid_fd` of `union bpf_iter_link_info`.
+    let visited = [only.unwrap_or(0), 0, 0];
+    if only.is_some() {
         attributes.visited = address(visited.as_ptr());
         attributes.visited_length = u32::try_from(size_of_val(&visited)).map_err(|_| Errno::E2BIG)?;
     }

@@ -24,8 +24,8 @@ pub(crate) enum Attach {
     Nowhere = 0,
     /// At a tracepoint, with its arguments as BTF pointers (`tp_btf`).
     Tracepoint = 23,
-    /// For each thread that an iterator visits.
-    TaskIterator = 28,
+    /// For each thread or element of a map that an iterator visits.
+    Iterator = 28,
 }
 
 /// A program but for its code.

@@ -309,7 +309,7 @@ fn the_kernel_loads_the_program() {
     for cast in [kernel.cast, None] {
         let mut kernel = kernel;
         kernel.cast = cast;
-        let spec = ProgramSpec { name: "test_record", attach: Attach::TaskIterator, btf_id: kernel.iterator.0 };
+        let spec = ProgramSpec { name: "test_record", attach: Attach::Iterator, btf_id: kernel.iterator.0 };
         match load(&spec, &mut layout, |layout| Emitter { kernel, layout }.iterator(record.as_raw_fd())) {
             Ok(_) => assert!(layout.dropped.is_empty(), "{cast:?}: {:?}", layout.dropped),
             Err(no_bpf) if no_bpf.cause == BpfObstacle::Verifier => panic!("{cast:?}: {no_bpf:?}"),
