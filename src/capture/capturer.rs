@@ -23,6 +23,7 @@ use super::host::mounts::Mounts;
 use super::host::{self, cgroup, cpu_time, psi, sched_ext};
 use super::options::{Options, Tree, Use};
 use super::procfs::directory::ProcDirectory;
+use super::procfs::last_schedstats::KnownThreads;
 use super::procfs::pids::{self, SelectedProcesses};
 use super::procfs::whole_process;
 use super::read_threads::ChangedThreads;
@@ -56,6 +57,8 @@ pub struct Capturer {
     /// What the last whole capture has read, for the captures of changes after it.
     host: Option<HostContext>,
     mounts: Mounts,
+    /// Whether the last whole capture has counters of allocators.
+    has_heap_counters: bool,
     /// When all threads, and when all cgroups were read.
     whole_at: Option<Instant>,
     cgroups_at: Option<Instant>,
@@ -120,6 +123,7 @@ impl Capturer {
             container_names,
             host: None,
             mounts: Mounts::default(),
+            has_heap_counters: false,
             whole_at: None,
             cgroups_at: None,
         })
@@ -186,7 +190,7 @@ impl Capturer {
     /// As [`Capturer::capture`].
     pub fn capture_changes(
         &mut self,
-        known: &BTreeMap<ThreadId, ThreadState>,
+        known: &KnownThreads,
         before: &SnapshotHead,
     ) -> Result<Option<CapturedChanges>, CaptureError> {
         with_file_capabilities(|| without_stops(|| self.read_changes(known, before)))?
@@ -194,7 +198,7 @@ impl Capturer {
 
     fn read_changes(
         &mut self,
-        known: &BTreeMap<ThreadId, ThreadState>,
+        known: &KnownThreads,
         before: &SnapshotHead,
     ) -> Result<Option<CapturedChanges>, CaptureError> {
         let begin = Instant::now();
@@ -202,17 +206,18 @@ impl Capturer {
         let Some(host) = before.host.as_ref().filter(|_| is_recent(self.whole_at, CHANGES_FOR)) else {
             return Ok(None);
         };
-        let Self { options, procfs, engine, container_names, mounts, .. } = &*self;
+        let Self { options, procfs, selected, engine, container_names, mounts, .. } = &*self;
         let files = HostFiles::new(&options.roots);
         let (psi, sched_ext) = (psi::host(&files), sched_ext::read(&files));
         // Only workers may read counters of allocators. Programs that use one are searched for by whole captures.
-        let has_counters = known.values().any(|thread| thread.metrics.allocated_bytes.is_some());
-        let pool = if has_counters { workers(options.workers(host)) } else { no_workers() };
+        let pool = if self.has_heap_counters { workers(options.workers(host)) } else { no_workers() };
         let tally = Arc::<Tally>::default();
         let start = Start::now(options.roots.tree());
         let cpu_time = cpu_time::read(&files, start.instant);
         let context = self.context(host, start, &pool, &tally);
-        let Some(ChangedThreads { mut read, gone, executed }) = engine.changes(&context, (host, start), known, &pool)
+        let pids = || pids::of(options, procfs, selected);
+        let Some(ChangedThreads { mut read, gone, executed }) =
+            engine.changes(&context, (host, start), (&pids, known), &pool)
         else {
             return Ok(None);
         };
@@ -296,7 +301,7 @@ impl Capturer {
         let start = Start::now(roots.tree());
         let cpu_time = cpu_time::read(&files, start.instant);
         let is_of_all = options.pids.is_empty();
-        let pids = if is_of_all { pids::all(&roots.procfs, procfs)? } else { pids::remaining(selected) };
+        let pids = pids::of(options, procfs, selected)?;
         // The engine reads each process, and then the other sources.
         options.progress.announce(u64::try_from(2 * pids.len()).unwrap_or(u64::MAX));
         let context = self.context(&host, start, &pool, &tally);
@@ -348,6 +353,7 @@ impl Capturer {
         self.host.clone_from(&head.host);
         self.mounts = mounts;
         (self.whole_at, self.cgroups_at) = (Some(begin), Some(begin));
+        self.has_heap_counters = read.threads.iter().any(|thread| thread.metrics.allocated_bytes.is_some());
         Ok(CtprofSnapshot { head, threads: read.threads })
     }
 

@@ -1,7 +1,5 @@
 //! The engine that reads the threads of a capture.
 
-use std::collections::BTreeMap;
-
 use rayon::ThreadPool;
 
 use super::bpf::host_parameters::HostParameters;
@@ -10,10 +8,11 @@ use super::context::CaptureContext;
 use super::error::CaptureError;
 use super::options::{Engine, Options, Tree};
 use super::procfs::directory::ProcDirectory;
+use super::procfs::last_schedstats::KnownThreads;
 use super::procfs::{pids, walk};
 use super::read_threads::{ChangedThreads, ReadThreads};
 use super::start::{Start, nanoseconds};
-use crate::model::{BpfObstacle, BpfUse, CaptureInfo, HostContext, NoBpf, ThreadId, ThreadState};
+use crate::model::{BpfObstacle, BpfUse, CaptureInfo, HostContext, NoBpf};
 
 /// The engine of the captures of a [`Capturer`](super::capturer::Capturer).
 pub(super) enum SelectedEngine {
@@ -48,15 +47,22 @@ impl SelectedEngine {
         }
     }
 
-    /// Reads the threads that changed since the pass before, whose threads `known` has; `None` if all have to be read.
+    /// Reads the threads that changed since the pass before, whose threads `known` has; `None` if all have to be read. `pids`
+    /// lists the processes.
     pub(super) fn changes(
         &self,
         context: &CaptureContext,
         (host, start): (&HostContext, Start),
-        known: &BTreeMap<ThreadId, ThreadState>,
+        (pids, known): (&dyn Fn() -> Result<Vec<u32>, CaptureError>, &KnownThreads),
         pool: &ThreadPool,
     ) -> Option<ChangedThreads> {
-        let Self::Bpf(engine) = self else { return None };
+        let Self::Bpf(engine) = self else {
+            let read = walk::read_changed(context, &pids().ok()?, known, pool);
+            // Whether a process has executed another program of the same name is not told.
+            let executed = read.processes().collect();
+            let gone = read.missing(known.keys().copied()).collect();
+            return Some(ChangedThreads { read, gone, executed });
+        };
         engine.changes(context, &HostParameters::read(host, start), known, pool).unwrap_or_else(|errno| {
             tracing::warn!("the BPF iterator failed ({errno}): all threads are read");
             None

@@ -1,7 +1,8 @@
 //! The threads that an engine has read.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
+use super::procfs::last_schedstats::{KnownThreads, threads_of};
 use crate::model::{NS_PER_TICK, Name, ThreadId, ThreadState};
 
 /// Threads, of one worker or of all.
@@ -17,6 +18,8 @@ pub(crate) struct ReadThreads {
     pub(crate) without_io: HashSet<u32>,
     /// Thread pointers by thread id, where the engine knows them.
     pub(crate) pointers: HashMap<u32, u64>,
+    /// Threads that procfs did not read, because they did not run since they were known.
+    pub(crate) slept: HashSet<ThreadId>,
     /// Processes whose names and owner are known, and that have no allocator with counters.
     pub(crate) known: HashSet<u32>,
 }
@@ -34,7 +37,8 @@ pub(crate) struct ChangedThreads {
 impl ReadThreads {
     /// Adds what another worker has read.
     pub(crate) fn merge(&mut self, other: Self) {
-        let Self { mut threads, mut cgroups, resident_bytes, without_io, pointers, known } = other;
+        let Self { mut threads, mut cgroups, resident_bytes, without_io, pointers, slept, known } = other;
+        self.slept.extend(slept);
         self.known.extend(known);
         self.threads.append(&mut threads);
         self.cgroups.append(&mut cgroups);
@@ -61,7 +65,7 @@ impl ReadThreads {
 
     /// Takes what other sources have said of processes, unless they are new, have another name or program, or have counters of
     /// an allocator.
-    pub(crate) fn take_known(&mut self, known: &BTreeMap<ThreadId, ThreadState>, executed: &HashSet<u32>) {
+    pub(crate) fn take_known(&mut self, known: &KnownThreads, executed: &HashSet<u32>) {
         for process in self.threads.chunk_by_mut(|one, other| one.tgid == other.tgid) {
             let tgid = process[0].tgid;
             if executed.contains(&tgid) {
@@ -74,7 +78,7 @@ impl ReadThreads {
             let leader = process.iter().find(|thread| thread.is_leader());
             let before =
                 leader.zip(before).filter(|(leader, before)| is_same(leader, before)).map(|(_, before)| before);
-            let of_process = known.range(ThreadId { tgid, tid: 0 }..=ThreadId { tgid, tid: u32::MAX });
+            let of_process = known.range(threads_of(tgid));
             let has_counters = |(_, thread): (&ThreadId, &ThreadState)| thread.metrics.allocated_bytes.is_some();
             let Some(before) = before.filter(|_| !of_process.into_iter().any(has_counters)) else { continue };
             for thread in process {
@@ -87,9 +91,25 @@ impl ReadThreads {
         }
     }
 
-    /// Whether the thread is among them, in order.
-    pub(crate) fn has(&self, id: ThreadId) -> bool {
-        self.threads.binary_search_by_key(&id, ThreadState::id).is_ok()
+    /// Adds the known threads that slept on in processes with a new name: it is that of the first thread.
+    pub(crate) fn add_renamed(&mut self, known: &KnownThreads, slept: impl Fn(&ThreadId) -> bool) {
+        let is_renamed = |leader: &&ThreadState| {
+            leader.is_leader() && known.get(&leader.id()).is_some_and(|before| before.comm != leader.comm)
+        };
+        let renamed: HashSet<u32> = self.threads.iter().filter(is_renamed).map(|leader| leader.tgid).collect();
+        let others = renamed.into_iter().flat_map(|tgid| known.range(threads_of(tgid))).filter(|(id, _)| slept(id));
+        self.threads.extend(others.map(|(_, thread)| thread.clone()));
+    }
+
+    /// Those of `ids` that neither were read nor slept on, in order.
+    pub(crate) fn missing(&self, ids: impl Iterator<Item = ThreadId>) -> impl Iterator<Item = ThreadId> {
+        let is_read = |id: &ThreadId| self.threads.binary_search_by_key(id, ThreadState::id).is_ok();
+        ids.filter(move |id| !self.slept.contains(id) && !is_read(id))
+    }
+
+    /// The processes of the threads.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
+        self.threads.iter().map(|thread| thread.tgid)
     }
 
     /// Sorts the threads and names their processes.

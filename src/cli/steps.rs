@@ -182,7 +182,7 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
     let mut next = series.last();
     let mut count = 0_u64;
     let (last, status) = loop {
-        next = following(next, every);
+        next = following(next, series.every());
         let end = waiting.wait(&signals, Some(next))?;
         let status = end.as_ref().map(exit_status);
         let step = series.step(end)?;

@@ -10,6 +10,7 @@ mod privileges;
 mod progress;
 mod signals;
 mod stdout;
+mod worker;
 mod workers;
 
 pub use self::child::{Child, StorageIo};

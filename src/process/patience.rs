@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, gettid};
+
+use super::worker::Worker;
 
 /// How long an item may take before it is looked at. The more items were given up, the shorter.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -34,20 +36,20 @@ where
     let state = State { next: 0, results, running: HashMap::new(), workers: 0, given_up: 0 };
     let queue = Arc::new(Queue { items, state: Mutex::new(state), is_done: Condvar::new() });
     let work = Arc::new(work);
-    let mut handles = Vec::new();
-    let start = |handles: &mut Vec<Option<JoinHandle<()>>>| {
-        let (own, work, worker) = (Arc::clone(&queue), Arc::clone(&work), handles.len());
+    let mut started = Vec::new();
+    let start = |started: &mut Vec<Option<Worker>>| {
+        let (own, work, number) = (Arc::clone(&queue), Arc::clone(&work), started.len());
         queue.lock().workers += 1;
-        let started = thread::Builder::new().name("ctprof".to_owned()).spawn(move || own.serve(worker, &*work));
-        if started.is_err() {
+        let worker = Worker::start(move || own.serve(number, &*work));
+        if worker.is_err() {
             queue.lock().workers -= 1;
         }
-        let is_started = started.is_ok();
-        handles.extend(started.ok().map(Some));
+        let is_started = worker.is_ok();
+        started.extend(worker.ok().map(Some));
         is_started
     };
     // Where a limit allows no further thread, this one does the work.
-    if (0..workers.clamp(1, queue.items.len())).filter(|_| start(&mut handles)).count() == 0 {
+    if (0..workers.clamp(1, queue.items.len())).filter(|_| start(&mut started)).count() == 0 {
         queue.lock().workers += 1;
         queue.serve(0, &*work);
     }
@@ -56,8 +58,8 @@ where
             QueueProgress::Done => break,
             QueueProgress::Overdue(index, thread) if waits(thread) => {
                 let Some(worker) = queue.give_up(index) else { continue };
-                handles[worker] = None;
-                if !start(&mut handles) && queue.lock().workers == 0 {
+                started[worker] = None;
+                if !start(&mut started) && queue.lock().workers == 0 {
                     break;
                 }
             }
@@ -66,9 +68,7 @@ where
         }
     }
     // What they hold is free when this returns.
-    for handle in handles.into_iter().flatten() {
-        let _ = handle.join();
-    }
+    started.into_iter().flatten().for_each(Worker::wait);
     std::mem::take(&mut queue.lock().results)
 }
 

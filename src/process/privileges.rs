@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use nix::errno::Errno;
 use nix::unistd::{getegid, geteuid, getgid, getuid};
 
-use crate::sys::capabilities::{Inheritable, keep, limit_effective, set_effective};
+use crate::sys::capabilities::{self, HeldCapabilities, Inheritable, keep, limit_effective, set_effective};
 
 /// The capabilities that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +114,24 @@ pub(crate) fn with_file_capabilities<T>(work: impl FnOnce() -> T) -> Result<T, C
 /// [`CannotDrop`] if the capabilities cannot be set aside: then nothing is done.
 pub(crate) fn as_caller<T>(work: impl FnOnce() -> T) -> Result<T, CannotDrop> {
     with_effective(limit_effective(of_caller()), work)
+}
+
+/// The capabilities of a thread, for another one that works for it.
+pub(super) struct ThreadCapabilities(HeldCapabilities);
+
+impl ThreadCapabilities {
+    pub(super) fn of_this_thread() -> Result<Self, Errno> {
+        capabilities::of_this_thread().map(Self)
+    }
+
+    /// Does `work` with these in a thread that has them, and drops the others. Those that only the file `ctprof` has are set aside
+    /// after it.
+    pub(super) fn during(self, work: impl FnOnce()) {
+        let taken = keep(self.0.permitted, Inheritable::Keep).and_then(|()| set_effective(self.0.effective));
+        taken.expect("the thread that it works for could change its capabilities");
+        work();
+        limit_effective(of_caller()).expect("capabilities could be changed before");
+    }
 }
 
 /// Does `work`, and makes what was effective before effective again.

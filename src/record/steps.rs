@@ -32,8 +32,13 @@ pub struct OpenSeries<'r> {
     /// Threads that exited and were listed by the last capture, or have started since.
     carried: Vec<ExitedThread>,
     samples: Option<OpenSamples>,
+    /// How long procfs takes to read a step, smoothed.
+    procfs_time: Duration,
     _raised: RaisedPriority,
 }
+
+/// Reading a step by procfs may take this part of the time of one CPU: 2 %.
+const LARGEST_SHARE: u32 = 50;
 
 /// A step that was recorded.
 pub struct RecordedStep {
@@ -73,8 +78,19 @@ impl Recorder {
         let info = first.head.series.clone().unwrap_or_default();
         let (head, moment, folded) = (first.head.clone(), Moment::new(first), Arc::default());
         let carried = Vec::new();
-        let mut series =
-            OpenSeries { recorder: self, prepare, info, head, moment, folded, carried, samples, _raised: raised };
+        let procfs_time = Duration::ZERO;
+        let mut series = OpenSeries {
+            recorder: self,
+            prepare,
+            info,
+            head,
+            moment,
+            folded,
+            carried,
+            samples,
+            procfs_time,
+            _raised: raised,
+        };
         series.fold(&host);
         Ok(series)
     }
@@ -90,6 +106,30 @@ impl OpenSeries<'_> {
     pub fn last(&self) -> Instant {
         let now = Instant::now();
         now.checked_sub(time_since(&self.head)).unwrap_or(now)
+    }
+
+    /// The length of the next step: that of all, or more times that where procfs takes long to read one.
+    pub fn every(&self) -> Duration {
+        let every = Duration::from_nanos(self.info.every_ns);
+        let least = self.procfs_time * LARGEST_SHARE;
+        every.saturating_mul(
+            u32::try_from(least.as_nanos().div_ceil(every.as_nanos().max(1))).unwrap_or(u32::MAX).max(1),
+        )
+    }
+
+    /// Notes how long the engine took to read a step, and says if that makes the next ones longer.
+    fn note_time(&mut self, step: &SnapshotHead) {
+        let Some(capture) = step.capture.as_ref().filter(|capture| capture.engine == "procfs") else { return };
+        let (before, took) = (self.every(), Duration::from_nanos(capture.walk_ns.unwrap_or(0)));
+        let is_first = self.procfs_time.is_zero();
+        self.procfs_time = if is_first { took } else { (self.procfs_time + took) / 2 };
+        if is_first && self.every() > before {
+            tracing::warn!(
+                "steps take {:?}: reading one from procfs takes {took:.0?}, and may take 2% of a CPU. Fix: let BPF read them (ctprof \
+                 doctor says how)",
+                self.every()
+            );
+        }
     }
 
     /// Ends a step, the last one if the series has ended, and begins the next.
@@ -115,6 +155,8 @@ impl OpenSeries<'_> {
             None if is_last => (capturer.capture(smaps)?, None),
             None => (capturer.capture_again()?, None),
         };
+        // Now and then, a step reads all.
+        let is_usual = gone.is_some() || self.prepare.is_some();
         let command = end.map(|end| end.conclude(&mut later)).transpose()?.flatten();
         later.head.window = command.map(|command| WindowInfo { command: Some(command), ..WindowInfo::default() });
         let host = later.head.host.clone().unwrap_or_default();
@@ -161,6 +203,9 @@ impl OpenSeries<'_> {
             None => self.moment.advance(later, &exits),
         };
         (step.reasons, step.command) = (reasons, command);
+        if is_usual {
+            self.note_time(&later_head);
+        }
         let earlier = std::mem::replace(&mut self.head, later_head.clone());
         let mut part = Part::with(earlier, before);
         part.add(exits.clone(), step.reasons.as_deref().cloned());

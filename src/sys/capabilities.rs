@@ -33,6 +33,19 @@ pub(crate) enum Inheritable {
     Keep,
 }
 
+/// What a thread has, a bit each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeldCapabilities {
+    pub(crate) permitted: u64,
+    pub(crate) effective: u64,
+}
+
+/// What the calling thread has.
+pub(crate) fn of_this_thread() -> Result<HeldCapabilities, Errno> {
+    let words = changed(0, |_, _| ())?;
+    Ok(HeldCapabilities { permitted: both(words.map(|words| words.permitted)), effective: effective_of(words) })
+}
+
 /// Drops every capability whose bit is not in `kept`, in the calling thread and those that it starts.
 pub(crate) fn keep(kept: u64, inheritable: Inheritable) -> Result<(), Errno> {
     let change = |data: &mut CapabilityWords, kept: u32| {
@@ -60,8 +73,12 @@ pub(crate) fn limit_effective(wanted: u64) -> Result<u64, Errno> {
     changed(wanted, |data, wanted| data.effective &= wanted).map(effective_of)
 }
 
-fn effective_of([low, high]: [CapabilityWords; 2]) -> u64 {
-    u64::from(low.effective) | u64::from(high.effective) << 32
+fn effective_of(words: [CapabilityWords; 2]) -> u64 {
+    both(words.map(|words| words.effective))
+}
+
+fn both([low, high]: [u32; 2]) -> u64 {
+    u64::from(low) | u64::from(high) << 32
 }
 
 /// Changes both words of the sets, each with its word of `mask`. Returns the sets before.

@@ -111,7 +111,7 @@ fn a_reader_that_goes_away_ends_the_recording_and_keeps_the_file() {
     let mut lines = BufReader::new(recorder.stdout.take().unwrap()).lines();
     for _ in 0..2 {
         let step: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-        assert!(step["snapshot"]["window"]["duration_ns"].as_u64().unwrap() > 40_000_000, "{step}");
+        assert!(step["snapshot"]["window"]["duration_ns"].as_u64().unwrap() > 10_000_000, "{step}");
     }
     drop(lines);
     assert!(recorder.wait().unwrap().success());

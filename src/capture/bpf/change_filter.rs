@@ -2,7 +2,8 @@
 //! they had.
 //!
 //! Each thread has a slot in an array that programs and ctprof share. Its word has, from above: 32 bits of counters, 31 bits of
-//! when the thread started, and a bit that each pass sets and ctprof may clear before.
+//! when the thread started, and the lowest bit of the number of the pass that met it last. One more word has the number of the pass, and
+//! how many threads it has met.
 
 use super::assemble::{Assembler, Helper, Label, Register, Width};
 use super::btf::{Btf, TypeId};
@@ -14,9 +15,12 @@ use Register::{Frame, R0, R1, R2, R7, R8, R9};
 
 /// Slots of the filter. Two threads whose ids differ by a multiple of this share one, and are written in every pass.
 pub(super) const SLOTS: u32 = 1 << 16;
-/// Places on the stack of the program: the address of the slot, and what is to be stored there.
+/// Words of the array of a program with [`FilteredCounters::OfProcess`].
+pub(super) const WORDS: u32 = SLOTS + 1;
+/// Places on the stack of the program: the address of the slot, what is to be stored there, and the number of the pass.
 pub(super) const SLOT: i16 = -16;
 pub(super) const KEY: i16 = -24;
+pub(super) const PASS: i16 = -40;
 const SLOT_NUMBER: i16 = -4;
 
 /// What an instruction needs before a record exists.
@@ -35,7 +39,8 @@ const FIELDS: [&str; 7] = [
 pub(super) enum FilteredCounters {
     /// Its own.
     OfThread,
-    /// Its own, and for the first thread of a process also those of the threads that have exited.
+    /// Its own, and for the first thread of a process also those of the threads that have exited. The pass counts the threads
+    /// that it meets.
     OfProcess,
 }
 
@@ -58,6 +63,10 @@ impl ChangeFilter {
     pub(super) fn unless_changed(&self, assembler: &mut Assembler, of: FilteredCounters, map: i32, next: Label) {
         let emit = assembler.label();
         let [state, voluntary, involuntary, start, tid, tgid, on_cpu] = &self.fields;
+        match of {
+            FilteredCounters::OfThread => assembler.store_immediate(Width::U64, Frame, PASS, 0),
+            FilteredCounters::OfProcess => count_thread(assembler, map, next),
+        }
         load(assembler, R8, state);
         load(assembler, R9, voluntary);
         load(assembler, R1, involuntary);
@@ -72,25 +81,22 @@ impl ChangeFilter {
         assembler.shift_left(R1, 33);
         assembler.shift_right(R1, 32);
         assembler.or(R9, R1);
-        assembler.add_immediate(R9, 1);
-        assembler.store(Width::U64, Frame, KEY, R9);
+        assembler.load(Width::U64, R1, Frame, PASS);
+        assembler.and_immediate(R1, 1);
+        assembler.or(R1, R9);
+        assembler.store(Width::U64, Frame, KEY, R1);
         load(assembler, R1, tid);
         assembler.and_immediate(R1, (SLOTS - 1).cast_signed());
-        assembler.store(Width::U32, Frame, SLOT_NUMBER, R1);
-        assembler.load_map(R1, map);
-        assembler.mov(R2, Frame);
-        assembler.add_immediate(R2, SLOT_NUMBER.into());
-        assembler.call(Helper::MapLookupElem);
-        assembler.jump_if_equal(R0, 0, next);
+        look_up(assembler, map, next);
         assembler.store(Width::U64, Frame, SLOT, R0);
         assembler.load(Width::U64, R1, R0, 0);
         assembler.and_immediate(R1, !1);
-        assembler.add_immediate(R1, 1);
         assembler.jump_if_registers_differ(R1, R9, emit);
         assembler.jump_if_equal(R8, 0, emit);
         load(assembler, R1, on_cpu);
         assembler.jump_if_different(R1, 0, emit);
-        assembler.store(Width::U64, R0, 0, R9);
+        assembler.load(Width::U64, R1, Frame, KEY);
+        assembler.store(Width::U64, R0, 0, R1);
         assembler.jump(next);
         assembler.place(emit);
     }
@@ -112,14 +118,35 @@ impl ChangeFilter {
     }
 }
 
+/// Adds 1 to the threads that the pass has met, and stores its number at [`PASS`].
+fn count_thread(assembler: &mut Assembler, map: i32, next: Label) {
+    assembler.mov_immediate(R1, SLOTS.cast_signed());
+    look_up(assembler, map, next);
+    assembler.load(Width::U64, R1, R0, 0);
+    assembler.add_immediate(R1, 1);
+    assembler.store(Width::U64, R0, 0, R1);
+    assembler.shift_right(R1, 32);
+    assembler.store(Width::U64, Frame, PASS, R1);
+}
+
+/// The address of the word with the number in `R1`, in `R0`.
+fn look_up(assembler: &mut Assembler, map: i32, next: Label) {
+    assembler.store(Width::U32, Frame, SLOT_NUMBER, R1);
+    assembler.load_map(R1, map);
+    assembler.mov(R2, Frame);
+    assembler.add_immediate(R2, SLOT_NUMBER.into());
+    assembler.call(Helper::MapLookupElem);
+    assembler.jump_if_equal(R0, 0, next);
+}
+
 /// The bits of a slot that say when its thread started, by `CLOCK_BOOTTIME`.
 pub(super) fn start_bits(start_ns: u64) -> u64 {
     (start_ns >> 10) << 33 >> 32
 }
 
-/// Whether a pass has met a thread that started then, and that has this slot.
-pub(super) fn was_met(slot: u64, start_bits: u64) -> bool {
-    slot & u64::from(u32::MAX) == start_bits | 1
+/// Whether the pass with this number has met a thread that started then, and that has this slot.
+pub(super) fn was_met(slot: u64, start_bits: u64, pass: u32) -> bool {
+    slot & u64::from(u32::MAX) == start_bits | u64::from(pass & 1)
 }
 
 fn load(assembler: &mut Assembler, to: Register, place: &Option<FieldLocation>) {

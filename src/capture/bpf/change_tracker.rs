@@ -1,26 +1,27 @@
 //! What ctprof knows of the threads of a pass, so that the next one can return only what changed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use nix::errno::Errno;
 
+use super::super::procfs::last_schedstats::{KnownThreads, threads_of};
 use super::super::thread_flags::PF_EXITING;
-use super::change_filter::{SLOTS, start_bits, was_met};
+use super::change_filter::{SLOTS, WORDS, start_bits, was_met};
 use super::cpu_time::CpuTime;
 use super::processes::ThreadCounters;
 use super::read::ThreadFacts;
 use crate::model::{ThreadId, ThreadState};
 use crate::sys::bpf::map::SharedWords;
 
-/// Threads by their ids, as captures have them.
-pub(super) type KnownThreads = BTreeMap<ThreadId, ThreadState>;
-
 /// The threads of the passes so far.
 pub(super) struct ChangeTracker {
     /// What the filter of the program knows of them.
     pub(super) slots: SharedWords,
-    /// By thread id.
-    threads: HashMap<u32, LastChange>,
+    threads: BTreeMap<ThreadId, LastChange>,
+    /// The number of the pass.
+    pass: u32,
+    /// Processes that no pass meets, since all threads were read.
+    hidden: Option<BTreeSet<u32>>,
 }
 
 /// A thread as it was when it last did something.
@@ -62,35 +63,59 @@ impl LastChange {
 
 impl ChangeTracker {
     pub(super) fn new() -> Result<Self, Errno> {
-        Ok(Self { slots: SharedWords::new(SLOTS)?, threads: HashMap::new() })
+        Ok(Self { slots: SharedWords::new(WORDS)?, threads: BTreeMap::new(), pass: 0, hidden: None })
     }
 
     /// Makes the next pass return all threads.
     pub(super) fn forget(&mut self) {
         self.slots.clear();
         self.threads.clear();
+        self.hidden = None;
+        self.begin_pass();
     }
 
     /// Makes the next pass say of each thread whether it met it.
-    pub(super) fn begin_pass(&self) {
-        self.threads.keys().for_each(|tid| self.slots.keep_bits(slot_of(*tid), !1));
+    pub(super) fn begin_pass(&mut self) {
+        self.pass = self.pass.wrapping_add(1);
+        self.slots.set(PASS_WORD, u64::from(self.pass) << 32);
     }
 
-    /// What the pass says of the threads of `known` that have not changed.
-    pub(super) fn not_returned(&self, known: &KnownThreads, changed: &HashSet<ThreadId>) -> NotReturned {
+    /// What the pass says of the threads of `known` that are not among `changed`, which are in order.
+    pub(super) fn not_returned(&mut self, known: &KnownThreads, changed: &[ThreadId]) -> NotReturned {
+        // Of thousands of threads, none has exited in most passes.
+        let met = self.slots.get(PASS_WORD) & u64::from(u32::MAX);
+        let new = changed.iter().filter(|id| !self.threads.contains_key(id)).count();
+        match &self.hidden {
+            Some(hidden) if u64::try_from(self.threads.len() + new) == Ok(met) => {
+                NotReturned { hidden: hidden.clone(), gone: BTreeSet::new() }
+            }
+            _ => {
+                let not_returned = self.look_at_each(known, changed);
+                self.hidden = Some(not_returned.hidden.clone());
+                not_returned
+            }
+        }
+    }
+
+    fn look_at_each(&self, known: &KnownThreads, changed: &[ThreadId]) -> NotReturned {
         let mut not_returned = NotReturned::default();
         // A thread that shares the slot, and was written after this one was met, took the mark.
         let taken: HashSet<usize> = changed.iter().map(|id| slot_of(id.tid)).collect();
-        for id in known.keys().filter(|id| !changed.contains(id)) {
-            match self.last_change(*id) {
-                None => {
-                    not_returned.hidden.insert(id.tgid);
-                }
-                Some(last) if was_met(self.slots.get(slot_of(id.tid)), last.start_bits) => {}
-                Some(_) if taken.contains(&slot_of(id.tid)) => {}
-                Some(_) => {
-                    not_returned.gone.insert(*id);
-                }
+        let reused: HashSet<u32> = changed.iter().map(|id| id.tid).collect();
+        let mut last_changes = self.threads.iter().peekable();
+        for id in known.keys() {
+            while last_changes.next_if(|(other, _)| *other < id).is_some() {}
+            let last = last_changes.next_if(|(other, _)| *other == id).map(|(_, last)| last);
+            let slot = slot_of(id.tid);
+            if last.is_some_and(|last| was_met(self.slots.get(slot), last.start_bits, self.pass))
+                || changed.binary_search(id).is_ok()
+            {
+                continue;
+            }
+            if last.is_none() {
+                not_returned.hidden.insert(id.tgid);
+            } else if reused.contains(&id.tid) || !taken.contains(&slot) {
+                not_returned.gone.insert(*id);
             }
         }
         not_returned
@@ -128,7 +153,7 @@ impl ChangeTracker {
         tgid: u32,
         slept: impl Fn(&ThreadId) -> bool,
     ) -> Vec<ThreadCounters<'t>> {
-        let process = known.range(ThreadId { tgid, tid: 0 }..=ThreadId { tgid, tid: u32::MAX });
+        let process = known.range(threads_of(tgid));
         let slept = process.filter(|(id, _)| slept(id));
         slept.map(|(id, thread)| (&*thread.metrics, self.last_change(*id).and_then(|last| last.cpu_time))).collect()
     }
@@ -136,15 +161,18 @@ impl ChangeTracker {
     /// Adds the changes of a pass, and forgets threads that are gone.
     pub(super) fn end_pass(&mut self, changes: Vec<LastChange>, gone: &[ThreadId]) {
         for id in gone {
-            self.threads.remove(&id.tid);
+            self.threads.remove(id);
         }
-        self.threads.extend(changes.into_iter().map(|change| (change.id.tid, change)));
+        self.threads.extend(changes.into_iter().map(|change| (change.id, change)));
     }
 
     fn last_change(&self, id: ThreadId) -> Option<&LastChange> {
-        self.threads.get(&id.tid).filter(|last| last.id == id)
+        self.threads.get(&id)
     }
 }
+
+/// Where passes have their number, and count threads.
+const PASS_WORD: usize = SLOTS as usize;
 
 fn slot_of(tid: u32) -> usize {
     usize::try_from(tid % SLOTS).unwrap_or(0)
@@ -166,8 +194,9 @@ mod tests {
         let facts = || ThreadFacts { start_ns: Some(1 << 20), ..ThreadFacts::default() };
         tracker.end_pass(LastChange::each(&[thread(5), thread(6)], &[facts(), facts()]), &[]);
         tracker.begin_pass();
-        // The pass has marked neither; the slot of the first one is that of a new thread.
-        let NotReturned { gone, hidden } = tracker.not_returned(&known, &[thread(5 + SLOTS).id()].into());
+        tracker.slots.set(PASS_WORD, tracker.slots.get(PASS_WORD) + 1);
+        // The pass has met one thread, and marked neither; the slot of the first one is that of a new thread.
+        let NotReturned { gone, hidden } = tracker.not_returned(&known, &[thread(5 + SLOTS).id()]);
         assert_eq!((gone, hidden), ([thread(6).id()].into(), BTreeSet::new()));
     }
 }

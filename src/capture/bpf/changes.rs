@@ -1,19 +1,22 @@
 //! Passes that return only the threads that did something since the pass before.
 
-use std::collections::HashSet;
 use std::sync::PoisonError;
 
 use nix::errno::Errno;
 use rayon::ThreadPool;
 
 use super::super::context::CaptureContext;
-use super::super::procfs;
+use super::super::procfs::{
+    self,
+    last_schedstats::{KnownThreads, threads_of},
+};
 use super::super::read_threads::{ChangedThreads, ReadThreads};
-use super::change_tracker::{KnownThreads, LastChange, NotReturned};
+use super::change_tracker::{LastChange, NotReturned};
 use super::host_parameters::HostParameters;
 use super::layout::records;
+use super::open_coded::OpenCodedPasses;
 use super::read::{RecordReader, ThreadFacts};
-use super::setup::BpfEngine;
+use super::setup::{BpfEngine, ChangePasses};
 use super::walk::in_order;
 use super::{complete, processes};
 use crate::model::{ThreadId, ThreadState};
@@ -27,44 +30,49 @@ impl BpfEngine {
         known: &KnownThreads,
         pool: &ThreadPool,
     ) -> Result<Option<ChangedThreads>, Errno> {
-        let Some(tracker) = &self.changes else { return Ok(None) };
-        let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(changes) = &self.changes else { return Ok(None) };
+        let mut changes = changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let ChangePasses { tracker, open_coded } = &mut *changes;
         tracker.begin_pass();
-        let (mut threads, mut facts) = self.changed_threads(parameters)?;
-        let changed: HashSet<ThreadId> = threads.iter().map(ThreadState::id).collect();
-        let NotReturned { gone, hidden } = tracker.not_returned(known, &changed);
+        let (mut threads, mut facts) = self.changed_threads(open_coded.as_mut(), parameters)?;
+        let changed: Vec<ThreadId> = threads.iter().map(ThreadState::id).collect();
+        let NotReturned { mut gone, hidden } = tracker.not_returned(known, &changed);
         let changes = LastChange::each(&threads, &facts);
         tracker.take_cgroups(known, &changes, (&mut threads, &mut facts));
         complete::complete_threads(context, &mut threads, &facts);
-        let slept = |id: &ThreadId| !changed.contains(id) && !gone.contains(id);
+        let slept = |id: &ThreadId| changed.binary_search(id).is_err() && !gone.contains(id);
         let others = |tgid| tracker.counters(known, tgid, slept);
         processes::complete(context, (&mut threads, &mut facts), &others, pool);
         let pointers =
             threads.iter().zip(&facts).filter_map(|(thread, facts)| Some((thread.tid, facts.thread_pointer?)));
         let mut read = ReadThreads { pointers: pointers.collect(), ..ReadThreads::default() };
-        // The name of a process is that of its first thread.
-        let is_renamed = |leader: &&ThreadState| {
-            leader.is_leader() && known.get(&leader.id()).is_some_and(|before| before.comm != leader.comm)
-        };
-        let renamed: HashSet<u32> = threads.iter().filter(is_renamed).map(|leader| leader.tgid).collect();
-        let others = known.iter().filter(|(id, _)| renamed.contains(&id.tgid) && slept(id));
-        threads.extend(others.map(|(_, thread)| thread.clone()));
         read.threads = threads;
-        if !hidden.is_empty() {
-            read.merge(procfs::walk::read(context, &Vec::from_iter(hidden.iter().copied()), pool));
-        }
+        read.add_renamed(known, slept);
+        let hidden: Vec<_> = hidden.into_iter().collect();
+        let of_hidden = procfs::walk::read_changed(context, &hidden, known, pool);
+        let mut executed = tracker.executed(&changes);
+        executed.extend(of_hidden.processes());
+        read.merge(of_hidden);
         let read = read.in_order();
-        let is_gone = |id: &ThreadId| gone.contains(id) || hidden.contains(&id.tgid) && !read.has(*id);
-        let gone: Vec<_> = known.keys().copied().filter(is_gone).collect();
-        let executed = tracker.executed(&changes);
+        let hidden = hidden.into_iter().flat_map(|tgid| known.range(threads_of(tgid)));
+        gone.extend(read.missing(hidden.map(|(id, _)| *id)));
+        let gone: Vec<_> = gone.into_iter().collect();
         tracker.end_pass(changes, &gone);
         Ok(Some(ChangedThreads { read, gone, executed }))
     }
 
-    fn changed_threads(&self, parameters: &HostParameters) -> Result<(Vec<ThreadState>, Vec<ThreadFacts>), Errno> {
+    fn changed_threads(
+        &self,
+        open_coded: Option<&mut OpenCodedPasses>,
+        parameters: &HostParameters,
+    ) -> Result<(Vec<ThreadState>, Vec<ThreadFacts>), Errno> {
         let mut reader = RecordReader::new(&self.layout, parameters);
         let mut threads = Vec::new();
-        self.read(|words| threads.extend(records(&words).filter_map(|record| reader.thread(record))))?;
+        let mut add = |words: &[u64]| threads.extend(records(words).filter_map(|record| reader.thread(record)));
+        let open_coded = open_coded.filter(|passes| passes.are_short());
+        if open_coded.map(|passes| passes.read(&mut add)).transpose()? != Some(0) {
+            self.read(|words| add(&words))?;
+        }
         Ok(in_order(threads))
     }
 }
@@ -85,18 +93,26 @@ mod tests {
     use crate::process::no_workers;
     use crate::skip::{Missing, skipped};
 
-    /// Calls `body` with an engine, a context and all threads of a first pass; not where there is no BPF.
-    fn with_first_pass(body: impl FnOnce(&BpfEngine, &CaptureContext, KnownThreads)) {
-        let engine = match BpfEngine::load(2, Passes::OfChanges) {
-            Ok(engine) => engine,
-            Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
-        };
-        assert!(engine.changes.is_some(), "the verifier refuses the filter");
-        in_context("/proc".as_ref(), |context| {
-            let context = CaptureContext { tree: Tree::Live, ..context.clone() };
-            let known = whole(&engine, &context);
-            body(&engine, &context, known);
-        });
+    /// Calls `body` with an engine whose program goes over the threads itself, where the kernel can do that, and with one that has
+    /// the kernel do it, with a context and all threads of a first pass; not where there is no BPF.
+    fn with_first_pass(body: impl Fn(&BpfEngine, &CaptureContext, KnownThreads)) {
+        for is_open_coded in [true, false] {
+            let mut engine = match BpfEngine::load(2, Passes::OfChanges) {
+                Ok(engine) => engine,
+                Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
+            };
+            let changes = engine.changes.as_mut().expect("the verifier accepts the filter").get_mut().unwrap();
+            if is_open_coded && changes.open_coded.is_none() {
+                skipped(Missing::Kernel("an open-coded iterator over threads (Linux 6.7)"));
+                continue;
+            }
+            changes.open_coded = changes.open_coded.take().filter(|_| is_open_coded);
+            in_context("/proc".as_ref(), |context| {
+                let context = CaptureContext { tree: Tree::Live, ..context.clone() };
+                let known = whole(&engine, &context);
+                body(&engine, &context, known);
+            });
+        }
     }
 
     fn whole(engine: &BpfEngine, context: &CaptureContext) -> KnownThreads {
@@ -119,9 +135,10 @@ mod tests {
 
     #[test]
     fn changes_are_threads_that_ran_and_those_that_are_gone() {
-        let mut sleeps = [(); 2].map(|()| Command::new("sleep").arg("100").spawn().unwrap());
-        std::thread::sleep(Duration::from_millis(100));
-        with_first_pass(|engine, context, mut known| {
+        with_first_pass(|engine, context, _| {
+            let mut sleeps = [(); 2].map(|()| Command::new("sleep").arg("100").spawn().unwrap());
+            std::thread::sleep(Duration::from_millis(100));
+            let mut known = whole(engine, context);
             let [lives, exits] = sleeps.each_ref().map(|sleep| ThreadId { tgid: sleep.id(), tid: sleep.id() });
             let own = std::process::id();
             let (begin, began) = channel::<()>();
@@ -142,16 +159,18 @@ mod tests {
             let (ids, gone) = changed(engine, context, &mut known);
             assert!(gone.contains(&ThreadId { tgid: own, tid }));
             assert!(ids.contains(&ThreadId { tgid: own, tid: own }), "the process has counters of its exited thread");
+            sleeps[0].kill().and_then(|()| sleeps[0].wait()).unwrap();
         });
-        sleeps[0].kill().and_then(|()| sleeps[0].wait()).unwrap();
     }
 
     #[test]
     fn a_process_that_executes_a_program_of_the_same_name_is_told() {
-        let mut shell = Command::new("bash");
-        let mut shell = shell.args(["-c", "read _; exec bash -c 'read _; :'"]).stdin(Stdio::piped()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(200));
-        with_first_pass(|engine, context, known| {
+        with_first_pass(|engine, context, _| {
+            let mut shell = Command::new("bash");
+            let shell = shell.args(["-c", "read _; exec bash -c 'read _; :'"]).stdin(Stdio::piped());
+            let mut shell = shell.spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+            let known = whole(engine, context);
             let executed = || {
                 let changes = engine.changes(context, &HostParameters::default(), &known, &no_workers());
                 changes.unwrap().unwrap().executed
@@ -160,8 +179,8 @@ mod tests {
             shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
             std::thread::sleep(Duration::from_millis(200));
             assert!(executed().contains(&shell.id()));
+            shell.kill().and_then(|()| shell.wait()).unwrap();
         });
-        shell.kill().and_then(|()| shell.wait()).unwrap();
     }
 
     #[test]
@@ -191,7 +210,9 @@ mod tests {
                 for metric in METRICS.iter().filter(|metric| !is_of_memory(metric.name)) {
                     assert_eq!(metric.get(&known.metrics), metric.get(&now.metrics), "{} of {id:?}", metric.name);
                 }
-                assert_eq!((&known.cgroup, &known.comm), (&now.cgroup, &now.comm), "{id:?}");
+                assert_eq!(known.cgroup, now.cgroup, "{id:?}");
+                // procfs adds what a worker of the kernel does now to its name.
+                assert!(known.comm == now.comm || now.kernel_thread, "{id:?}: {} {}", known.comm, now.comm);
             }
         });
     }

@@ -2,11 +2,12 @@
 
 use super::btf::{Btf, TypeId, kind};
 use super::change_filter::ChangeFilter;
+use super::change_program::ChangeWalk;
 use super::columns;
 use super::host_parameters::HostParameters;
 use super::layout::{Layout, ThreadRecord, words_of};
 use super::path::resolve;
-use super::program::{Emitter, Kernel};
+use super::program::{Emitter, Kernel, open_coded_functions};
 use super::read::RecordReader;
 use super::sample_program::{SampleMaps, SampledKernel, TaskWalk};
 use super::samples::SampleFields;
@@ -24,7 +25,12 @@ pub(in crate::capture) fn types(bytes: &[u8]) {
     let [layout, of_samples] = [wanted, columns::samples()].map(|wanted| Layout::resolve(&btf, task, wanted));
     if let Some(kernel) = Kernel::find(&btf) {
         Emitter { kernel, layout: &layout }.iterator(3);
-        Emitter { kernel, layout: &layout }.iterator_of_changes(3, &ChangeFilter::find(&btf, task), 4);
+        let open_coded =
+            open_coded_functions(&btf).map(|functions| ChangeWalk::OpenCoded { functions, ring: 5, lost: 6 });
+        let filter = ChangeFilter::find(&btf, task);
+        open_coded.into_iter().chain([ChangeWalk::Iterator]).for_each(|walk| {
+            Emitter { kernel, layout: &layout }.changes(walk, 3, (&filter, 4));
+        });
         let walks =
             TaskWalk::open_coded(&btf).into_iter().chain(TaskWalk::listed(&btf, task)).chain([TaskWalk::Iterator]);
         let (sampled, maps) = (SampledKernel::find(&btf, task), SampleMaps { ring: 3, lost: 4, filter: 5, list: 6 });

@@ -56,6 +56,7 @@ pub(super) enum Helper {
     ProbeReadKernelStr = 115,
     SeqPrintf = 126,
     SeqWrite = 127,
+    RingbufOutput = 130,
     RingbufReserve = 131,
     RingbufSubmit = 132,
     GetTaskStack = 141,

@@ -68,7 +68,7 @@ impl Field {
 }
 
 /// The fields of a record.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     /// Those of threads come first.
     pub(super) columns: Vec<RecordColumn>,

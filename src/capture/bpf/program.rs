@@ -6,7 +6,6 @@
 
 use super::assemble::{Assembled, Assembler, Helper, Label, Register, Width};
 use super::btf::{Btf, TypeId, kind};
-use super::change_filter::{ChangeFilter, FilteredCounters, KEY, SLOT};
 use super::layout::{FOLLOWED, LENGTH, Layout, RecordColumn, RecordScope, TIME, near};
 use super::path;
 
@@ -19,8 +18,6 @@ pub(super) const CONTEXT_TASK: i16 = 8;
 /// Offset of the thread in the context of a tracepoint: it is the first argument.
 const FIRST_ARGUMENT: i16 = 0;
 const SECOND_ARGUMENT: i16 = 8;
-/// Place on the stack: whether the thread that is written is the first one of the process of the thread that was visited.
-const IS_SECOND: i16 = -32;
 /// Words after the record of an iterator: which first thread it has written last.
 pub(super) const LAST_WRITTEN_WORDS: usize = 1;
 /// Words after the record of a tracepoint.
@@ -34,10 +31,9 @@ pub(super) struct Kernel {
     pub(super) iterator: TypeId,
     /// `bpf_rdonly_cast` (Linux 6.2).
     pub(super) cast: Option<TypeId>,
-    /// Offsets of `seq` and `session_id` in `struct bpf_iter_meta`.
+    /// Offset of `seq` in `struct bpf_iter_meta`.
     pub(super) seq: i16,
-    session: i16,
-    group_leader: i16,
+    pub(super) group_leader: i16,
     pub(super) pid: i16,
     pub(super) tgid: i16,
 }
@@ -54,9 +50,9 @@ impl Kernel {
         let (task, iterator) = (task?, iterator?);
         let offset = |of: TypeId, member: &str| i16::try_from(path::resolve(btf, of, member)?.offset).ok();
         let meta = meta?;
-        let (seq, session) = (offset(meta, "seq")?, offset(meta, "session_id")?);
+        let seq = offset(meta, "seq")?;
         let [pid, tgid, group_leader] = ["pid", "tgid", "group_leader"].map(|member| offset(task, member));
-        Some(Self { task, iterator, cast, seq, session, group_leader: group_leader?, pid: pid?, tgid: tgid? })
+        Some(Self { task, iterator, cast, seq, group_leader: group_leader?, pid: pid?, tgid: tgid? })
     }
 }
 
@@ -70,83 +66,40 @@ impl Emitter<'_> {
     /// A program that a task iterator runs for each thread. It fills `record`, a per-CPU array with one element, and
     /// writes it to the reader.
     pub(super) fn iterator(&self, record: i32) -> Assembled {
-        self.iterator_of(record, |_, _| (), |_, _| ())
-    }
-
-    /// As [`Emitter::iterator`], for threads that did something since the pass before, and the first thread of each of their
-    /// processes: what a process has is in its record.
-    pub(super) fn iterator_of_changes(&self, record: i32, filter: &ChangeFilter, map: i32) -> Assembled {
-        let skip = |assembler: &mut Assembler, end| {
-            assembler.store_immediate(Width::U64, Frame, IS_SECOND, 0);
-            filter.unless_changed(assembler, FilteredCounters::OfProcess, map, end);
-        };
-        self.iterator_of(record, skip, |assembler, labels| self.after_write(assembler, labels))
-    }
-
-    fn iterator_of(
-        &self,
-        record: i32,
-        before: impl FnOnce(&mut Assembler, Label),
-        after: impl FnOnce(&mut Assembler, [Label; 2]),
-    ) -> Assembled {
         let mut assembler = Assembler::default();
-        let [again, write, end] = [assembler.label(), assembler.label(), assembler.label()];
+        let end = assembler.label();
         assembler.mov(R6, R1);
         assembler.load(Width::U64, R7, R6, CONTEXT_TASK);
         assembler.jump_if_equal(R7, 0, end);
-        before(&mut assembler, end);
-        assembler.place(again);
-        first_element(&mut assembler, record);
-        assembler.jump_if_equal(R0, 0, end);
-        assembler.mov(R8, R0);
-        self.cast_to_untrusted(&mut assembler);
-        self.fill(&mut assembler, RecordScope::Thread);
-        assembler.mov_immediate(R3, self.bytes(RecordScope::Thread));
-        self.unless_leader(&mut assembler, write);
-        self.fill(&mut assembler, RecordScope::Process);
-        assembler.mov_immediate(R3, self.bytes(RecordScope::Process));
-        assembler.place(write);
-        assembler.load(Width::U64, R1, R6, 0);
-        assembler.load(Width::U64, R1, R1, self.kernel.seq);
-        assembler.mov(R2, R8);
-        assembler.call(Helper::SeqWrite);
-        after(&mut assembler, [again, end]);
+        self.whole_record(&mut assembler, record, end);
+        self.write_to_reader(&mut assembler);
         assembler.place(end);
         assembler.mov_immediate(R0, 0);
         assembler.exit();
         assembler.finish()
     }
 
-    /// Goes on with the first thread of the process, unless this pass has written it last of all first threads. Then stores
-    /// what makes the next pass skip the thread that was visited.
-    fn after_write(&self, assembler: &mut Assembler, [again, end]: [Label; 2]) {
-        let [other, goes_on, store] = [assembler.label(), assembler.label(), assembler.label()];
-        // Without room, the kernel drops all that was written for the thread, and visits it again in the next read.
-        assembler.jump_if_different(R0, 0, end);
-        let last = byte(self.layout.words(RecordScope::Process));
-        // The number of the pass, and the process.
-        assembler.load(Width::U64, R2, R6, 0);
-        assembler.load(Width::U64, R2, R2, self.kernel.session);
-        assembler.shift_left(R2, 32);
-        assembler.load(Width::U32, R1, R7, self.kernel.tgid);
-        assembler.or(R2, R1);
-        self.unless_leader(assembler, other);
-        assembler.store(Width::U64, R8, last, R2);
-        assembler.jump(store);
-        assembler.place(other);
-        assembler.load(Width::U64, R1, R8, last);
-        assembler.jump_if_registers_differ(R1, R2, goes_on);
-        assembler.jump(store);
-        assembler.place(goes_on);
-        assembler.load(Width::U64, R1, Frame, IS_SECOND);
-        assembler.jump_if_different(R1, 0, store);
-        assembler.store_immediate(Width::U64, Frame, IS_SECOND, 1);
-        assembler.load(Width::U64, R7, R7, self.kernel.group_leader);
-        assembler.jump_if_different(R7, 0, again);
-        assembler.place(store);
-        assembler.load(Width::U64, R1, Frame, SLOT);
-        assembler.load(Width::U64, R2, Frame, KEY);
-        assembler.store(Width::U64, R1, 0, R2);
+    /// Fills the element of `record` from the thread in `R7`. `R8` has its address then, and `R3` its bytes.
+    pub(super) fn whole_record(&self, assembler: &mut Assembler, record: i32, end: Label) {
+        let filled = assembler.label();
+        first_element(assembler, record);
+        assembler.jump_if_equal(R0, 0, end);
+        assembler.mov(R8, R0);
+        self.cast_to_untrusted(assembler);
+        self.fill(assembler, RecordScope::Thread);
+        assembler.mov_immediate(R3, self.bytes(RecordScope::Thread));
+        self.unless_leader(assembler, filled);
+        self.fill(assembler, RecordScope::Process);
+        assembler.mov_immediate(R3, self.bytes(RecordScope::Process));
+        assembler.place(filled);
+    }
+
+    /// Writes the record in `R8`, of as many bytes as `R3` says, to the reader of the iterator with the context in `R6`.
+    pub(super) fn write_to_reader(&self, assembler: &mut Assembler) {
+        assembler.load(Width::U64, R1, R6, 0);
+        assembler.load(Width::U64, R1, R1, self.kernel.seq);
+        assembler.mov(R2, R8);
+        assembler.call(Helper::SeqWrite);
     }
 
     /// A program for a tracepoint with a thread as its first argument. It writes the thread's fields of these parts to the
@@ -176,7 +129,7 @@ impl Emitter<'_> {
     }
 
     /// Jumps if the thread in `R7` is not the first of its process.
-    fn unless_leader(&self, assembler: &mut Assembler, to: Label) {
+    pub(super) fn unless_leader(&self, assembler: &mut Assembler, to: Label) {
         assembler.load(Width::U32, R0, R7, self.kernel.pid);
         assembler.load(Width::U32, R1, R7, self.kernel.tgid);
         assembler.jump_if_registers_differ(R0, R1, to);
@@ -282,6 +235,42 @@ fn record_in_ring(
     assembler.mov_immediate(R0, 0);
     assembler.exit();
     assembler.finish()
+}
+
+/// The place on the stack of `struct bpf_iter_task`.
+const ITERATOR: i16 = -64;
+/// `BPF_TASK_ITER_ALL_THREADS`.
+const ALL_THREADS: i32 = 1;
+/// `BPF_RB_NO_WAKEUP`: the reader starts the pass itself.
+pub(super) const NO_WAKEUP: i32 = 1;
+
+/// The functions that make, advance and end an iterator over threads (Linux 6.7).
+pub(super) fn open_coded_functions(btf: &Btf<'_>) -> Option<[TypeId; 3]> {
+    let [new, next, end] =
+        ["bpf_iter_task_new", "bpf_iter_task_next", "bpf_iter_task_destroy"].map(|name| btf.find(kind::FUNC, name));
+    Some([new?, next?, end?])
+}
+
+/// Begins to go over all threads, with this function of the open-coded iterator.
+pub(super) fn begin_open_coded(assembler: &mut Assembler, new: TypeId) {
+    assembler.mov_immediate(R2, 0);
+    assembler.mov_immediate(R3, ALL_THREADS);
+    iterate(assembler, new);
+}
+
+/// Calls a function of the iterator on the stack.
+pub(super) fn iterate(assembler: &mut Assembler, function: TypeId) {
+    assembler.mov(R1, Frame);
+    assembler.add_immediate(R1, ITERATOR.into());
+    assembler.call_kernel_function(function.0);
+}
+
+/// Advances the iterator at the place `next`, and jumps to `end` after its last element. Else `R0` has the address of one.
+pub(super) fn begin_round(assembler: &mut Assembler, advance: TypeId, [next, end]: [Label; 2]) {
+    assembler.place(next);
+    [R7, R8, R9].into_iter().for_each(|register| assembler.mov_immediate(register, 0));
+    iterate(assembler, advance);
+    assembler.jump_if_equal(R0, 0, end);
 }
 
 /// The address of the first element of a map, or 0, in `R0`.

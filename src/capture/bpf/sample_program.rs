@@ -11,7 +11,9 @@ use super::change_filter::{ChangeFilter, FilteredCounters, KEY, SLOT};
 use super::columns;
 use super::layout::{RecordScope, is_addressable, near};
 use super::path::{self, FieldLocation};
-use super::program::{CONTEXT_TASK, Emitter, byte, first_element};
+use super::program::{
+    CONTEXT_TASK, Emitter, NO_WAKEUP, begin_open_coded, begin_round, byte, first_element, iterate, open_coded_functions,
+};
 
 use Register::{Frame, R0, R1, R2, R3, R4, R6, R7, R8, R9};
 
@@ -28,8 +30,6 @@ pub(super) const EXTRA_WORDS: usize = STACK + FRAMES;
 /// Where the registers are in `struct pt_regs`: of x86-64, else of arm64.
 const REGISTERS: [&str; USER_REGISTERS] =
     ["orig_ax | orig_rax | syscallno", "di | rdi | orig_x0", "si | rsi | regs[1]", "cs | pstate"];
-/// The place on the stack of `struct bpf_iter_task`.
-const ITERATOR: i16 = -64;
 /// The place on the stack of the number of an entry of the list.
 const LIST_NUMBER: i16 = -68;
 /// The place on the stack of addresses of functions.
@@ -38,10 +38,6 @@ const FRAMES_READ: i16 = -136;
 pub(super) const LISTED: u32 = 4096;
 /// Beyond the largest id of a thread (`PID_MAX_LIMIT`): not the thread itself, but the one that runs on its CPU.
 pub(super) const OF_CPU: u32 = 1 << 30;
-/// `BPF_TASK_ITER_ALL_THREADS`.
-const ALL_THREADS: i32 = 1;
-/// `BPF_RB_NO_WAKEUP`: the reader starts the pass itself.
-const NO_WAKEUP: i32 = 1;
 /// Kinds of locks in the low bits of `blocker` (`include/linux/hung_task.h`).
 const SEMAPHORE: i32 = 1;
 const READ_WRITE: i32 = 2;
@@ -95,9 +91,7 @@ pub(super) struct SampleMaps {
 impl TaskWalk {
     /// Open-coded, if the kernel has the functions for it.
     pub(super) fn open_coded(btf: &Btf<'_>) -> Option<Self> {
-        let [new, next, end] =
-            ["bpf_iter_task_new", "bpf_iter_task_next", "bpf_iter_task_destroy"].map(|name| btf.find(kind::FUNC, name));
-        Some(Self::OpenCoded([new?, next?, end?]))
+        open_coded_functions(btf).map(Self::OpenCoded)
     }
 
     /// Over a list, if the kernel has what that needs.
@@ -141,9 +135,7 @@ impl Emitter<'_> {
         let [next, visited, end, finished] = [(); 4].map(|()| assembler.label());
         match walk {
             TaskWalk::OpenCoded([new, advance, _]) => {
-                assembler.mov_immediate(R2, 0);
-                assembler.mov_immediate(R3, ALL_THREADS);
-                iterate(&mut assembler, *new);
+                begin_open_coded(&mut assembler, *new);
                 begin_round(&mut assembler, *advance, [next, end]);
                 assembler.mov(R7, R0);
             }
@@ -297,21 +289,6 @@ impl Emitter<'_> {
         assembler.place(none);
         assembler.mark(None);
     }
-}
-
-/// Calls a function of the iterator on the stack.
-fn iterate(assembler: &mut Assembler, function: TypeId) {
-    assembler.mov(R1, Frame);
-    assembler.add_immediate(R1, ITERATOR.into());
-    assembler.call_kernel_function(function.0);
-}
-
-/// Advances the iterator at the place `next`, and jumps to `end` after its last element. Else `R0` has the address of one.
-fn begin_round(assembler: &mut Assembler, advance: TypeId, [next, end]: [Label; 2]) {
-    assembler.place(next);
-    [R7, R8, R9].into_iter().for_each(|register| assembler.mov_immediate(register, 0));
-    iterate(assembler, advance);
-    assembler.jump_if_equal(R0, 0, end);
 }
 
 /// Begins a round with the next thread of the list, in `R7`.

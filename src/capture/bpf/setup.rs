@@ -10,11 +10,13 @@ use nix::errno::Errno;
 use super::super::procfs::text::cpu_list;
 use super::btf::Btf;
 use super::change_filter::ChangeFilter;
+use super::change_program::ChangeWalk;
 use super::change_tracker::ChangeTracker;
 use super::columns;
 use super::layout::{Layout, RecordScope, ThreadRecord, records, words_of};
 use super::load::{Attach, ProgramSpec, load};
 use super::obstacle;
+use super::open_coded::OpenCodedPasses;
 use super::program::{Emitter, Kernel, LAST_WRITTEN_WORDS};
 use crate::model::{BpfObstacle, FieldForm, METRICS, Metric, NoBpf};
 use crate::sys::bpf::iterator;
@@ -37,9 +39,24 @@ pub(in crate::capture) struct BpfEngine {
     /// Iterators for the next captures: before Linux 5.19, opening one needs the capabilities that loading needs.
     iterators: Mutex<Vec<OwnedFd>>,
     /// `None` if each pass returns all threads.
-    pub(super) changes: Option<Mutex<ChangeTracker>>,
+    pub(super) changes: Option<Mutex<ChangePasses>>,
     pub(super) layout: Layout,
     pub(in crate::capture) setup: Duration,
+}
+
+/// What passes of changes need.
+pub(super) struct ChangePasses {
+    pub(super) tracker: ChangeTracker,
+    /// In the place of the iterator, where the kernel can.
+    pub(super) open_coded: Option<OpenCodedPasses>,
+}
+
+impl ChangePasses {
+    /// Makes the next pass return all threads.
+    pub(super) fn forget(&mut self) {
+        self.tracker.forget();
+        self.open_coded.iter_mut().for_each(OpenCodedPasses::forget_time);
+    }
 }
 
 impl BpfEngine {
@@ -48,17 +65,19 @@ impl BpfEngine {
         let begin = Instant::now();
         with_kernel(|btf, kernel| {
             let mut layout = Layout::resolve(btf, kernel.task, columns::all(cpu_words()));
-            let changes =
+            let tracker =
                 (passes == Passes::OfChanges).then(ChangeTracker::new).transpose().map_err(obstacle::of_errno)?;
-            let of_changes = changes.and_then(|changes| {
-                let filter = (&ChangeFilter::find(btf, kernel.task), changes.slots.map.as_raw_fd());
+            let of_changes = tracker.and_then(|tracker| {
+                let filter = (&ChangeFilter::find(btf, kernel.task), tracker.slots.map.as_raw_fd());
                 let program = iterator_program(kernel, &mut layout, Some(filter));
                 let refused = |no_bpf: &NoBpf| tracing::info!("each step reads all threads: {no_bpf:?}");
-                Some((program.inspect_err(refused).ok()?, changes))
+                let (program, record) = program.inspect_err(refused).ok()?;
+                let open_coded = OpenCodedPasses::load((btf, kernel), &layout, &record, filter);
+                Some((program, ChangePasses { tracker, open_coded }))
             });
             let (program, changes) = match of_changes {
                 Some((program, changes)) => (program, Some(changes)),
-                None => (iterator_program(kernel, &mut layout, None)?, None),
+                None => (iterator_program(kernel, &mut layout, None)?.0, None),
             };
             let link = iterator::link(program.as_fd(), None).map_err(obstacle::of_errno)?;
             let iterators = (0..captures).map(|_| iterator::open(link.as_fd())).collect::<Result<_, _>>();
@@ -112,20 +131,21 @@ pub(super) fn with_kernel<T>(body: impl FnOnce(&Btf<'_>, Kernel) -> Result<T, No
     body(&btf, kernel)
 }
 
-/// The program, for threads that pass the filter, if there is one.
+/// The program, for threads that pass the filter, if there is one, and the map with its record.
 fn iterator_program(
     kernel: Kernel,
     layout: &mut Layout,
     filter: Option<(&ChangeFilter, i32)>,
-) -> Result<OwnedFd, NoBpf> {
+) -> Result<(OwnedFd, OwnedFd), NoBpf> {
     let words = layout.words(RecordScope::Process) + LAST_WRITTEN_WORDS;
     let bytes = u32::try_from(8 * words).expect("a record has a few hundred words");
     let record = per_cpu_array(bytes).map_err(obstacle::of_errno)?;
     let spec = ProgramSpec { name: "ctprof_threads", attach: Attach::Iterator, btf_id: kernel.iterator.0 };
-    load(&spec, layout, |layout| match filter {
-        Some((filter, map)) => Emitter { kernel, layout }.iterator_of_changes(record.as_raw_fd(), filter, map),
+    let program = load(&spec, layout, |layout| match filter {
+        Some(filter) => Emitter { kernel, layout }.changes(ChangeWalk::Iterator, record.as_raw_fd(), filter),
         None => Emitter { kernel, layout }.iterator(record.as_raw_fd()),
-    })
+    })?;
+    Ok((program, record))
 }
 
 /// A pass over all threads. Its work is bounded, not its time: on a busy host, a capture can wait long for a CPU.

@@ -31,10 +31,10 @@ impl BpfEngine {
         pids: &[u32],
         pool: &ThreadPool,
     ) -> Result<(ReadThreads, u64), Errno> {
-        let mut tracker = self.changes.as_ref().map(|tracker| lock(tracker));
-        tracker.iter_mut().for_each(|tracker| tracker.forget());
+        let mut changes = self.changes.as_ref().map(|changes| lock(changes));
+        changes.iter_mut().for_each(|changes| changes.forget());
         let (mut threads, mut thread_facts) = in_order(self.threads(context, facts, pool)?);
-        tracker.iter_mut().for_each(|tracker| tracker.end_pass(LastChange::each(&threads, &thread_facts), &[]));
+        changes.iter_mut().for_each(|changes| changes.tracker.end_pass(LastChange::each(&threads, &thread_facts), &[]));
         let number = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         context.tally.lock().parse.tids_walked = number;
         count_missing_files(&RecordReader::new(&self.layout, facts), number, &context.tally);

@@ -2,6 +2,7 @@
 
 pub(super) mod cgroup_paths;
 pub(super) mod directory;
+pub(super) mod last_schedstats;
 pub(super) mod parsers;
 pub(super) mod pids;
 pub(in crate::capture) mod samples;

@@ -4,12 +4,22 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::super::CaptureError;
+use super::super::options::Options;
 use super::directory::{ProcDirectory, is_gone};
 use super::text;
 use crate::model::ThreadId;
 
+/// The processes to read, ascending: the selected ones, or all.
+pub(in crate::capture) fn of(
+    options: &Options,
+    procfs: &ProcDirectory,
+    selected: &SelectedProcesses,
+) -> Result<Vec<u32>, CaptureError> {
+    if options.pids.is_empty() { all(&options.roots.procfs, procfs) } else { Ok(remaining(selected)) }
+}
+
 /// All processes that `procfs`, opened at `path`, lists, ascending.
-pub(in crate::capture) fn all(path: &Path, procfs: &ProcDirectory) -> Result<Vec<u32>, CaptureError> {
+fn all(path: &Path, procfs: &ProcDirectory) -> Result<Vec<u32>, CaptureError> {
     let pids = procfs.ids().map_err(|errno| CaptureError::no_procfs(path, errno))?;
     if pids.is_empty() { Err(CaptureError::NoProcesses(path.to_owned())) } else { Ok(pids) }
 }

@@ -9,6 +9,7 @@ use nix::errno::Errno;
 
 use super::super::thread_flags::PF_KTHREAD;
 use super::directory::{Numbered, ProcDirectory};
+use super::last_schedstats::schedstat;
 use super::text;
 use crate::model::{Activity, KernelEntry, Name, ThreadEnd, ThreadSample, printable};
 
@@ -163,12 +164,6 @@ fn number(functions: &mut HashMap<Name, u64>, name: &[u8]) -> Option<u64> {
     }
     let next = u64::try_from(functions.len() + 1).ok()?;
     Some(*functions.entry(name).or_insert(next))
-}
-
-/// Time on CPUs and time ready to run in nanoseconds, and how often a thread got a CPU.
-fn schedstat(text: &[u8]) -> Option<[u64; 3]> {
-    let mut numbers = text::words(text.trim_ascii()).map(text::unsigned);
-    Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }
 
 /// What a thread does, by its state and its `schedstat` before and now. Procfs does not tell threads that run from those that

@@ -12,9 +12,10 @@ use super::super::process::Process;
 use super::super::read_threads::ReadThreads;
 use super::super::start::nanoseconds;
 use super::directory::{ProcDirectory, is_gone};
+use super::last_schedstats::{KnownThreads, LastSchedstats};
 use super::task::Reader;
 use super::whole_process;
-use crate::model::{ProcessState, SourceFile, read_time};
+use crate::model::{ProcessState, SourceFile, ThreadId, read_time};
 use crate::process::map_patiently;
 
 /// A process with more threads is divided between workers, in parts of this size.
@@ -22,8 +23,20 @@ const THREADS_AT_ONCE: usize = 256;
 
 /// Reads all threads of `pids`, in their order.
 pub(crate) fn read(context: &CaptureContext, pids: &[u32], pool: &ThreadPool) -> ReadThreads {
+    read_changed(context, pids, &KnownThreads::new(), pool)
+}
+
+/// Reads the threads of `pids` that ran since `known` was read, and the first thread of each process in which one did.
+pub(in crate::capture) fn read_changed(
+    context: &CaptureContext,
+    pids: &[u32],
+    known: &KnownThreads,
+    pool: &ThreadPool,
+) -> ReadThreads {
     let mut read = ReadThreads::default();
-    let mut parts: Vec<_> = pids.iter().map(|&pid| ProcessPart { pid, stat: Use::Enabled, rest: None }).collect();
+    let part =
+        |&pid| ProcessPart { pid, stat: Use::Enabled, known: LastSchedstats::of(known, pid).map(Arc::new), rest: None };
+    let mut parts: Vec<_> = pids.iter().map(part).collect();
     while !parts.is_empty() {
         let own = context.clone();
         let results = map_patiently(pool.current_num_threads(), parts.clone(), move |reader, part| {
@@ -48,7 +61,9 @@ pub(crate) fn read(context: &CaptureContext, pids: &[u32], pool: &ThreadPool) ->
         }
         parts = next;
     }
-    let mut read = read.in_order();
+    let slept = std::mem::take(&mut read.slept);
+    read.add_renamed(known, |id| slept.contains(id));
+    let mut read = ReadThreads { slept, ..read }.in_order();
     taskstats::read(context, &mut read.threads, pool);
     read
 }
@@ -59,6 +74,8 @@ struct ProcessPart {
     pid: u32,
     /// Whether `stat` is read.
     stat: Use,
+    /// `None` if all threads are read.
+    known: Option<Arc<LastSchedstats>>,
     rest: Option<(Arc<OpenedProcess>, Vec<u32>)>,
 }
 
@@ -69,14 +86,26 @@ impl ProcessPart {
             process.read(context, reader, (tids, self.stat), read);
             return Vec::new();
         }
-        let opened = Process::open(context, self.pid, SourceFile::Stat);
-        let opened = opened.and_then(|process| OpenedProcess::new(context, process, self.stat));
-        let Some((process, tids)) = opened else { return Vec::new() };
+        let Some(process) = Process::open(context, self.pid, SourceFile::Stat) else { return Vec::new() };
+        if let Some(known) = self.known.as_ref().filter(|known| known.slept(&process.directory)) {
+            read.slept.extend(known.ids());
+            return Vec::new();
+        }
+        let Some((process, mut tids)) = OpenedProcess::new(context, process, self.stat) else { return Vec::new() };
+        tids.retain(|&tid| tid == self.pid || !self.has_slept(&process, tid, read));
         let (first, others) = tids.split_at(tids.len().min(THREADS_AT_ONCE));
         process.read(context, reader, (first, self.stat), read);
         let process = Arc::new(process);
         let part = |tids: &[u32]| Self { rest: Some((Arc::clone(&process), tids.to_vec())), ..self.clone() };
         others.chunks(THREADS_AT_ONCE).map(part).collect()
+    }
+
+    /// Whether the thread did not run since it was known. Then it is kept in mind.
+    fn has_slept(&self, process: &OpenedProcess, tid: u32, read: &mut ReadThreads) -> bool {
+        let id = ThreadId { tgid: self.pid, tid };
+        let slept = self.known.as_ref().is_some_and(|known| known.thread_slept(&process.tasks, id, &mut Vec::new()));
+        read.slept.extend(slept.then_some(id));
+        slept
     }
 
     /// The same part without `stat`, which blocks while the process is in execve(2). `None` if it was already left out.

@@ -88,11 +88,6 @@ impl SharedWords {
         self.word(number).store(word, Ordering::Relaxed);
     }
 
-    /// Clears the bits that `mask` has not.
-    pub(crate) fn keep_bits(&self, number: usize, mask: u64) {
-        self.word(number).fetch_and(mask, Ordering::Relaxed);
-    }
-
     fn word(&self, number: usize) -> &AtomicU64 {
         assert!(number < self.length, "a word of the array");
         // SAFETY: the mapping has this many words, and starts at a page; programs change them word by word.

@@ -5,7 +5,8 @@ use std::os::fd::AsRawFd;
 
 use super::super::assemble::Assembled;
 use super::super::btf::{Btf, TypeId};
-use super::super::change_filter::{ChangeFilter, SLOTS};
+use super::super::change_filter::ChangeFilter;
+use super::super::change_program::ChangeWalk;
 use super::super::columns;
 use super::super::layout::{FieldRequest, Layout, RecordColumn, RecordScope, ThreadRecord};
 use super::super::load::{Attach, ProgramSpec, load};
@@ -225,15 +226,17 @@ fn a_pointer_without_columns_is_not_followed() {
 fn passes_of_changes_write_what_did_something_and_the_first_thread_of_its_process_on_every_kernel() {
     each_layout(|name, btf, kernel, layout| {
         let filter = ChangeFilter::find(btf, kernel.task);
-        let program = Emitter { kernel, layout }.iterator_of_changes(RECORD_MAP, &filter, FILTER_MAP);
+        let program = Emitter { kernel, layout }.changes(ChangeWalk::Iterator, RECORD_MAP, (&filter, FILTER_MAP));
         let mut memory = KernelMemory::new(btf, kernel.task, layout);
         let leader = memory.with_leader(btf, kernel);
-        let (task, maps) = (memory.task, memory.machine.maps(SLOTS));
+        let (task, maps) = (memory.task, memory.machine.maps());
         let [thread_words, process_words] = [RecordScope::Thread, RecordScope::Process].map(|part| layout.words(part));
         let mut pass = 0;
         let mut run = |memory: &mut KernelMemory| {
             pass += 1;
-            let written = [leader, task].map(|task| memory.machine.run_with(&program, task, &maps, pass));
+            memory.machine.begin_pass(&maps, pass);
+            let written = [leader, task].map(|task| memory.machine.run_with(&program, task, &maps));
+            assert_eq!(memory.machine.met(&maps), 2, "{name}: of pass {pass}");
             written.map(|records| records.iter().map(Vec::len).collect::<Vec<_>>())
         };
         let nothing: Vec<usize> = Vec::new();
@@ -249,7 +252,7 @@ fn passes_of_changes_write_what_did_something_and_the_first_thread_of_its_proces
         let at = memory.structure(layout, &exited.hops) + u64::from(exited.offset);
         memory.machine.write(at, 77);
         assert_eq!(run(&mut memory), [vec![process_words], nothing.clone()], "{name}: a thread of the process exited");
-        let times: Vec<_> = memory.machine.run_with(&program, task, &maps, 99).concat();
+        let times: Vec<_> = memory.machine.run_with(&program, task, &maps).concat();
         assert!(times.is_empty(), "{name}");
     });
 }

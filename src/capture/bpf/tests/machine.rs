@@ -2,6 +2,7 @@
 //! register without a value, no load beyond a structure.
 
 use super::super::assemble::{Assembled, Helper};
+use super::super::change_filter::{SLOTS, WORDS};
 use super::super::instruction::{
     ADD, ADD_REGISTER, AND, CALL, EXIT, Instruction, JUMP, JUMP_IF_DIFFERENT, JUMP_IF_EQUAL, JUMP_IF_REGISTERS_DIFFER,
     KERNEL_FUNCTION, LOAD, MOVE, MOVE_REGISTER, OR_REGISTER, SHIFT_LEFT, SHIFT_RIGHT, SHIFT_RIGHT_SIGNED, STORE,
@@ -48,23 +49,33 @@ impl BpfMachine {
     pub(crate) fn run(&mut self, program: &Assembled, task: u64) -> Vec<u64> {
         let kept = self.structures.len();
         let maps = MachineMaps { record: self.add(STALE.to_ne_bytes().repeat(RECORD_WORDS)), slots: 0 };
-        let mut written = self.run_with(program, task, &maps, 0);
+        let mut written = self.run_with(program, task, &maps);
         self.structures.truncate(kept);
         assert_eq!(written.len(), 1, "one record per thread");
         written.remove(0)
     }
 
     /// What programs of changes share from one run to the next.
-    pub(crate) fn maps(&mut self, slots: u32) -> MachineMaps {
-        let slots = self.add(vec![0; 8 * usize::try_from(slots).unwrap()]);
+    pub(crate) fn maps(&mut self) -> MachineMaps {
+        let slots = self.add(vec![0; 8 * usize::try_from(WORDS).unwrap()]);
         MachineMaps { record: self.add(STALE.to_ne_bytes().repeat(RECORD_WORDS)), slots }
     }
 
-    /// Runs the program of an iterator in a pass. Returns its records.
-    pub(crate) fn run_with(&mut self, program: &Assembled, task: u64, maps: &MachineMaps, pass: u64) -> Vec<Vec<u64>> {
+    /// Begins the pass with this number.
+    pub(crate) fn begin_pass(&mut self, maps: &MachineMaps, pass: u64) {
+        self.write(maps.slots + 8 * u64::from(SLOTS), pass << 32);
+    }
+
+    /// How many threads the pass has met.
+    pub(crate) fn met(&mut self, maps: &MachineMaps) -> u32 {
+        u32::from_ne_bytes(self.bytes(maps.slots + 8 * u64::from(SLOTS), 4).try_into().unwrap())
+    }
+
+    /// Runs the program of an iterator. Returns its records.
+    pub(crate) fn run_with(&mut self, program: &Assembled, task: u64, maps: &MachineMaps) -> Vec<Vec<u64>> {
         let kept = self.structures.len();
-        // `seq`, `session_id` and `seq_num` of `struct bpf_iter_meta`.
-        let meta = self.add([0, pass, 0, 0].map(u64::to_ne_bytes).concat());
+        // `seq` of `struct bpf_iter_meta`.
+        let meta = self.add([0; 8 * 4].to_vec());
         let context = self.add([meta, task].map(u64::to_ne_bytes).concat());
         let stack = self.add(vec![0; STACK]);
         let mut registers = [None; 11];

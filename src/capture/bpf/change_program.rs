@@ -1,0 +1,111 @@
+//! Emits the program of passes that return what changed: the threads that did something since the pass before, and the first
+//! thread of each of their processes, whose record has what a process has.
+
+use super::assemble::{Assembled, Assembler, Helper, Label, Width};
+use super::btf::TypeId;
+use super::change_filter::{ChangeFilter, FilteredCounters, KEY, PASS, SLOT};
+use super::layout::RecordScope;
+use super::program::{CONTEXT_TASK, Emitter, NO_WAKEUP, begin_open_coded, begin_round, byte, first_element, iterate};
+
+use super::assemble::Register::{Frame, R0, R1, R2, R4, R6, R7, R8};
+
+/// Place on the stack: whether the thread that is written is the first one of the process of the thread that was visited.
+const IS_SECOND: i16 = -32;
+
+/// What goes over the threads.
+#[derive(Clone, Copy)]
+pub(super) enum ChangeWalk {
+    /// The program, by the functions that make, advance and end an iterator. It writes to this ring, and counts records
+    /// without room.
+    OpenCoded { functions: [TypeId; 3], ring: i32, lost: i32 },
+    /// The kernel, which runs the program for each thread.
+    Iterator,
+}
+
+impl Emitter<'_> {
+    /// The program, with a per-CPU array of one element for the record, and the filter and its slots.
+    pub(super) fn changes(&self, walk: ChangeWalk, record: i32, (filter, slots): (&ChangeFilter, i32)) -> Assembled {
+        let mut assembler = Assembler::default();
+        let [next, again, visited, end] = [(); 4].map(|()| assembler.label());
+        match walk {
+            ChangeWalk::OpenCoded { functions: [new, advance, _], .. } => {
+                begin_open_coded(&mut assembler, new);
+                begin_round(&mut assembler, advance, [next, end]);
+                assembler.mov(R7, R0);
+                // The kernel's iterator begins behind the idle thread.
+                assembler.load(Width::U32, R1, R7, self.kernel.pid);
+                assembler.jump_if_equal(R1, 0, visited);
+            }
+            ChangeWalk::Iterator => {
+                assembler.mov(R6, R1);
+                assembler.load(Width::U64, R7, R6, CONTEXT_TASK);
+                assembler.jump_if_equal(R7, 0, visited);
+            }
+        }
+        assembler.store_immediate(Width::U64, Frame, IS_SECOND, 0);
+        filter.unless_changed(&mut assembler, FilteredCounters::OfProcess, slots, visited);
+        assembler.place(again);
+        self.whole_record(&mut assembler, record, visited);
+        self.write(&mut assembler, walk, visited);
+        self.after_write(&mut assembler, again);
+        assembler.place(visited);
+        if let ChangeWalk::OpenCoded { functions: [.., destroy], .. } = walk {
+            assembler.jump(next);
+            assembler.place(end);
+            iterate(&mut assembler, destroy);
+        }
+        assembler.mov_immediate(R0, 0);
+        assembler.exit();
+        assembler.finish()
+    }
+
+    /// Writes the record in `R8`, of as many bytes as `R3` says. Without room, jumps to `visited`: the thread is tried again.
+    fn write(&self, assembler: &mut Assembler, walk: ChangeWalk, visited: Label) {
+        let ChangeWalk::OpenCoded { ring, lost, .. } = walk else {
+            self.write_to_reader(assembler);
+            // The kernel drops all that was written for the thread, and visits it again in the next read.
+            return assembler.jump_if_different(R0, 0, visited);
+        };
+        let written = assembler.label();
+        assembler.load_map(R1, ring);
+        assembler.mov(R2, R8);
+        assembler.mov_immediate(R4, NO_WAKEUP);
+        assembler.call(Helper::RingbufOutput);
+        assembler.jump_if_equal(R0, 0, written);
+        first_element(assembler, lost);
+        assembler.jump_if_equal(R0, 0, visited);
+        assembler.mov_immediate(R1, 1);
+        assembler.atomic_add(R0, 0, R1);
+        assembler.jump(visited);
+        assembler.place(written);
+    }
+
+    /// Goes on with the first thread of the process, unless this pass has written it last of all first threads. Then stores
+    /// what makes the next pass skip the thread that was visited.
+    fn after_write(&self, assembler: &mut Assembler, again: Label) {
+        let [other, goes_on, store] = [(); 3].map(|()| assembler.label());
+        let last = byte(self.layout.words(RecordScope::Process));
+        // The number of the pass, and the process.
+        assembler.load(Width::U64, R2, Frame, PASS);
+        assembler.shift_left(R2, 32);
+        assembler.load(Width::U32, R1, R7, self.kernel.tgid);
+        assembler.or(R2, R1);
+        self.unless_leader(assembler, other);
+        assembler.store(Width::U64, R8, last, R2);
+        assembler.jump(store);
+        assembler.place(other);
+        assembler.load(Width::U64, R1, R8, last);
+        assembler.jump_if_registers_differ(R1, R2, goes_on);
+        assembler.jump(store);
+        assembler.place(goes_on);
+        assembler.load(Width::U64, R1, Frame, IS_SECOND);
+        assembler.jump_if_different(R1, 0, store);
+        assembler.store_immediate(Width::U64, Frame, IS_SECOND, 1);
+        assembler.load(Width::U64, R7, R7, self.kernel.group_leader);
+        assembler.jump_if_different(R7, 0, again);
+        assembler.place(store);
+        assembler.load(Width::U64, R1, Frame, SLOT);
+        assembler.load(Width::U64, R2, Frame, KEY);
+        assembler.store(Width::U64, R1, 0, R2);
+    }
+}
