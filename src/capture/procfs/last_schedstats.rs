@@ -117,12 +117,21 @@ mod tests {
             assert!(slept(own, sleeps) && slept(lives.id(), lives.id()) && !slept(own, wakes));
             let gone: Vec<_> = later.missing(known.keys().copied()).filter(|id| id.tgid == exits.id()).collect();
             assert_eq!(gone, [ThreadId { tgid: exits.id(), tid: exits.id() }]);
-            // What is known of another thread with its id says nothing of it.
-            let mut other = known.clone();
-            let id = ThreadId { tgid: lives.id(), tid: lives.id() };
-            other.get_mut(&id).unwrap().metrics.run_time_ns = Some(0.into());
-            assert!(read_changed(context, &pids, &other, &no_workers()).slept.iter().all(|slept| *slept != id));
         });
         lives.kill().and_then(|()| lives.wait()).unwrap();
+    }
+    #[test]
+    fn a_thread_that_had_never_run_can_be_another_one_with_its_id() {
+        let dir = tempfile::tempdir().unwrap();
+        let tasks = dir.path().join("task/7");
+        std::fs::create_dir_all(&tasks).unwrap();
+        // Linux 6.18.
+        for (text, known, slept) in
+            [("5 1 2\n", [5, 1, 2], true), ("5 1 3\n", [5, 1, 2], false), ("0 0 0\n", [0; 3], false)]
+        {
+            std::fs::write(tasks.join("schedstat"), text).unwrap();
+            let known = LastSchedstats([(ThreadId { tgid: 7, tid: 7 }, Some(known))].into());
+            assert_eq!(known.slept(&ProcDirectory::open(dir.path()).unwrap()), slept, "{text}");
+        }
     }
 }
