@@ -218,9 +218,7 @@ pub(super) fn part_of(path: &Path) -> Result<PartPath> {
 
 /// Says that more is shown than was asked for, or that the series ends early.
 pub(super) fn warn_of(series: &StoredSeries, file: &Path) {
-    series.whole_step.iter().for_each(|what| tracing::warn!("{}: {what}", named(file)));
-    series.damaged.iter().for_each(|what| tracing::warn!("{what}"));
-    series.cut.iter().for_each(|why| tracing::warn!("{}: {why}", named(file)));
+    series.remarks(&named(file)).iter().for_each(|remark| tracing::warn!("{remark}"));
 }
 
 fn refuse_two_stdins(one: &Path, other: &Path) -> Result<()> {

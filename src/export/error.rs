@@ -20,6 +20,9 @@ pub enum ExportError {
     NotAFile(PathBuf),
     #[error("{} has no snapshots (*{})", .0.display(), ENDINGS.join(", *"))]
     NoSnapshots(PathBuf),
+    /// A recorder has removed its first file, or it was replaced.
+    #[error("{} changed while it was exported; export it again", .0.display())]
+    Changed(PathBuf),
     #[error("cannot export {}", path.display())]
     OutOfRange { path: PathBuf, source: OutOfRange },
     #[error("cannot write {}", path.display())]

@@ -5,7 +5,7 @@ use crate::model::{SnapshotHead, Value};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// BLAKE3 hash of the file, in hexadecimal digits, with the part of a series.
+    /// BLAKE3 hash of the file or the segments, in hexadecimal digits, with the part of a series.
     pub(super) capture_id: String,
     pub(super) host: Option<String>,
     /// When it was captured, in nanoseconds since 1970. The end of a window.
@@ -44,7 +44,7 @@ pub(super) fn microseconds(unix_ns: u64) -> Value<'static> {
 
 pub(super) fn columns() -> Vec<Column<Identity>> {
     columns! { Identity;
-        capture_id: Text in "" = |row| Some((&*row.capture_id).into()), "Capture: BLAKE3 hash of the file, of a part of a series with its times after `@`, and of a step its number after a slash.";
+        capture_id: Text in "" = |row| Some((&*row.capture_id).into()), "Capture: BLAKE3 hash of its file or segments, of a part of a series with its times after `@`, and of a step its number after a slash.";
         host: Text in "" = |row| row.host.as_deref().map(Into::into), "Host name.";
         time: Time in "" = |row| row.captured_at_unix_ns.map(microseconds), "When it was captured; the end of a window.";
         window_ns: Integer in "ns" = |row| row.window_ns.map(Into::into), "Length of the window. NULL in snapshots, whose counters are totals since each thread started; in windows, counters are increases.";

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::error::ExportError;
 use super::identity::Identity;
 use crate::process::Progress;
-use crate::store::{PartPath, StoreError, Stored, is_snapshot_name};
+use crate::store::{Input, PartPath, is_snapshot_name};
 
 #[derive(Clone, Copy, Debug)]
 pub struct ExportOptions<'o> {
@@ -24,7 +24,7 @@ pub struct ExportOptions<'o> {
 /// Maximum size of the JSON of captures that are read at the same time, in bytes. It also limits the number of their threads.
 pub(super) const LARGEST_AHEAD: u64 = 4 << 20;
 
-/// A file with a snapshot, a window or a series.
+/// A file with a snapshot, a window or a series, or a part of a directory with a series.
 #[derive(Clone, Debug)]
 pub(super) struct CaptureFile {
     pub(super) part: PartPath,
@@ -61,7 +61,7 @@ fn order(capture: &CaptureFile) -> (&Option<String>, Option<u64>, &str) {
     (host, *captured_at_unix_ns, capture_id)
 }
 
-/// The file, or the snapshots in the directory.
+/// The file, the part of a series, or the snapshots in the directory.
 fn named(path: &Path) -> Result<Vec<PartPath>, ExportError> {
     let part = PartPath::of(path).map_err(|why| ExportError::NoPart { path: path.to_owned(), why })?;
     let there = fs::metadata(&part.file).map_err(|source| ExportError::input(&part.file, source))?;
@@ -72,8 +72,8 @@ fn named(path: &Path) -> Result<Vec<PartPath>, ExportError> {
         return Err(ExportError::NotAFile(part.file));
     }
     if part.range.is_some() {
-        let why = "parts of directories cannot be exported; name its files".to_owned();
-        return Err(ExportError::NoPart { path: path.to_owned(), why });
+        let dated = part.dated().map_err(|source| ExportError::input(path, source))?;
+        return Ok(vec![dated]);
     }
     let mut files = Vec::new();
     walk(path, &mut files)?;
@@ -103,25 +103,27 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), ExportError> {
     Ok(())
 }
 
-fn identify(PartPath { file: path, range }: &PartPath, limit: u64) -> Result<Identity, ExportError> {
-    let mut capture_id = hash(path).map_err(|source| ExportError::input(path, source))?;
-    let mut stored = Stored::open(path, limit, &Arc::default())?;
-    let series = stored.series()?;
-    let Some(range) = range else {
-        return Ok(match series {
-            Some(series) => Identity::new(capture_id, series.head()),
-            None => Identity::new(capture_id, stored.head()?),
-        });
-    };
-    let Some(mut series) = series else { return Err(StoreError::NotASeries(path.clone()).into()) };
-    series.begin(range)?;
-    series.whole_step.iter().for_each(|what| tracing::warn!("{}: {what}", path.display()));
-    capture_id.push_str(&format!("@{range}"));
-    Ok(Identity::new(capture_id, series.head()))
+fn identify(part: &PartPath, limit: u64) -> Result<Identity, ExportError> {
+    let capture_id = id(part).map_err(|source| ExportError::input(&part.file, source))?;
+    match part.open(limit, &Arc::default())? {
+        Input::Series(mut series) => {
+            part.range.as_ref().map_or(Ok(()), |range| series.begin(range))?;
+            Ok(Identity::new(capture_id, series.head()))
+        }
+        Input::File(mut stored) => Ok(Identity::new(capture_id, stored.head()?)),
+        Input::Directory => Err(ExportError::NotAFile(part.file.clone())),
+    }
 }
 
-fn hash(path: &Path) -> io::Result<String> {
+fn id(part: &PartPath) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(File::open(path)?)?;
-    Ok(hasher.finalize().to_hex().to_string())
+    for file in part.files()? {
+        hasher.update_reader(File::open(file)?)?;
+    }
+    let Some(range) = &part.range else { return Ok(hasher.finalize().to_hex().to_string()) };
+    // Times count from the start of a directory, which is not that of its files.
+    if part.file.is_dir() {
+        hasher.update(format!("{:?}", range.since(0)).as_bytes());
+    }
+    Ok(format!("{}@{range}", hasher.finalize().to_hex()))
 }

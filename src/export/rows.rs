@@ -8,12 +8,12 @@ use super::block::{BLOCK, Block, OutOfRange};
 use super::captures::CaptureRow;
 use super::cgroups::CgroupRow;
 use super::error::ExportError;
-use super::identity::Identity;
+use super::identity::{Identity, known};
 use super::inputs::{CaptureFile, ExportOptions, LARGEST_AHEAD};
 use super::reasons;
 use super::schema::{Schema, Schemas};
 use crate::model::{Census, CgroupStats, CtprofSnapshot, SnapshotHead, ThreadState, Threads};
-use crate::store::{PartPath, Stored};
+use crate::store::Input;
 
 /// Usual size of JSON, by that of its file.
 const USUAL_RATIO: u64 = 12;
@@ -21,26 +21,35 @@ const USUAL_RATIO: u64 = 12;
 /// The rows of a capture in each dataset: threads, cgroups, captures, reasons.
 pub(super) type CaptureRows = [Vec<Block>; 4];
 
-/// Passes on the rows of a capture, those of a series step by step.
+/// Passes on the rows of a capture, those of a series step by step. Returns remarks on the series.
 fn each_rows(
-    CaptureFile { part: PartPath { file: path, range }, identity }: &CaptureFile,
+    CaptureFile { part, identity }: &CaptureFile,
     schemas: &Schemas,
     ExportOptions { limit, progress }: ExportOptions<'_>,
     found: &mut dyn FnMut(CaptureRows) -> Result<(), ExportError>,
-) -> Result<(), ExportError> {
+) -> Result<Vec<String>, ExportError> {
+    let path = &part.file;
     let out_of_range = |source| ExportError::OutOfRange { path: path.clone(), source };
-    let stored = Stored::open(path, limit, progress)?;
-    let Some(mut series) = stored.series()? else {
-        let (head, threads) = stored.load_into(&ThreadRows::new(identity, schemas))?;
-        return found(rows(head, threads, schemas).map_err(out_of_range)?);
+    let mut series = match part.open(limit, progress)? {
+        Input::Series(series) => series,
+        Input::File(stored) => {
+            let (head, threads) = stored.load_into(&ThreadRows::new(identity, schemas))?;
+            return found(rows(head, threads, schemas).map_err(out_of_range)?).map(|()| Vec::new());
+        }
+        Input::Directory => return Err(ExportError::NotAFile(path.clone())),
     };
+    if known(series.head().captured_at_unix_ns) != identity.captured_at_unix_ns {
+        return Err(ExportError::Changed(path.clone()));
+    }
     let mut steps = 0..;
-    series.each_window(&range.clone().unwrap_or_default(), 0, &mut |CtprofSnapshot { head, threads: changed }| {
+    let range = part.range.clone().unwrap_or_default();
+    series.each_window(&range, 0, &mut |CtprofSnapshot { head, threads: changed }| {
         let identity = identity.of_step(steps.next().unwrap_or(u64::MAX), &head);
         let mut threads = ThreadRows::new(&identity, schemas);
         changed.into_iter().for_each(|thread| threads.add(thread));
         found(rows(head, threads, schemas).map_err(out_of_range)?)
-    })
+    })?;
+    Ok(series.remarks(&path.to_string_lossy()))
 }
 
 /// Passes on the rows of a capture, if all of it can be read. A series has too many for memory: it is read before.
@@ -51,10 +60,11 @@ pub(super) fn read(
     found: &mut dyn FnMut(CaptureRows) -> Result<(), ExportError>,
 ) -> Result<(), ExportError> {
     let unseen = Arc::default();
-    if Stored::open(&capture.part.file, options.limit, &unseen)?.series()?.is_some() {
+    if let Input::Series(_) = capture.part.open(options.limit, &unseen)? {
         each_rows(capture, schemas, ExportOptions { progress: &unseen, ..options }, &mut |_| Ok(()))?;
     }
-    each_rows(capture, schemas, options, found)
+    each_rows(capture, schemas, options, found)?.iter().for_each(|remark| tracing::warn!("{remark}"));
+    Ok(())
 }
 
 /// The rows of a capture, whose threads have theirs.
@@ -76,8 +86,9 @@ fn rows(head: SnapshotHead, threads: ThreadRows<'_>, schemas: &Schemas) -> Resul
 
 /// Reads a capture if it is small. `None` also after an error, which is found again when it is read in its turn.
 pub(super) fn read_ahead(capture: &CaptureFile, schemas: &Schemas, options: ExportOptions<'_>) -> Option<CaptureRows> {
-    let bytes = fs::metadata(&capture.part.file).ok()?.len();
-    if bytes > LARGEST_AHEAD / USUAL_RATIO {
+    let file = fs::metadata(&capture.part.file).ok()?;
+    let bytes = file.len();
+    if file.is_dir() || bytes > LARGEST_AHEAD / USUAL_RATIO {
         return None;
     }
     let (limit, progress) = (options.limit.min(LARGEST_AHEAD), &Arc::default());
@@ -86,7 +97,8 @@ pub(super) fn read_ahead(capture: &CaptureFile, schemas: &Schemas, options: Expo
         all.iter_mut().zip(rows).for_each(|(all, rows)| rows.into_iter().for_each(|block| block.add_to(all)));
         Ok(())
     };
-    each_rows(capture, schemas, ExportOptions { limit, progress }, add).ok()?;
+    let remarks = each_rows(capture, schemas, ExportOptions { limit, progress }, add).ok()?;
+    remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
     options.progress.announce(bytes);
     options.progress.advance(bytes);
     Some(all)
@@ -160,5 +172,46 @@ impl Threads for ThreadRows<'_> {
     fn append(&mut self, later: Self) {
         self.census.append(later.census);
         self.rows.append(later.rows);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::inputs;
+    use super::*;
+    use crate::model::{CaptureInfo, HostContext, SeriesInfo};
+    use crate::store::{Keep, SegmentWriter};
+
+    fn capture(second: u64) -> CtprofSnapshot {
+        let mut head = SnapshotHead { captured_at_unix_ns: second * 1_000_000_000, ..SnapshotHead::default() };
+        let now = Some(head.captured_at_unix_ns);
+        head.capture = Some(CaptureInfo { monotonic_ns: now, boottime_ns: now, ..CaptureInfo::default() });
+        head.host = Some(HostContext { boot_id: Some("b".to_owned()), ..HostContext::default() });
+        (head.series, head.format_version) = (Some(SeriesInfo::default()), Some(3));
+        CtprofSnapshot { head, threads: Vec::new() }
+    }
+
+    #[test]
+    fn a_series_whose_start_was_removed_since_it_was_found_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        for second in 1..4 {
+            let keep = Keep::Bytes(1 << 20);
+            SegmentWriter::create(dir.path(), keep, 1 << 20, &capture(second)).unwrap().finish().unwrap();
+        }
+        let part = PathBuf::from(format!("{}@0s..2s", dir.path().display()));
+        let (found, _) = inputs::captures(&[part], 1 << 20);
+        let steps = || {
+            let (mut steps, options) = (0, ExportOptions { limit: 1 << 20, progress: &Arc::default() });
+            let count = &mut |_| {
+                steps += 1;
+                Ok(())
+            };
+            read(&found[0], &Schemas::new(), options, count).map(|()| steps)
+        };
+        assert_eq!(steps().unwrap(), 2);
+        std::fs::remove_file(dir.path().join("19700101T000001.000Z-b.segment.ctprof.zst")).unwrap();
+        assert!(matches!(steps(), Err(ExportError::Changed(_))));
     }
 }

@@ -76,6 +76,16 @@ impl fmt::Display for SeriesRange {
 }
 
 impl SeriesRange {
+    /// The same part by dates: also where the start of the series, in nanoseconds since 1970, is no longer known.
+    #[must_use]
+    pub fn dated(&self, start: u64) -> Self {
+        let dated = |time: SeriesTime| {
+            let unix_ns = start.saturating_add(time.since(start));
+            SeriesTime::At(Timestamp::from_nanosecond(unix_ns.into()).unwrap_or(Timestamp::MAX))
+        };
+        Self { text: self.text.clone(), from: self.from.map(dated), to: self.to.map(dated) }
+    }
+
     /// Both ends in nanoseconds since the start of the series, which is in nanoseconds since 1970.
     #[must_use]
     pub fn since(&self, start: u64) -> [u64; 2] {
@@ -105,6 +115,19 @@ mod tests {
         assert_eq!(since("2024-10-04T12:00:01Z.."), Some([second / 2, u64::MAX]));
         for wrong in ["12s", "a..b", "5..-3", "12s...13s"] {
             assert_eq!(since(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_part_by_dates_is_the_same_of_a_series_that_has_lost_its_start() {
+        let (second, start) = (1_000_000_000, 20_000 * NS_PER_DAY);
+        for (range, later) in [
+            ("12s..20s", [2 * second, 10 * second]),
+            ("00:00:11..", [second, u64::MAX]),
+            ("..2024-10-04T00:00:12Z", [0, 2 * second]),
+        ] {
+            let dated = range.parse::<SeriesRange>().unwrap().dated(start);
+            assert_eq!((dated.since(start + 10 * second), dated.to_string()), (later, range.to_owned()));
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Paths of parts of series: `FILE@FROM..TO`.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::StoreError;
+use super::segments::{of_part, segments_in};
 use super::series::StoredSeries;
 use super::source::Stored;
 use crate::process::Progress;
@@ -43,6 +45,29 @@ impl PartPath {
             return Ok(Self { file: path.to_owned(), range: None });
         }
         Ok(Self { file, range: Some(range.parse()?) })
+    }
+
+    /// The part by dates, so that a recorder that removes the first segments of a directory does not change it.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn dated(self) -> io::Result<Self> {
+        let Some(range) = self.range.as_ref().filter(|_| self.file.is_dir()) else { return Ok(self) };
+        let start = of_part(&segments_in(&self.file)?, range).map(|(start, _)| start);
+        Ok(Self { range: Some(start.map_or_else(|| range.clone(), |start| range.dated(start))), file: self.file })
+    }
+
+    /// The file, or the segments of the directory in which the part is.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn files(&self) -> io::Result<Vec<PathBuf>> {
+        let Some(range) = self.range.as_ref().filter(|_| self.file.is_dir()) else {
+            return Ok(vec![self.file.clone()]);
+        };
+        let segments = segments_in(&self.file)?;
+        let of_part = of_part(&segments, range).and_then(|(_, of_part)| segments.get(of_part));
+        Ok(of_part.into_iter().flatten().map(|segment| self.file.join(&segment.name)).collect())
     }
 
     /// Opens what the path names.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::place::{create_directory, names_in};
 use super::series_writer::SeriesWriter;
 use super::target::{EXTENSION, OutputTarget, Written};
 use crate::model::CtprofSnapshot;
-use crate::series::{Moment, SeriesError, Step};
+use crate::series::{Moment, SeriesError, SeriesRange, Step};
 
 /// How much of a series is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +88,15 @@ pub fn segments_in(directory: &Path) -> io::Result<Vec<SeriesSegment>> {
     let boot = segments.last().map(|last| last.boot.clone());
     segments.retain(|segment| Some(&segment.boot) == boot.as_ref());
     Ok(segments)
+}
+
+/// When the first of these segments begins, in nanoseconds since 1970, and those in which a part of their series is.
+pub(super) fn of_part(segments: &[SeriesSegment], part: &SeriesRange) -> Option<(u64, Range<usize>)> {
+    let unix_ns = |segment: &SeriesSegment| u64::try_from(segment.time.as_nanosecond()).unwrap_or(0);
+    let start = segments.first().map(unix_ns)?;
+    let begun = |time_ns| segments.partition_point(|segment| unix_ns(segment) - start <= time_ns);
+    let [from, to] = part.since(start).map(begun);
+    Some((start, from.saturating_sub(1)..to))
 }
 
 fn sorted(names: Vec<String>) -> Vec<SeriesSegment> {

@@ -13,7 +13,7 @@ use zstd::zstd_safe::find_frame_compressed_size;
 use super::error::{SnapshotRefusal, StoreError};
 use super::format::SnapshotReader;
 use super::limit::{BYTES, ContentLimit};
-use super::segments::{SeriesSegment, segments_in};
+use super::segments::{of_part, segments_in};
 use super::series_writer::{CAPTURE_FOLLOWS, FRAME};
 use super::source::{SnapshotJson, Stored};
 use crate::model::{CtprofSnapshot, RecordedCommand, SnapshotHead};
@@ -141,11 +141,9 @@ impl StoredSeries {
         progress: &Arc<Progress>,
     ) -> Result<Option<Self>, StoreError> {
         let segments = segments_in(directory).map_err(|error| StoreError::Read(directory.to_owned(), error))?;
-        let unix_ns = |segment: &SeriesSegment| u64::try_from(segment.time.as_nanosecond()).unwrap_or(0);
-        let Some(start_unix_ns) = segments.first().map(unix_ns) else { return Ok(None) };
-        let [from_ns, _] = range.since(start_unix_ns);
-        let before = segments.partition_point(|segment| unix_ns(segment) - start_unix_ns <= from_ns);
-        let mut paths = segments[before.saturating_sub(1)..].iter().map(|segment| directory.join(&segment.name));
+        let Some((start_unix_ns, of_part)) = of_part(&segments, range) else { return Ok(None) };
+        // Between two recordings, the step in which a part ends is that up to the next segment.
+        let mut paths = segments[of_part.start..].iter().map(|segment| directory.join(&segment.name));
         let mut damaged = Vec::new();
         while let Some(path) = paths.next() {
             match Stored::segment(&path, limit, progress) {
@@ -161,6 +159,13 @@ impl StoredSeries {
             }
         }
         Err(StoreError::Refused(directory.to_owned(), SnapshotRefusal::NotASnapshot("no segment is whole")))
+    }
+
+    /// That a part has more than was asked for, or that less of it is known than was recorded.
+    pub fn remarks(&self, file: &str) -> Vec<String> {
+        let of_file = |what: &String| format!("{file}: {what}");
+        let (whole_step, cut) = (self.whole_step.iter().map(of_file), self.cut.iter().map(of_file));
+        whole_step.chain(self.damaged.iter().cloned()).chain(cut).collect()
     }
 
     /// What the first capture has beside its threads.

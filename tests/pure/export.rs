@@ -394,10 +394,87 @@ fn a_part_of_a_series_has_the_rows_of_its_steps() {
     };
     assert!(said(&tiny).contains("2.1s..2.2s is less than a step; the whole step 2.0s..3.0s is shown"));
     assert!(said(&empty).contains("has no part 6s..2s: it does not end after it begins"));
-    let directory = format!("{}@1s..2s", dir.path().display());
-    assert!(said(&directory).contains("parts of directories cannot be exported; name its files"));
     let snapshot = write(&template(), dir.path().join("snapshot.ctprof.zst"));
     assert!(said(&format!("{}@1s..2s", snapshot.display())).contains("is not a series"));
+}
+
+/// The rows of a dataset without the ids of its captures.
+fn rows_without_ids(path: &Path) -> Vec<BTreeMap<String, Field>> {
+    let mut rows = rows(path);
+    rows.iter_mut().for_each(|row| drop(row.remove("capture_id")));
+    rows
+}
+
+#[test]
+fn a_part_of_a_directory_has_the_rows_of_that_part_of_the_series() {
+    let dir = tempfile::tempdir().unwrap();
+    let [file, directory, of_file, of_directory] =
+        ["file", "directory", "of file", "of directory"].map(|name| dir.path().join(name));
+    fs::create_dir(&file).unwrap();
+    fs::create_dir(&directory).unwrap();
+    for seconds in [0..5, 5..10, 20..25] {
+        crate::over_time::segment(&directory, seconds);
+    }
+    let part = |part: &str| PathBuf::from(format!("{}@{part}", directory.display()));
+    export(&[Path::new(&format!("{}@2s..8s", crate::over_time::series(&file, 10)))], &of_file);
+    export(&[&part("2s..8s")], &of_directory);
+    for dataset in ["threads", "cgroups", "captures", "reasons"] {
+        let [expected, found] = [&of_file, &of_directory].map(|path| rows_without_ids(&path.join(dataset)));
+        assert_eq!(found, expected, "{dataset}");
+    }
+    assert_eq!(rows(&of_directory.join("captures")).len(), 6);
+    let again = dir.path().join("again");
+    export(&[&part("9s..22s")], &again);
+    let lengths: Vec<_> = rows(&again.join("captures")).iter().map(|row| row["window_ns"].to_string()).collect();
+    let second = "1000000000";
+    assert_eq!(lengths, [second, "10000000000", second, second], "in between, nothing was recorded");
+    let said = |part: &Path| String::from_utf8(run(&[part], &dir.path().join("none")).stderr).unwrap();
+    assert!(said(&part("6.1s..6.2s")).contains("6.1s..6.2s is less than a step; the whole step 6.0s..7.0s is shown"));
+    assert!(said(&part("6s..2s")).contains("has no part 6s..2s: it does not end after it begins"));
+    assert!(said(Path::new(&format!("{}@1s..2s", file.parent().unwrap().display()))).contains("is not a series"));
+}
+
+#[test]
+fn a_part_of_a_directory_is_the_same_capture_while_its_recorder_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let [directory, output] = ["directory", "fleet"].map(|name| dir.path().join(name));
+    fs::create_dir(&directory).unwrap();
+    let [first, _] = [0..5, 5..15].map(|seconds| crate::over_time::segment(&directory, seconds));
+    let part = |part: &str| PathBuf::from(format!("{}@{part}", directory.display()));
+    let by_clock = part("22:13:26..22:13:28");
+    export(&[&by_clock, &part("6s..8s")], &output);
+    let before = contents(&output);
+    fs::remove_file(first).unwrap();
+    crate::over_time::segment(&directory, 15..20);
+    export(&[&by_clock], &dir.path().join("later"));
+    let captures = |output: &Path| -> std::collections::BTreeSet<String> {
+        rows(&output.join("captures")).iter().map(|row| row["capture_id"].to_string()).collect()
+    };
+    let known = captures(&output);
+    assert!(captures(&dir.path().join("later")).is_subset(&known));
+    export(&[&by_clock], &output);
+    assert_eq!(contents(&output), before);
+    export(&[&part("6s..8s")], &output);
+    assert_eq!(captures(&output).len(), known.len() + 2, "six seconds after another start");
+}
+
+#[test]
+fn an_export_says_what_of_a_series_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let segments = [0..5, 5..10, 10..15].map(|seconds| crate::over_time::segment(dir.path(), seconds));
+    fs::write(&segments[1], "").unwrap();
+    let bytes = fs::read(&segments[2]).unwrap();
+    fs::write(&segments[2], &bytes[..bytes.len() - 10]).unwrap();
+    let output = dir.path().join("fleet");
+    let left_out = format!("{} is left out: it has no whole capture", segments[1].display());
+    let whole = format!("{}@..", dir.path().display());
+    for (input, lost) in [(Path::new(&whole), &*left_out), (&segments[2], ""), (Path::new(&whole), "")] {
+        let said = String::from_utf8(run(&[input], &output).stderr).unwrap();
+        assert!(
+            said.contains(lost) && said.contains("it is still being written, or its recorder was killed"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Promises to users about reports on series.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use ctprof::model::{CaptureInfo, HostContext, SeriesInfo};
@@ -52,6 +52,14 @@ fn series_of(directory: &Path, steps: u64, capture: impl Fn(u64) -> CtprofSnapsh
     }
     file.finish().unwrap();
     path.to_str().unwrap().to_owned()
+}
+
+/// Writes a segment of a series with the steps between these seconds, the last of which is below 40.
+pub(crate) fn segment(directory: &Path, seconds: std::ops::Range<u64>) -> PathBuf {
+    let file = series_of(directory, seconds.end - seconds.start, |second| capture(seconds.start + second));
+    let segment = directory.join(format!("20231114T2213{}.000Z-b.segment.ctprof.zst", 20 + seconds.start));
+    std::fs::rename(file, &segment).unwrap();
+    segment
 }
 
 /// What ctprof does with a file as its standard input, through a pipe.
