@@ -9,6 +9,7 @@ use super::input::{DigestReader, part_of, warn_of};
 use super::output::{Stream, groups_exist, write_report};
 use super::steps::StepPrinter;
 use crate::compare::{OVERVIEW, OverviewColumn, Sides, report, trends};
+use crate::model::Section;
 use crate::report::Column;
 use crate::store::Input;
 
@@ -24,28 +25,28 @@ pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
     args.view.check_columns(Column::is_of_views)?;
     let options = args.view.options(Sides::one(args.snapshot.display().to_string()));
     let mut input = DigestReader::new(options, &args.view, messages);
-    let (parts, columns) = course(args);
+    let (parts, columns, sections) = course(args);
     let (side, parts) = match &args.later {
         None => input.runs_and_parts(&args.snapshot, parts)?,
         Some(later) => (input.window(&args.snapshot, later)?.into(), None),
     };
     let options = input.into_options();
     let mut report = report(Sides::one(side), &options, &[]);
-    report.trends = parts.map(|parts| trends(parts, &columns, &options)).unwrap_or_default();
+    report.trends = parts.map(|parts| trends(parts, &columns, sections, &options)).unwrap_or_default();
     groups_exist(&report.unmatched)?;
     let written = write_report(Stream::Stdout, &report, &args.view);
     free_at_exit(report);
     written
 }
 
-/// Of a series, the number of parts and the columns whose course is shown.
-fn course(args: &ShowArgs) -> (u32, Vec<&'static OverviewColumn>) {
+/// Of a series, the number of parts, and the columns and sections whose course is shown.
+fn course(args: &ShowArgs) -> (u32, Vec<&'static OverviewColumn>, &'static [Section]) {
     if !args.view.format.is_interactive() {
-        return (PARTS, vec![args.sparkline]);
+        return (PARTS, vec![args.sparkline], &[Section::Overview]);
     }
     // Only threads that changed are known of a step, which is too little for what they have.
     let others = OVERVIEW.iter().filter(|column| column.is_ranked() && column.name != args.sparkline.name);
-    (PARTS_OF_PAGE, [args.sparkline].into_iter().chain(others).collect())
+    (PARTS_OF_PAGE, [args.sparkline].into_iter().chain(others).collect(), &[Section::Overview, Section::Reasons])
 }
 
 /// Prints the steps of a part of a series.

@@ -29,6 +29,7 @@ pub(super) fn sparkline(trend: &Trend, group: &Group) -> String {
 mod tests {
     use super::*;
     use crate::compare::{CompareOptions, Digest, OverviewColumn, Runs, show, trends};
+    use crate::model::Section;
     use crate::model::{CtprofSnapshot, ThreadSpan, ThreadState, WindowInfo};
 
     /// A window with a thread of this name that ran so long, in tenths of a second.
@@ -51,7 +52,7 @@ mod tests {
             let report = show(&window(5, span), &options);
             let section = report.sections.iter().find(|section| section.section == crate::model::Section::Overview);
             let group = section.unwrap().groups.iter().find(|group| group.label == "job").unwrap();
-            sparkline(&trends(parts, &[column], &options)[0], group)
+            sparkline(&trends(parts, &[column], &[Section::Overview], &options)[0], group)
         };
         assert_eq!(of(&[0, 1, 4, 8, 0], ThreadSpan::default()), "▁▁▄█▁");
         assert_eq!(of(&[0, 1, 4, 8, 0], ThreadSpan { started: true, exited: true, ..ThreadSpan::default() }), " ▁▄█ ");

@@ -658,10 +658,10 @@ fn a_period_is_selected_from_the_steps_of_a_series_with_its_command() {
 }
 
 #[test]
-fn a_selected_period_is_what_overview_and_treemap_show_and_other_views_name_its_command() {
+fn a_selected_period_is_what_overview_reasons_and_treemap_show_and_other_views_name_its_command() {
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();
-    let series = crate::over_time::series(files.0.path(), 10);
+    let series = crate::over_time::sampled_series(files.0.path(), 10);
     let page = files.report("series.html", &["show", &series]);
     let rows = "[...document.querySelectorAll('table.overview tbody tr')].map((row) => [row.querySelector('th').innerText.trim(), row.querySelector('[data-value=run]').innerText])";
     let command = format!("ctprof show {series}@0s..3s");
@@ -672,7 +672,11 @@ fn a_selected_period_is_what_overview_and_treemap_show_and_other_views_name_its_
     let areas = browser.value("[...document.querySelectorAll('.treemap g')].map((area) => area.ariaLabel)");
     assert!(areas[0].as_str().is_some_and(|area| area.starts_with("early: run, value: 50%")), "{areas}");
     assert_eq!(areas[1], Value::Null, "what did nothing has no area");
-    for tab in ["Why", "cgroups", "Values"] {
+    browser.click("#tab-Why");
+    assert!(browser.text("#panel .note").starts_with("From 0s to 3s, per group."));
+    let reasons = "[...document.querySelectorAll('.why li')].map((reason) => reason.innerText)";
+    assert_eq!(browser.value(reasons), json!(["run: other 50%", "wait: late ran 5.0%"]));
+    for tab in ["cgroups", "Values"] {
         browser.click(&format!("#tab-{tab}"));
         let of_whole = browser.text("#panel .note");
         assert!(of_whole.starts_with("Of the whole recording.") && of_whole.contains(&command), "{tab}: {of_whole}");
@@ -681,5 +685,10 @@ fn a_selected_period_is_what_overview_and_treemap_show_and_other_views_name_its_
     browser.click("#panel .note a");
     browser.wait_until("!location.hash.includes('period')");
     assert_eq!(browser.value(rows), json!([["late", "60%"], ["early", "20%"]]));
+    browser.click("#tab-Why");
+    assert_eq!(browser.value(reasons).as_array().map(Vec::len), Some(4), "of the whole recording");
+    let unsampled = crate::over_time::series(files.0.path(), 10);
+    browser.open(&format!("{}#view=why&period=0..2", files.report("unsampled.html", &["show", &unsampled])));
+    assert!(browser.text("#panel .note").starts_with("Of the whole recording."));
     assert_eq!(browser.console(), Vec::<Value>::new());
 }

@@ -23,7 +23,7 @@ export interface Reason {
 
 interface ValueData {
   name: string;
-  reason?: Reason;
+  reason?: Reason | undefined;
   unit: string;
   doc?: string;
   tags?: string[];
@@ -43,7 +43,7 @@ export interface Dots {
   runs: (number | null)[][];
 }
 
-interface SectionData {
+export interface SectionData {
   section: string;
   doc: string;
   notes: { code: string; message: string }[];
@@ -95,11 +95,23 @@ export interface CourseColumn {
   values: (number | null)[][];
 }
 
+/** A reason over time, of the group with this path. */
+export interface CourseReason {
+  name: string;
+  reason: Reason;
+  unit: string;
+  group: number;
+  values: (number | null)[];
+}
+
 /** The parts of a series. */
 export interface Course {
   started_at_unix_ns: number[];
   duration_ns: number[];
   columns: CourseColumn[];
+  /** Of the groups that were not asleep for the longest time, and how many others have reasons. */
+  reasons: CourseReason[];
+  groups_without_reasons: number;
 }
 
 export interface Document {

@@ -7,7 +7,7 @@ import { button, html, select, Tooltip } from "./dom";
 import { header, title } from "./header";
 import { captures, host } from "./host";
 import { Overview } from "./overview";
-import { ofPeriod, remark, type Follows } from "./period";
+import { hasReasons, ofPeriod, remark, type Follows } from "./period";
 import { State, type Change } from "./state";
 import { noSteps, TimeView } from "./time";
 import { Treemap } from "./treemap";
@@ -43,7 +43,7 @@ function views(app: App): View[] {
   return [
     view("Overview", overview, "period"),
     view("Time", () => (course ? drawn(new TimeView(app, course)) : { element: noSteps() })),
-    view("Why", () => ({ element: why(app) }), "whole"),
+    view("Why", (of) => ({ element: why(of) }), hasReasons(app) ? "period" : "whole"),
     view("Treemap", (of) => drawn(new Treemap(of)), "period"),
     view("cgroups", () => ({ element: cgroups(app) }), "whole"),
     view("Values", () => drawn(new ValuesView(app)), "whole"),

@@ -1,8 +1,8 @@
-// What the page has of a selected period of a series: what groups did in it.
+// What the page has of a selected period of a series: what groups did in it, and why they waited.
 
 import type { App } from "./app";
 import { average, commandOf, endOf, isWhole, periodOf, sinceText, startOf, type Period } from "./course";
-import { keyOf, Report, type Course, type CourseColumn } from "./data";
+import { keyOf, Report, type Course, type CourseColumn, type CourseReason, type SectionData } from "./data";
 import { html } from "./dom";
 import { sortedBy } from "./sorting";
 
@@ -21,7 +21,7 @@ function selected({ report, state }: App): Selected | null {
   return course && period && !isWhole(course, period) ? { course, period } : null;
 }
 
-/** The same page of the selected period, with what it did on average as its only section. */
+/** The same page of the selected period: what groups did in it on average, and why. */
 export function ofPeriod(app: App): App {
   const found = selected(app);
   return found ? { ...app, report: reportOf(app.report, found) } : app;
@@ -41,17 +41,41 @@ function reportOf(whole: Report, { course, period }: Selected): Report {
     doc: whole.overview?.values.get(column.name)?.doc ?? "",
     baseline: groups.map((group) => rate(column, group) ?? (isZero(whole, column, group) ? 0 : null)),
   }));
-  const section = {
-    section: "overview",
-    doc: whole.overview?.doc ?? "",
+  const overview = { ...sectionOf("overview", whole, groups), values };
+  return new Report({ ...whole.document, sections: [overview, reasonsOf(whole, course, period)], tree: null });
+}
+
+/** A section without values. */
+function sectionOf(name: string, whole: Report, groups: number[]): SectionData {
+  return {
+    section: name,
+    doc: whole.sections.get(name)?.doc ?? "",
     groups,
-    values,
+    values: [],
     members: groups.map(() => [null]),
     cut: 0,
     hidden: {},
     ...{ notes: [], name_cut: [], renamed: [], exited_work: [], turnover: [] },
   };
-  return new Report({ ...whole.document, sections: [section], tree: null });
+}
+
+function reasonsOf(whole: Report, course: Course, period: Period): SectionData {
+  const sampled = course.reasons.map((reason) => ({ ...reason, rate: average(course, reason.values, period) }));
+  const found = sampled.filter(({ rate }) => rate > 0);
+  const groups = [...new Set(found.map(({ group }) => group))];
+  const byName = new Map<string, (CourseReason & { rate: number })[]>();
+  for (const one of found) byName.set(one.name, [...(byName.get(one.name) ?? []), one]);
+  const values = [...byName].map(([name, of]) => ({
+    name,
+    reason: of[0]?.reason,
+    unit: of[0]?.unit ?? "",
+    places: of.map(({ group }) => groups.indexOf(group)),
+    baseline: of.map(({ rate }) => rate),
+  }));
+  const left = course.groups_without_reasons;
+  const message = `${left} groups that ran and waited less in the whole recording are left out`;
+  const notes = left > 0 ? [{ code: "groups-left-out", message }] : [];
+  return { ...sectionOf("reasons", whole, groups), values, notes };
 }
 
 /** Whether a group that is not among those of a column did nothing at any time. */
@@ -60,6 +84,9 @@ function isZero(whole: Report, { name }: CourseColumn, group: number): boolean {
   const row = whole.overview?.values.get(name)?.rows.find((one) => one.group.key === key);
   return row?.cells[0] === 0;
 }
+
+/** Whether the page has reasons of periods. */
+export const hasReasons = ({ report }: App): boolean => (report.document.course?.reasons.length ?? 0) > 0;
 
 /** Of which time a view is; nothing where that is all of it. */
 export function remark(app: App, follows: Follows): HTMLElement | null {

@@ -8,6 +8,7 @@ import { sortedBy } from "./sorting";
 import { table, type Column } from "./table";
 
 const NONE = "The report has no reasons. They are in windows that ctprof record sampled.";
+const NONE_THEN = "No thread was sampled in this period but those that were idle.";
 const NOTE =
   "Bars are the time in which threads were not idle: each part is a reason. Times come from counters, their shares from samples.";
 
@@ -18,7 +19,7 @@ const MOST = 20;
 
 export function why({ report }: App): HTMLElement {
   const section = report.sections.get("reasons");
-  if (!section || section.groups.length === 0) return html("p", {}, NONE);
+  if (!section || section.groups.length === 0) return html("p", {}, section?.doc ? NONE_THEN : NONE);
   return html(
     "div",
     { class: "why" },
