@@ -1,6 +1,6 @@
 //! Promises to users about reports on series.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use ctprof::model::{CaptureInfo, HostContext, Reasons, SeriesInfo};
@@ -88,8 +88,9 @@ fn series_with(
     path.to_str().unwrap().to_owned()
 }
 
-/// Writes a segment of a series with the steps between these seconds, the last of which is below 40.
-pub(crate) fn segment(directory: &Path, seconds: std::ops::Range<u64>) -> PathBuf {
+/// For tests of `export`: writes a segment of a series with the steps between these seconds, the last of which is below 40.
+#[cfg(feature = "parquet")]
+pub(crate) fn segment(directory: &Path, seconds: std::ops::Range<u64>) -> std::path::PathBuf {
     let file = series_of(directory, seconds.end - seconds.start, |second| capture(seconds.start + second));
     let segment = directory.join(format!("20231114T2213{}.000Z-b.segment.ctprof.zst", 20 + seconds.start));
     std::fs::rename(file, &segment).unwrap();
