@@ -102,6 +102,19 @@ fn steps_without_bpf_have_the_same_file() {
 }
 
 #[test]
+fn steps_that_procfs_takes_long_to_read_are_longer_and_a_warning_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("s.ctprof.zst");
+    let file = file.to_str().unwrap();
+    let options = ["record", "--engine", "procfs", "--no-why", "--every", "10ms", "-d", "1s", "-o", file];
+    let output = run(&options);
+    let warning = String::from_utf8(output.stderr).unwrap();
+    assert!(warning.contains("reading one from procfs takes") && warning.contains("2% of a CPU"), "{warning}");
+    let steps = steps(file, &[]).1.len();
+    assert!((1..50).contains(&steps), "{steps} of 100 steps");
+}
+
+#[test]
 fn a_reader_that_goes_away_ends_the_recording_and_keeps_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("s.ctprof.zst");
