@@ -55,9 +55,10 @@ impl ThreadSampler {
         if self.bpf.is_some() { "bpf" } else { "procfs" }
     }
 
-    /// Whether passes can have [active](PassScope::Active) threads alone.
-    pub fn can_follow_active(&self) -> bool {
-        self.bpf.as_ref().is_some_and(|bpf| bpf.can_follow_active())
+    /// The least that a pass can sample.
+    pub fn narrowest_scope(&self) -> PassScope {
+        let can_follow_active = self.bpf.as_ref().is_some_and(|bpf| bpf.can_follow_active());
+        if can_follow_active { PassScope::Active } else { PassScope::All }
     }
 
     /// Adds the samples of a pass, and returns how many were lost.

@@ -185,4 +185,36 @@ mod tests {
     fn what_several_runs_do_not_clearly_say_explains_nothing() {
         assert_eq!(of((1.0, [1.0, 0.0, 0.0, 0.0]), (1.2, [1.04, 0.0, 0.0, 0.0]), 1.0), None);
     }
+
+    #[test]
+    fn the_wait_that_comes_with_more_run_time_is_explained_by_it() {
+        let (slowdown, times) = both((1.0, [1.0, 0.0, 0.0, 0.5]), (3.0, [2.0, 0.25, 0.0, 1.25]), 2.0);
+        let explained: [f64; 4] = std::array::from_fn(|at| slowdown.of_time(&times, at));
+        assert_eq!(explained, [0.75, 0.25, 0.0, 0.25], "1 s of run time and 0.5 of 0.75 s of wait, on two CPUs");
+        let (slowdown, times) = both((1.0, [0.0, 0.0, 0.0, 0.5]), (3.0, [2.0, 0.0, 0.0, 1.25]), 1.0);
+        assert_eq!([AT_RUN, AT_WAIT].map(|at| slowdown.of_time(&times, at)), [2.0, 0.75], "no run time before");
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_for_the_same_share_of_a_longer_time_is_not_slower() {
+        let (slowdown, times) = both((1.0, [0.5, 0.0, 1.5, 0.0]), (2.0, [0.5, 0.0, 5.5, 0.0]), 1.0);
+        let asleep = slowdown.of_time(&times, AT_SLEEP);
+        assert!((asleep - 1.0 / 3.0).abs() < 1e-9, "{asleep}: 1 s beyond three quarters of 6 s, of three threads");
+        let (slowdown, times) = both((1.0, [0.0; 4]), (2.0, [0.5, 0.0, 0.5, 0.0]), 1.0);
+        assert_eq!(slowdown.of_time(&times, AT_SLEEP), -0.5, "a new group may only sleep");
+    }
+
+    #[test]
+    fn what_explains_less_than_a_twentieth_of_the_change_does_not_matter() {
+        let blocked = |time| of((1.0, [1.0, 0.0, 0.0, 0.0]), (2.0, [1.0, time, 0.0, 0.0]), 1.0);
+        assert_eq!([blocked(0.04), blocked(0.05), blocked(0.06)], [None, Some("block"), Some("block")]);
+        let slept = |faster, slower| {
+            let (slowdown, times) = both((1.0, [0.0, 0.0, faster, 0.0]), (3.0, [0.0, 0.0, slower, 0.0]), 1.0);
+            slowdown.slept(&times).map(|explanation| explanation.time)
+        };
+        assert_eq!(slept(1.0, 1.5), Some(0.5));
+        assert_eq!(slept(4.0, 4.19), None, "several runs do not say that it grew");
+        assert_eq!(slept(1.0, 1.06), None);
+        assert_eq!(slept(1.0, 9.0), Some(2.0), "no more than all of it");
+    }
 }

@@ -22,6 +22,7 @@
 //! ```
 
 mod error;
+mod pass_rate;
 mod recorder;
 mod sampler;
 mod steps;

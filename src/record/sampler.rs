@@ -10,18 +10,12 @@ use nix::errno::Errno;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::gettid;
 
+use super::pass_rate::PassRate;
 use crate::capture::{NoSamples, Options, ThreadSampler};
 use crate::model::{ExitedThread, Name, PassScope, Reasons, ThreadEnd, ThreadSample, ThreadState};
 use crate::process::{Privileges, RaisedPriority, RunsFirst, with_file_capabilities, without_stops};
 use crate::reasons::{Conclusion, PassMoment, ReasonCollector, waits_for_mutex, works_on_descriptor};
 
-/// Passes may take this part of the time of one CPU: 1 %.
-const LARGEST_SHARE: u32 = 100;
-/// How often all threads are sampled where that takes long. The last pass of a step of a second has all, too, and no other one.
-const ALL_SAMPLED: Duration = Duration::from_millis(1200);
-/// Passes that take longer wait for their turn, as do the first and the last one, which have all threads: others need not wait
-/// for them.
-const LONGEST_HOLD: Duration = Duration::from_millis(5);
 /// Names of functions take some 0.1 s. A window does not wait for a sampler that the host has stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long windows follow each other until a pass has all threads again, also those whose end was not noticed.
@@ -170,7 +164,7 @@ fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows
         let before = cpu_time();
         let known = sampling.take().filter(|known: &SamplingSession| known.goes_on(&window));
         let mut current = known.unwrap_or_else(|| SamplingSession::start(&mut sampler, period, pids));
-        if let Err(errno) = current.sample(&mut sampler, period, &window) {
+        if let Err(errno) = current.sample(&mut sampler, &window) {
             tracing::warn!("no reasons: threads cannot be sampled: {errno}");
             continue;
         }
@@ -191,16 +185,8 @@ fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows
 /// Passes since one that had all threads.
 struct SamplingSession {
     collector: ReasonCollector,
-    jitter: Jitter,
-    period: Duration,
-    /// Of a pass over all threads with its evaluation, and over active ones, smoothed.
-    costs: [Duration; 2],
-    /// Of the latest passes.
-    latest_costs: [Duration; 2],
-    /// When all threads are due again.
-    all_due: Duration,
+    rate: PassRate,
     began: Duration,
-    is_first: bool,
     /// When the last pass was made.
     before_at: u64,
 }
@@ -211,13 +197,8 @@ impl SamplingSession {
         sampler.forget();
         Self {
             collector: ReasonCollector::new(gettid().as_raw().cast_unsigned(), pids),
-            jitter: Jitter::new(),
-            period,
-            costs: [Duration::ZERO; 2],
-            latest_costs: [Duration::ZERO; 2],
-            all_due: Duration::ZERO,
+            rate: PassRate::new(period, nanoseconds(monotonic())),
             began: monotonic(),
-            is_first: true,
             before_at: 0,
         }
     }
@@ -227,7 +208,7 @@ impl SamplingSession {
     }
 
     /// Samples until the window ends.
-    fn sample(&mut self, sampler: &mut ThreadSampler, shortest: Duration, window: &Window) -> Result<(), Errno> {
+    fn sample(&mut self, sampler: &mut ThreadSampler, window: &Window) -> Result<(), Errno> {
         let mut samples = Vec::new();
         let mut is_last = false;
         // On a full CPU, a thread that waits for its turn would see others only while they wait too.
@@ -235,7 +216,7 @@ impl SamplingSession {
         let mut next = monotonic();
         // When the next pass is due, and this thread's CPU time until then.
         let mut due = (next, cpu_time());
-        let mut scope = self.next_scope(sampler, shortest, next);
+        let mut scope = self.rate.scope(sampler.narrowest_scope(), next);
         loop {
             let before = cpu_time();
             self.pass(sampler, scope, &mut samples, due)?;
@@ -243,62 +224,26 @@ impl SamplingSession {
                 return Ok(());
             }
             window.ends.take().iter().for_each(|end| self.collector.end(end));
-            self.note_cost(scope, cpu_time().saturating_sub(before), (sampler, shortest));
-            next = (next + self.period).max(monotonic());
-            due = (next + self.jitter.of(self.period), cpu_time());
-            scope = self.next_scope(sampler, shortest, due.0);
-            let is_short = |scope| {
-                let scope = scope as usize;
-                self.latest_costs[scope].max(self.costs[scope]) < LONGEST_HOLD
-            };
-            if is_short(scope) != priority.is_some() {
-                priority = is_short(scope).then(RunsFirst::this_thread);
+            self.rate.note(scope, cpu_time().saturating_sub(before), sampler.narrowest_scope(), monotonic());
+            next = (next + self.rate.period).max(monotonic());
+            due = (self.rate.due(next), cpu_time());
+            scope = self.rate.scope(sampler.narrowest_scope(), due.0);
+            if self.rate.is_short(scope) != priority.is_some() {
+                priority = self.rate.is_short(scope).then(RunsFirst::this_thread);
             }
             let pause = due.0.saturating_sub(monotonic());
             if window.end.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
                 is_last = true;
-                // Of short steps, not each one has a pass over all threads.
-                scope = self.next_scope(sampler, shortest, monotonic() + ALL_SAMPLED / 2);
+                scope = self.rate.last_scope(sampler.narrowest_scope(), monotonic());
                 if window.sampled_as == SampledAs::OneWindow {
                     scope = PassScope::All;
                     sampler.forget();
                 }
-                if window.sampled_as == SampledAs::OneWindow || !is_short(scope) {
+                if window.sampled_as == SampledAs::OneWindow || !self.rate.is_short(scope) {
                     drop(priority.take());
                 }
             }
         }
-    }
-
-    /// What a pass that is due then samples: all threads, unless that is too much for the time since they were sampled.
-    fn next_scope(&self, sampler: &ThreadSampler, shortest: Duration, due: Duration) -> PassScope {
-        let is_due = due >= self.all_due || !self.follows_active(sampler, shortest);
-        if is_due { PassScope::All } else { PassScope::Active }
-    }
-
-    /// Whether passes over all threads cost twice as much as the shortest period allows, and others can be made that cost less.
-    fn follows_active(&self, sampler: &ThreadSampler, shortest: Duration) -> bool {
-        let [all, active] = self.costs;
-        all * LARGEST_SHARE > 2 * shortest && all > 2 * active && sampler.can_follow_active()
-    }
-
-    /// Adapts the period to what a pass has cost.
-    fn note_cost(&mut self, scope: PassScope, spent: Duration, (sampler, shortest): (&ThreadSampler, Duration)) {
-        self.latest_costs[scope as usize] = spent;
-        // The first pass has all threads, and says little about the others.
-        if !std::mem::take(&mut self.is_first) {
-            let cost = &mut self.costs[scope as usize];
-            *cost = if cost.is_zero() { spent } else { (*cost * 7 + spent) / 8 };
-        }
-        let [all, active] = self.costs.map(|cost| cost * LARGEST_SHARE);
-        if scope == PassScope::All {
-            self.all_due = monotonic() + ALL_SAMPLED.max(2 * all);
-            // A cost from long ago says little.
-            self.costs[1] = self.costs[1] * 7 / 8;
-        }
-        // Passes over all threads then have one half of the share, those over active ones the other half.
-        let least = if self.follows_active(sampler, shortest) { 2 * active } else { all };
-        self.period = self.period.max(shortest).mul_f64(0.9).max(least).max(shortest);
     }
 
     /// Makes a pass that was due then, when this thread had this CPU time.
@@ -319,7 +264,7 @@ impl SamplingSession {
             late_ns: nanoseconds(begin.saturating_sub(due.0 + awake)),
             took_ns: nanoseconds(end.saturating_sub(begin) + awake),
             scope,
-            period_ns: nanoseconds(self.period),
+            period_ns: nanoseconds(self.rate.period),
         };
         sampler.add_files(samples, works_on_descriptor);
         sampler.add_owners(samples, waits_for_mutex);
@@ -329,24 +274,6 @@ impl SamplingSession {
         }
         self.before_at = nanoseconds(at);
         Ok(())
-    }
-}
-
-/// Moves passes within their period, so that they do not meet what happens at regular times always, or never.
-struct Jitter(u64);
-
-impl Jitter {
-    fn new() -> Self {
-        Self(nanoseconds(monotonic()) | 1)
-    }
-
-    /// A part of a period, between nothing and one half.
-    fn of(&mut self, period: Duration) -> Duration {
-        // xorshift64 of Marsaglia.
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        period * u32::try_from(self.0 >> 48).unwrap_or(0) / (2 << 16)
     }
 }
 

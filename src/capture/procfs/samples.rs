@@ -252,6 +252,130 @@ mod tests {
         assert_eq!([b'Z', b'X'].map(|state| activity(state, [0; 3], [0; 3])), [None; 2]);
     }
 
+    /// A tree of files of threads.
+    struct Tree(tempfile::TempDir);
+
+    /// The files of a thread: `stat` with its name, state, flags and start, then `schedstat`, `syscall` and `wchan`.
+    type Files<'f> = ((&'f str, char, u64, u64), [&'f str; 3]);
+
+    impl Tree {
+        fn sampler(&self) -> ProcfsSampler {
+            ProcfsSampler::new(ProcDirectory::open(self.0.path()).unwrap())
+        }
+
+        fn write(&self, [tgid, tid]: [u32; 2], ((name, state, flags, start), files): Files<'_>) {
+            let directory = self.0.path().join(format!("{tgid}/task/{tid}"));
+            std::fs::create_dir_all(&directory).unwrap();
+            // Linux 6.18, `do_task_stat` of fs/proc/array.c: the state is field 3, the flags 9, the start 22.
+            let stat = format!("{tid} ({name}) {state} 1 7 7 0 -1 {flags} 0 0 0 0 5 5 0 0 20 0 1 0 {start} 4096 7\n");
+            std::fs::write(directory.join("stat"), stat).unwrap();
+            for (file, text) in ["schedstat", "syscall", "wchan"].into_iter().zip(files) {
+                std::fs::write(directory.join(file), text).unwrap();
+            }
+        }
+    }
+
+    fn pass(sampler: &mut ProcfsSampler) -> Vec<ThreadSample> {
+        let mut samples = Vec::new();
+        sampler.pass(&mut samples).unwrap();
+        samples
+    }
+
+    const FUTEX: &str = "202 0x7f00 0x189 0x0 0x0 0x0 0x0 0x7ffd 0x7f3a\n";
+    const SLEEPER: Files<'_> = (("a (b) c", 'S', 0x40_0000, 55), ["9 1 3\n", FUTEX, "futex_wait_queue"]);
+
+    #[test]
+    fn a_sample_has_the_names_the_start_the_state_and_the_function_of_its_thread() {
+        let tree = Tree(tempfile::tempdir().unwrap());
+        tree.write([7, 7], SLEEPER);
+        tree.write([7, 8], (("io", 'D', 0x40_0000, 60), ["9 1 4\n", FUTEX, "folio_wait_bit\n"]));
+        tree.write([7, 9], (("runs", 'R', 0x40_0000, 61), ["9 1 5\n", "running\n", "0"]));
+        tree.write([7, 10], (("stops", 'T', 0x40_0000, 62), ["9 1 6\n", FUTEX, "0"]));
+        tree.write([7, 11], (("dead", 'Z', 0x40_0000, 63), ["9 1 6\n", "", "0"]));
+        tree.write([12, 12], (("kworker", 'I', PF_KTHREAD | 0x40, 3), ["9 1 7\n", FUTEX, "worker_thread"]));
+        let mut sampler = tree.sampler();
+        let samples = pass(&mut sampler);
+        let of = |tid, comm: &str, start, switches, activity| ThreadSample {
+            tid,
+            tgid: 7,
+            start_time_clock_ticks: start,
+            pcomm: "a (b) c".into(),
+            comm: comm.into(),
+            switches,
+            activity,
+            ..ThreadSample::default()
+        };
+        let call = KernelEntry::SystemCall(202, [0x7f00, 0x189]);
+        let expected = [
+            ThreadSample { entry: call, stack: vec![1], ..of(7, "a (b) c", 55, 3, Activity::Asleep) },
+            ThreadSample { entry: call, stack: vec![2], ..of(8, "io", 60, 4, Activity::Blocked) },
+            of(9, "runs", 61, 5, Activity::Running),
+            ThreadSample { entry: call, ..of(10, "stops", 62, 6, Activity::Stopped) },
+            ThreadSample {
+                tgid: 12,
+                pcomm: "kworker".into(),
+                kernel_thread: true,
+                stack: vec![3],
+                ..of(12, "kworker", 3, 7, Activity::Asleep)
+            },
+        ];
+        assert_eq!(samples, expected, "a thread that has exited is none");
+        let functions = sampler.functions();
+        let named = [(1, "futex_wait_queue"), (2, "folio_wait_bit"), (3, "worker_thread")];
+        assert_eq!(functions, named.map(|(number, name)| (number, name.into())).into());
+    }
+
+    #[test]
+    fn a_thread_is_sampled_again_once_it_has_run_or_when_all_are() {
+        let tree = Tree(tempfile::tempdir().unwrap());
+        tree.write([7, 7], SLEEPER);
+        let mut sampler = tree.sampler();
+        let count = |sampler: &mut ProcfsSampler| pass(sampler).len();
+        assert_eq!([(); 2].map(|()| count(&mut sampler)), [1, 0], "it sleeps on");
+        sampler.forget();
+        assert_eq!([(); 2].map(|()| count(&mut sampler)), [1, 0], "once after all were forgotten");
+        tree.write([7, 7], (SLEEPER.0, ["10 1 4\n", FUTEX, "futex_wait_queue"]));
+        assert_eq!([(); 2].map(|()| count(&mut sampler)), [1, 0], "another sleep");
+        assert_eq!(sampler.functions().len(), 1, "a function has one number");
+        tree.write([7, 7], (("a (b) c", 'R', 0, 55), ["10 1 4\n", FUTEX, "0"]));
+        sampler.forget();
+        assert_eq!([(); 2].map(|()| count(&mut sampler)), [1, 1], "a thread that is ready is sampled in each pass");
+    }
+
+    #[test]
+    fn only_threads_that_a_pass_does_not_find_have_ended() {
+        let tree = Tree(tempfile::tempdir().unwrap());
+        tree.write([7, 7], SLEEPER);
+        tree.write([8, 8], SLEEPER);
+        let mut sampler = tree.sampler();
+        pass(&mut sampler);
+        assert!(sampler.take_ends().is_empty());
+        std::fs::remove_dir_all(tree.0.path().join("8")).unwrap();
+        pass(&mut sampler);
+        let ends: Vec<_> = sampler.take_ends().iter().map(|end| (end.tid, end.start_time_clock_ticks)).collect();
+        assert_eq!(ends, [(8, 55)]);
+        assert!(sampler.take_ends().is_empty());
+    }
+
+    #[test]
+    fn a_kernel_thread_without_its_function_says_that_it_may_not_be_read() {
+        let tree = Tree(tempfile::tempdir().unwrap());
+        tree.write([2, 2], (("kthreadd", 'S', PF_KTHREAD, 1), ["9 1 7\n", FUTEX, "0"]));
+        tree.write([7, 7], (SLEEPER.0, ["9 1 3\n", FUTEX, "0"]));
+        let mut sampler = tree.sampler();
+        let tids: Vec<_> = pass(&mut sampler).iter().map(|sample| (sample.tid, sample.stack.len())).collect();
+        assert_eq!(tids, [(7, 0)], "a thread of a program has its system call");
+        assert!(sampler.denied.contains(&2));
+    }
+
+    #[test]
+    fn functions_beyond_the_bound_have_no_number() {
+        let mut functions = HashMap::new();
+        let numbers: Vec<_> = (0..=MAX_FUNCTIONS).map(|n| number(&mut functions, format!("f{n}").as_bytes())).collect();
+        assert_eq!((numbers[0], numbers[MAX_FUNCTIONS - 1], numbers[MAX_FUNCTIONS]), (Some(1), Some(1 << 14), None));
+        assert_eq!(number(&mut functions, b"f9"), Some(10), "a known one keeps its number");
+    }
+
     #[test]
     fn an_ordinary_user_samples_processes_of_their_own() {
         let mut sleep = std::process::Command::new("sleep").arg("100").spawn().unwrap();

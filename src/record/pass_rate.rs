@@ -1,0 +1,215 @@
+//! How often threads are sampled, and which of them: as often as asked for, within a part of the time of one CPU.
+
+use std::time::Duration;
+
+use crate::model::PassScope;
+
+/// Passes may take this part of the time of one CPU: 1 %.
+const LARGEST_SHARE: u32 = 100;
+/// How often all threads are sampled where that takes long. The last pass of a step of a second has all, too, and no other one.
+const ALL_SAMPLED: Duration = Duration::from_millis(1200);
+/// Passes that take longer wait for their turn, as do the first and the last one, which have all threads: others need not wait
+/// for them.
+const LONGEST_HOLD: Duration = Duration::from_millis(5);
+
+/// When passes are due, by what those before have cost.
+pub(super) struct PassRate {
+    /// The period that was asked for.
+    shortest: Duration,
+    /// The period now.
+    pub(super) period: Duration,
+    /// Of a pass over all threads with its evaluation, and over active ones, smoothed.
+    costs: [Duration; 2],
+    /// Of the latest passes.
+    latest_costs: [Duration; 2],
+    /// When all threads are due again.
+    all_due: Duration,
+    is_first: bool,
+    jitter: Jitter,
+}
+
+impl PassRate {
+    /// At first one pass in each period. The seed is that of the places of passes in their periods.
+    pub(super) fn new(shortest: Duration, seed: u64) -> Self {
+        Self {
+            shortest,
+            period: shortest,
+            costs: [Duration::ZERO; 2],
+            latest_costs: [Duration::ZERO; 2],
+            all_due: Duration::ZERO,
+            is_first: true,
+            jitter: Jitter(seed | 1),
+        }
+    }
+
+    /// When the next pass is due, after `turn`.
+    pub(super) fn due(&mut self, turn: Duration) -> Duration {
+        turn + self.jitter.of(self.period)
+    }
+
+    /// What a pass that is due then samples, of which `narrowest` is the least: all threads, unless that is too much for the time since
+    /// they were sampled.
+    pub(super) fn scope(&self, narrowest: PassScope, due: Duration) -> PassScope {
+        let is_due = due >= self.all_due || !self.follows_active(narrowest);
+        if is_due { PassScope::All } else { PassScope::Active }
+    }
+
+    /// What the last pass of a window samples now: of short steps, not each one has a pass over all threads.
+    pub(super) fn last_scope(&self, narrowest: PassScope, now: Duration) -> PassScope {
+        self.scope(narrowest, now + ALL_SAMPLED / 2)
+    }
+
+    /// Whether a pass takes so little time that others can wait for it.
+    pub(super) fn is_short(&self, scope: PassScope) -> bool {
+        let scope = scope as usize;
+        self.latest_costs[scope].max(self.costs[scope]) < LONGEST_HOLD
+    }
+
+    /// Whether passes over all threads cost twice as much as the shortest period allows, and others can be made that cost less.
+    fn follows_active(&self, narrowest: PassScope) -> bool {
+        let [all, active] = self.costs;
+        all * LARGEST_SHARE > 2 * self.shortest && all > 2 * active && narrowest == PassScope::Active
+    }
+
+    /// Adapts the period to what a pass has cost that ends now.
+    pub(super) fn note(&mut self, scope: PassScope, spent: Duration, narrowest: PassScope, now: Duration) {
+        self.latest_costs[scope as usize] = spent;
+        // The first pass has all threads, and says little about the others.
+        if !std::mem::take(&mut self.is_first) {
+            let cost = &mut self.costs[scope as usize];
+            *cost = if cost.is_zero() { spent } else { (*cost * 7 + spent) / 8 };
+        }
+        let [all, active] = self.costs.map(|cost| cost * LARGEST_SHARE);
+        if scope == PassScope::All {
+            self.all_due = now + ALL_SAMPLED.max(2 * all);
+            // A cost from long ago says little.
+            self.costs[1] = self.costs[1] * 7 / 8;
+        }
+        // Passes over all threads then have one half of the share, those over active ones the other half.
+        let least = if self.follows_active(narrowest) { 2 * active } else { all };
+        self.period = self.period.mul_f64(0.9).max(least).max(self.shortest);
+    }
+}
+
+/// Moves passes within their period, so that they do not meet what happens at regular times always, or never.
+struct Jitter(u64);
+
+impl Jitter {
+    /// A part of a period, between nothing and one half.
+    fn of(&mut self, period: Duration) -> Duration {
+        // xorshift64 of Marsaglia.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        period * u32::try_from(self.0 >> 48).unwrap_or(0) / (2 << 16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const PERIOD: Duration = Duration::from_millis(20);
+    use PassScope::{Active, All};
+
+    /// So much time of passes with these costs, over all threads and over active ones: what they cost together, how many there
+    /// were of each scope, and the longest time between two over all threads.
+    fn simulated(total: Duration, costs: [Duration; 2], narrowest: PassScope) -> (Duration, [u32; 2], Duration) {
+        let mut rate = PassRate::new(PERIOD, 7);
+        let (mut now, mut spent, mut counts) = (Duration::ZERO, Duration::ZERO, [0; 2]);
+        let (mut all_at, mut longest) = (now, now);
+        let mut scope = rate.scope(narrowest, now);
+        while now < total {
+            let cost = costs[scope as usize];
+            (now, spent) = (now + cost, spent + cost);
+            counts[scope as usize] += 1;
+            if scope == All {
+                longest = longest.max(now - all_at);
+                all_at = now;
+            }
+            rate.note(scope, cost, narrowest, now);
+            now += rate.period;
+            scope = rate.scope(narrowest, now);
+        }
+        (spent, counts, longest)
+    }
+
+    #[test]
+    fn passes_that_cost_little_are_as_frequent_as_asked_for() {
+        let (_, counts, _) = simulated(60_000 * MS, [MS / 10, MS / 20], Active);
+        assert_eq!(counts[1], 0, "all threads each time");
+        assert!((2_970..=3_000).contains(&counts[0]), "{counts:?}");
+    }
+
+    #[test]
+    fn passes_take_a_hundredth_of_one_cpu_at_most() {
+        for (all, active) in [(2, 2), (10, 1), (40, 2), (40, 39)] {
+            for narrowest in [All, Active] {
+                let total = 600_000 * MS;
+                let (spent, counts, _) = simulated(total, [all * MS, active * MS], narrowest);
+                let share = spent.as_secs_f64() / total.as_secs_f64();
+                let message = format!("{all} and {active} ms, {narrowest:?}: {share} in {counts:?}");
+                assert!((0.005..=0.0105).contains(&share), "{message}");
+                assert!(narrowest == Active || counts[1] == 0, "{message}");
+                assert!(narrowest == All || all <= 2 * active || counts[1] > counts[0], "{message}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_threads_are_sampled_every_1200_ms_or_as_often_as_their_half_of_the_share_allows() {
+        let longest = |all| simulated(600_000 * MS, [all, MS / 10], Active).2;
+        let [soon, late] = [MS * 2, MS * 40].map(longest);
+        assert!((1_200 * MS..1_300 * MS).contains(&soon), "{soon:?}");
+        assert!((8_000 * MS..8_200 * MS).contains(&late), "{late:?}");
+    }
+
+    #[test]
+    fn a_period_gets_shorter_again_when_passes_do() {
+        let mut rate = PassRate::new(PERIOD, 7);
+        let periods = [50, 50, 1, 1].map(|cost| {
+            (0..60).for_each(|_| rate.note(All, cost * MS / 10, All, Duration::ZERO));
+            rate.period
+        });
+        assert_eq!(periods, [500 * MS, 500 * MS, PERIOD, PERIOD]);
+    }
+
+    #[test]
+    fn the_first_pass_says_nothing_of_what_others_cost() {
+        let mut rate = PassRate::new(PERIOD, 7);
+        rate.note(All, 100 * MS, All, Duration::ZERO);
+        assert_eq!((rate.period, rate.is_short(All)), (PERIOD, false), "though others need not wait for one like it");
+        rate.note(All, MS, All, Duration::ZERO);
+        assert_eq!((rate.period, rate.is_short(All)), (100 * MS, true));
+    }
+
+    #[test]
+    fn one_pass_that_took_long_is_enough_not_to_let_others_wait() {
+        let mut rate = PassRate::new(PERIOD, 7);
+        for (cost, is_short) in [(1, true), (1, true), (6, false), (1, true)] {
+            rate.note(Active, cost * MS, Active, Duration::ZERO);
+            assert_eq!((rate.is_short(Active), rate.is_short(All)), (is_short, true), "{cost} ms");
+        }
+    }
+
+    #[test]
+    fn the_last_pass_of_a_window_has_all_threads_if_they_are_due_within_half_a_second() {
+        let mut rate = PassRate::new(PERIOD, 7);
+        (0..9).for_each(|_| rate.note(All, 2 * MS, Active, 1_000 * MS));
+        assert_eq!([2_199, 2_200].map(|now| rate.scope(Active, now * MS)), [Active, All]);
+        assert_eq!([1_599, 1_600].map(|now| rate.last_scope(Active, now * MS)), [Active, All]);
+        assert_eq!(rate.scope(All, Duration::ZERO), All, "where only those can be sampled");
+    }
+
+    #[test]
+    fn passes_are_at_any_place_of_the_first_half_of_their_period() {
+        let mut rate = PassRate::new(1_000 * MS, 7);
+        let mut tenths = [0; 10];
+        for _ in 0..10_000 {
+            let place = rate.due(3_000 * MS) - 3_000 * MS;
+            tenths[usize::try_from(place.as_millis() / 50).unwrap()] += 1;
+        }
+        assert!(tenths.iter().all(|count| (850..1_150).contains(count)), "{tenths:?}");
+    }
+}
