@@ -248,6 +248,24 @@ impl ReasonClass {
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_period_of_two_windows_is_the_average_of_all_passes() {
+        let of = |passes, period_ns| Sampling { passes, period_ns, ..Sampling::default() };
+        let mut both = of(30, 10);
+        both.merge(of(10, 50));
+        assert_eq!((both.passes, both.period_ns), (40, 20));
+        both = of(0, 0);
+        both.merge(of(0, 0));
+        assert_eq!((both.passes, both.period_ns), (0, 0));
+    }
+
+    #[test]
+    fn threads_that_run_are_ready_or_have_used_their_quota_do_not_sleep() {
+        use ReasonClass::{Block, CpuQuota, Idle, Run, Sleep, Stopped, Unknown, Wait};
+        assert_eq!([Block, Sleep, Idle, Stopped].map(ReasonClass::is_sleep), [true; 4]);
+        assert_eq!([Run, Wait, CpuQuota, Unknown].map(ReasonClass::is_sleep), [false; 4]);
+    }
+
     /// A window with three passes, in which a process waited for 2 ns.
     fn window(tgid: u32) -> Reasons {
         let threads = vec![SampledThreads { tgid: Some(tgid), ..SampledThreads::default() }];

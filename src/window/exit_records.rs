@@ -162,3 +162,22 @@ fn gone_processes<'s>(start: &'s WindowStart, parents: &'s Parents) -> impl Iter
         Some(GoneProcess { ppid, start_ns, before })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_time_in_the_window_is_divided_as_its_ticks_are_or_those_of_the_life() {
+        let divided = |run_ns: Option<u64>, [user, system]: [u64; 2], life| {
+            let mut increase = Metrics::default();
+            increase.run_time_ns = run_ns.map(Into::into);
+            (increase.utime_clock_ticks, increase.stime_clock_ticks) = (Some(user.into()), Some(system.into()));
+            cpu_time_in_window(&increase, life)
+        };
+        assert_eq!(divided(Some(100), [3, 1], [1, 9]), [75, 25], "as the ticks of the window");
+        assert_eq!(divided(Some(100), [0, 0], [10, 40]), [20, 80], "as its life, without a tick in the window");
+        assert_eq!(divided(Some(100), [0, 0], [0, 0]), [0, 100]);
+        assert_eq!(divided(None, [3, 1], [10, 40]), [10, 40], "as the kernel counted, without run time");
+    }
+}

@@ -1,6 +1,7 @@
 //! Windows in which processes exit that had worked before, or that started and exited while it was open.
 
 use crate::windows::*;
+use ctprof::CtprofSnapshot;
 use ctprof::model::ExitedThread;
 use ctprof::window::{Exits, FoldedExits, between};
 use serde_json::{Value, json};
@@ -287,5 +288,47 @@ mod folded {
         let names = (0..).map(|name: u64| folded.add(exit(6, 6, 5, (11, 12), &json!({"comm": name.to_string()}))));
         let taken = names.take(60_000).filter(|is_taken| *is_taken).count();
         assert_eq!(taken, 50_000, "more names are kept as they are");
+    }
+}
+
+/// What captures say about the processes of records.
+mod known_processes {
+    use super::*;
+
+    fn script(pid: u32, program: Option<&str>, owner: Option<&str>) -> Value {
+        with(process(pid, 1, 0, 1, &json!({})), &json!({"pcomm": "python3", "program": program, "party": owner}))
+    }
+
+    fn said(window: &CtprofSnapshot, tid: u32) -> [Value; 3] {
+        let row = row(window, tid);
+        ["program", "party", "parent"].map(|key| row[key].clone())
+    }
+
+    #[test]
+    fn an_exited_thread_has_the_program_and_the_owner_of_its_process() {
+        let early = [script(20, Some("early.py"), None), script(30, Some("gone.py"), Some("command"))];
+        let (a, b) = sides(&early, &[script(20, Some("late.py"), Some("ctprof"))]);
+        let of_living = exit(20, 21, 1, (11, 12), &ran(10));
+        let of_gone = [exit(30, 30, 1, (1, 13), &ran(10)), exit(30, 31, 1, (11, 12), &ran(10))];
+        let [leader, worker] = of_gone;
+        let window = with_records(a, b, &[of_living, worker, leader]);
+        assert_eq!(said(&window, 21), [json!("late.py"), json!("ctprof"), json!(null)], "as the later capture says");
+        assert_eq!(said(&window, 31), [json!("gone.py"), json!("command"), json!(null)], "as the earlier one says");
+        assert_eq!(said(&window, 30), [json!("gone.py"), json!("command"), json!(null)]);
+    }
+
+    #[test]
+    fn a_process_of_the_window_has_its_nearest_living_ancestor_as_its_starter() {
+        let living = [script(9, None, Some("ctprof")), script(20, Some("build.py"), None)];
+        let (a, b) = sides(&living, &living);
+        let records = [
+            exit(41, 41, 40, (12, 13), &ran(10)),
+            exit(40, 40, 20, (11, 14), &ran(10)),
+            exit(50, 50, 9, (11, 12), &ran(10)),
+        ];
+        let window = with_records(a, b, &records);
+        assert_eq!(said(&window, 40)[2], "p20 build.py");
+        assert_eq!(said(&window, 41)[2], "p20 build.py", "its parent has exited");
+        assert_eq!(said(&window, 50)[2], json!(null), "the recorder starts nothing by itself");
     }
 }
