@@ -4,11 +4,17 @@ use crate::compare::{Group, Trend};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A bar per part of the series; blank before the group started and after it exited.
+/// The rates of parts shorter than this part of the longest one are those of a moment, such as of the recorder's end.
+const SHORTEST_PART: u64 = 10;
+
+/// A bar per part of the series; blank before the group started, after it exited, and for parts that are too short.
 pub(super) fn sparkline(trend: &Trend, group: &Group) -> String {
     let Ok(place) = trend.groups.binary_search_by(|of| of.path.cmp(&group.key)) else { return String::new() };
     let values = &trend.groups[place].values;
-    let most = values.iter().copied().fold(0.0, f64::max);
+    let longest_ns = trend.duration_ns.iter().copied().max().unwrap_or(0);
+    let is_short = |place: usize| trend.duration_ns[place] < longest_ns / SHORTEST_PART;
+    let whole = values.iter().enumerate().filter(|(place, _)| !is_short(*place));
+    let most = whole.map(|(_, value)| *value).fold(0.0, f64::max);
     let is_something = |value: &f64| *value > 0.0;
     let turnover = group.turnover().baseline.unwrap_or_default();
     let members = group.members().baseline.unwrap_or(0);
@@ -16,7 +22,7 @@ pub(super) fn sparkline(trend: &Trend, group: &Group) -> String {
     let first = values.iter().position(is_something).filter(|_| has_started).unwrap_or(0);
     let last = values.iter().rposition(is_something).filter(|_| members == 0).unwrap_or(values.len());
     let bar = |(place, value): (usize, &f64)| match value {
-        _ if place < first || place > last => ' ',
+        _ if place < first || place > last || is_short(place) => ' ',
         value => {
             let is_above = |eighth: &usize| *value > most * *eighth as f64 / BARS.len() as f64;
             BARS[(1..BARS.len()).filter(is_above).count()]
@@ -32,29 +38,50 @@ mod tests {
     use crate::model::Section;
     use crate::model::{CtprofSnapshot, ThreadSpan, ThreadState, WindowInfo};
 
-    /// A window with a thread of this name that ran so long, in tenths of a second.
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A second with a thread of this name that ran so long, in tenths of a second.
     fn window(run: u64, span: ThreadSpan) -> CtprofSnapshot {
+        window_of(SECOND, run, span)
+    }
+
+    fn window_of(duration_ns: u64, run: u64, span: ThreadSpan) -> CtprofSnapshot {
         let mut thread = ThreadState { pcomm: "job".into(), comm: "job".into(), ..ThreadState::default() };
         thread.metrics.run_time_ns = Some((run * 100_000_000).into());
         thread.span = Some(span);
         let mut window = CtprofSnapshot { threads: vec![thread], ..CtprofSnapshot::default() };
-        window.head.window = Some(WindowInfo { duration_ns: 1_000_000_000, ..WindowInfo::default() });
+        window.head.window = Some(WindowInfo { duration_ns, ..WindowInfo::default() });
         window
+    }
+
+    /// The sparkline of these parts of a group that was alive for so long.
+    fn of_parts(parts: &[CtprofSnapshot], span: ThreadSpan) -> String {
+        let column = OverviewColumn::named("run").unwrap();
+        let options = CompareOptions::default();
+        let mut runs = Runs::default();
+        parts.iter().for_each(|part| runs.add(Digest::of_snapshot(part, &options)));
+        let report = show(&window(5, span), &options);
+        let section = report.sections.iter().find(|section| section.section == Section::Overview);
+        let group = section.unwrap().groups.iter().find(|group| group.label == "job").unwrap();
+        sparkline(&trends(runs, &[column], &[Section::Overview], &options)[0], group)
     }
 
     #[test]
     fn a_sparkline_is_blank_before_the_group_started_and_after_it_exited() {
-        let column = OverviewColumn::named("run").unwrap();
         let of = |runs: &[u64], span: ThreadSpan| {
-            let options = CompareOptions::default();
-            let mut parts = Runs::default();
-            runs.iter().for_each(|run| parts.add(Digest::of_snapshot(&window(*run, ThreadSpan::default()), &options)));
-            let report = show(&window(5, span), &options);
-            let section = report.sections.iter().find(|section| section.section == crate::model::Section::Overview);
-            let group = section.unwrap().groups.iter().find(|group| group.label == "job").unwrap();
-            sparkline(&trends(parts, &[column], &[Section::Overview], &options)[0], group)
+            let parts: Vec<_> = runs.iter().map(|run| window(*run, ThreadSpan::default())).collect();
+            of_parts(&parts, span)
         };
         assert_eq!(of(&[0, 1, 4, 8, 0], ThreadSpan::default()), "▁▁▄█▁");
         assert_eq!(of(&[0, 1, 4, 8, 0], ThreadSpan { started: true, exited: true, ..ThreadSpan::default() }), " ▁▄█ ");
+    }
+
+    #[test]
+    fn a_last_part_of_a_moment_is_no_peak() {
+        let part = |duration_ns, run| window_of(duration_ns, run, ThreadSpan::default());
+        let last =
+            |duration_ns| of_parts(&[part(SECOND, 1), part(SECOND, 2), part(duration_ns, 2)], ThreadSpan::default());
+        assert_eq!(last(SECOND / 100), "▄█ ");
+        assert_eq!(last(SECOND / 2), "▂▄█", "of half the length");
     }
 }
