@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use ctprof::CtprofSnapshot;
-use ctprof::capture::{Options, capture_with};
+use ctprof::capture::{CaptureError, Options, capture_with};
 use tempfile::TempDir;
 
 /// Every file that a capture reads, with one thread of one process in one cgroup.
@@ -88,9 +88,14 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     options.roots.sysfs = root.join("sys");
     options.roots.cgroupfs = Some(root.join("cgroup"));
     options.jobs = NonZeroUsize::new(1);
-    let snapshot = capture_with(&options).expect("the tree has a process");
-    let file = root.join("snapshot");
-    snapshot.write(&file).expect("a snapshot that can be written");
-    assert_eq!(CtprofSnapshot::load(&file).expect("a snapshot that can be read"), snapshot);
+    match capture_with(&options) {
+        Ok(snapshot) => {
+            let file = root.join("snapshot");
+            snapshot.write(&file).expect("a snapshot that can be written");
+            assert_eq!(CtprofSnapshot::load(&file).expect("a snapshot that can be read"), snapshot);
+        }
+        Err(CaptureError::NoThreads(_)) => {}
+        Err(error) => panic!("the tree can be read: {error}"),
+    }
     put.iter().for_each(|path| drop(fs::remove_file(path)));
 });

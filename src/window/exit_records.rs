@@ -170,9 +170,12 @@ mod tests {
     #[test]
     fn run_time_in_the_window_is_divided_as_its_ticks_are_or_those_of_the_life() {
         let divided = |run_ns: Option<u64>, [user, system]: [u64; 2], life| {
-            let mut increase = Metrics::default();
-            increase.run_time_ns = run_ns.map(Into::into);
-            (increase.utime_clock_ticks, increase.stime_clock_ticks) = (Some(user.into()), Some(system.into()));
+            let increase = Metrics {
+                run_time_ns: run_ns.map(Into::into),
+                utime_clock_ticks: Some(user.into()),
+                stime_clock_ticks: Some(system.into()),
+                ..Metrics::default()
+            };
             cpu_time_in_window(&increase, life)
         };
         assert_eq!(divided(Some(100), [3, 1], [1, 9]), [75, 25], "as the ticks of the window");
