@@ -167,4 +167,23 @@ mod tests {
         assert_eq!(named("thread_count").about().doc, "Number of threads.");
         assert_eq!(named("nr_wakeups").tags(), ["SCHEDSTATS"]);
     }
+
+    #[test]
+    fn only_what_is_made_of_counters_rises_in_a_window() {
+        let is_increase = |name: &str| Quantity::named(name).unwrap().is_increase();
+        let counters = ["run_time_ns", "nr_wakeups", "minflt"];
+        let others = ["nr_threads", "nice", "policy", "wait_max", "thread_count", "run", "threads"];
+        assert_eq!(counters.map(is_increase), [true; 3]);
+        for name in others {
+            assert!(Quantity::named(name).is_none_or(|quantity| !quantity.is_increase()), "{name}");
+        }
+        for derived in DERIVED {
+            let is_of_counters = match derived.formula {
+                Formula::Difference(a, b) => [a, b].iter().all(|id| is_increase(id.metric().name)),
+                Formula::SumOfLargest(sets) => sets.iter().copied().flatten().all(|id| is_increase(id.metric().name)),
+                _ => false,
+            };
+            assert_eq!(Quantity::Derived(derived).is_increase(), is_of_counters, "{}", derived.name);
+        }
+    }
 }

@@ -193,4 +193,16 @@ mod tests {
             assert_score(score(Quantity::named(name), Unit::None, Some(&a), Some(&b)), expected);
         }
     }
+
+    #[test]
+    fn a_tenth_of_a_whole_weighs_as_much_as_a_number_that_grew_e_fold() {
+        let of_shares = |unit, a, b| score(None, unit, Some(&Cell::Ratio(a)), Some(&Cell::Ratio(b)));
+        assert!((of_shares(Unit::Ratio, 0.2, 0.3) - 1.0).abs() < 1e-9);
+        let doubled = of_shares(Unit::Percent, 40.0, 80.0);
+        assert!((doubled - (80.1_f64 / 40.1).ln()).abs() < 1e-9, "a percent is a rate: {doubled}");
+        let range = |min, max| Cell::Range { min, max };
+        let moved = |a, b| score(None, Unit::Count, Some(&a), Some(&b));
+        assert!((moved(range(0, 5), range(3, 6)) - 0.03).abs() < 1e-9);
+        assert!((moved(range(0, 0), range(0, 5_000)) - 0.1).abs() < 1e-9, "ten steps at most");
+    }
 }

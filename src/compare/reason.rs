@@ -160,3 +160,53 @@ impl fmt::Display for ReasonName {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(class: ReasonClass) -> GroupReason {
+        GroupReason::new(&Reason { class, ..Reason::default() }, None)
+    }
+
+    fn named(text: &str) -> ReasonName {
+        ReasonName::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_reason_without_a_place_has_the_name_of_its_class() {
+        use ReasonClass::{CpuQuota, Idle, Run, Stopped};
+        assert_eq!([CpuQuota, Idle, Stopped].map(|class| reason(class).place()), ["CPU quota", "idle", "stopped"]);
+        assert!([CpuQuota, Idle, Stopped].into_iter().all(|class| reason(class).is_known()));
+        assert_eq!((reason(Run).place().as_str(), reason(Run).is_known()), ("other", false));
+        let by = GroupReason { by: Some("cc1".into()), ..reason(ReasonClass::Wait) };
+        assert_eq!((by.place().as_str(), by.is_known()), ("cc1 ran", true));
+        let entered = GroupReason { entry: Some("futex".into()), ..reason(ReasonClass::Sleep) };
+        assert_eq!((entered.place().as_str(), entered.is_known()), ("futex", true));
+        for (class, name) in [(CpuQuota, "cpu_quota"), (Idle, "idle"), (Stopped, "stopped")] {
+            assert!(named(name).is_of(&reason(class)) && !named(name).is_of(&reason(Run)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_reason_is_a_symbol_or_anything_behind_a_column() {
+        assert_eq!(
+            ["futex", "x.constprop.0", "page fault"].map(|text| named(text).to_string()),
+            ["futex", "x.constprop.0", "page fault"]
+        );
+        assert_eq!(
+            ["wait/redis server", "block/9p_read"].map(|text| named(text).to_string()),
+            ["wait/redis server", "block/9p_read"]
+        );
+        let none = ["", "9p_read", "two words", "wait/", "cgroup/x", "a:b", "10%"];
+        assert_eq!(none.map(ReasonName::parse), [const { None }; 7]);
+    }
+
+    #[test]
+    fn a_long_name_loses_its_middle() {
+        assert_eq!(
+            [shortened("abcdef", 6), shortened("abcdefg", 6), shortened("äbcdefgü", 4)],
+            ["abcdef", "abc…efg", "äb…gü"]
+        );
+    }
+}

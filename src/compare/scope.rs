@@ -125,3 +125,20 @@ impl ThreadFilter {
         !matches!(self, Self::InCgroups(paths) if !paths.contains(path))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_is_the_host_the_command_or_containers_of_a_name() {
+        assert!(matches!(Scope::parse("host"), Ok(Scope::Host)));
+        assert!(matches!(Scope::parse("command"), Ok(Scope::Command)));
+        assert!(matches!(Scope::parse("container:web*"), Ok(Scope::Container(_))));
+        assert!(matches!(Scope::parse("pod:db"), Ok(Scope::Pod(_))));
+        for wrong in ["", "commands", "hosts", "container", "image:x"] {
+            let error = Scope::parse(wrong).unwrap_err();
+            assert_eq!(error, "expected host, command, container:NAME or pod:NAME", "{wrong}");
+        }
+    }
+}
