@@ -14,7 +14,7 @@ use super::path::{self, FieldLocation};
 use Register::{Frame, R0, R1, R2, R7, R8, R9};
 
 /// Slots of the filter. Two threads whose ids differ by a multiple of this share one, and are written in every pass.
-pub(super) const SLOTS: u32 = 1 << 16;
+pub(super) const SLOTS: u32 = 1 << 18;
 /// Words of the array of a program with [`FilteredCounters::OfProcess`].
 pub(super) const WORDS: u32 = SLOTS + 1;
 /// Places on the stack of the program: the address of the slot, what is to be stored there, and the number of the pass.

@@ -199,4 +199,10 @@ mod tests {
         let NotReturned { gone, hidden } = tracker.not_returned(&known, &[thread(5 + SLOTS).id()]);
         assert_eq!((gone, hidden), ([thread(6).id()].into(), BTreeSet::new()));
     }
+
+    #[test]
+    fn two_hundred_thousand_threads_that_were_started_together_have_a_slot_each() {
+        let slots: BTreeSet<_> = (100_000..300_000).map(slot_of).collect();
+        assert_eq!(slots.len(), 200_000, "those that share one are written in every pass");
+    }
 }

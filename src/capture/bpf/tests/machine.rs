@@ -17,7 +17,7 @@ pub(crate) const STALE: u64 = 0xdead_dead_dead_dead;
 pub(crate) const RECORD_MAP: i32 = 3;
 pub(crate) const FILTER_MAP: i32 = 5;
 /// Distance of structures.
-const STRIDE: u64 = 1 << 20;
+const STRIDE: u64 = 1 << 22;
 const STACK: usize = 512;
 const RECORD_WORDS: usize = 1024;
 
