@@ -26,9 +26,10 @@ fn needed(section: &ReportSection, is_overview: bool) -> BTreeSet<DataSource> {
         other if other.is_of_cgroups() => Some(DataSource::Cgroups),
         _ => None,
     };
-    let has_values = |name: &str| section.rows.iter().any(|row| row.name == name && !row.is_absent());
+    let with_values: BTreeSet<&str> =
+        section.rows.iter().filter(|row| !row.is_absent()).map(|row| &*row.name).collect();
     let mut sources: BTreeSet<DataSource> = of_section.into_iter().collect();
-    for row in section.rows.iter().filter(|row| !is_overview || has_values(&row.name)) {
+    for row in section.rows.iter().filter(|row| !is_overview || with_values.contains(&*row.name)) {
         let of_row = row.quantity.map(Quantity::inputs).unwrap_or_default().into_iter().map(DataSource::of_metric);
         // Few programs use jemalloc: the others lack nothing.
         let lacks = |source: &DataSource| row.partial || (row.is_absent() && *source != DataSource::Jemalloc);
