@@ -57,8 +57,7 @@ impl ThreadSampler {
 
     /// The least that a pass can sample.
     pub fn narrowest_scope(&self) -> PassScope {
-        let can_follow_active = self.bpf.as_ref().is_some_and(|bpf| bpf.can_follow_active());
-        if can_follow_active { PassScope::Active } else { PassScope::All }
+        self.bpf.as_ref().map_or(PassScope::All, |bpf| bpf.narrowest_scope())
     }
 
     /// Adds the samples of a pass, and returns how many were lost.

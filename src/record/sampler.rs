@@ -210,40 +210,53 @@ impl SamplingSession {
     /// Samples until the window ends.
     fn sample(&mut self, sampler: &mut ThreadSampler, window: &Window) -> Result<(), Errno> {
         let mut samples = Vec::new();
-        let mut is_last = false;
         // On a full CPU, a thread that waits for its turn would see others only while they wait too.
         let mut priority = None;
-        let mut next = monotonic();
-        // When the next pass is due, and this thread's CPU time until then.
-        let mut due = (next, cpu_time());
-        let mut scope = self.rate.scope(sampler.narrowest_scope(), next);
+        // The last pass of the step before is the first one of this step.
+        let mut next = Duration::from_nanos(self.before_at);
+        if self.before_at == 0 {
+            next = monotonic();
+            let scope = self.rate.scope(sampler.narrowest_scope(), next);
+            self.pass_at_rate(sampler, scope, &mut samples, (next, cpu_time()))?;
+        }
         loop {
-            let before = cpu_time();
-            self.pass(sampler, scope, &mut samples, due)?;
-            if is_last {
-                return Ok(());
-            }
             window.ends.take().iter().for_each(|end| self.collector.end(end));
-            self.rate.note(scope, cpu_time().saturating_sub(before), sampler.narrowest_scope(), monotonic());
             next = (next + self.rate.period).max(monotonic());
-            due = (self.rate.due(next), cpu_time());
-            scope = self.rate.scope(sampler.narrowest_scope(), due.0);
+            // When the next pass is due, and this thread's CPU time until then.
+            let due = (self.rate.due(next), cpu_time());
+            let mut scope = self.rate.scope(sampler.narrowest_scope(), due.0);
             if self.rate.is_short(scope) != priority.is_some() {
                 priority = self.rate.is_short(scope).then(RunsFirst::this_thread);
             }
             let pause = due.0.saturating_sub(monotonic());
-            if window.end.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
-                is_last = true;
-                scope = self.rate.last_scope(sampler.narrowest_scope(), monotonic());
-                if window.sampled_as == SampledAs::OneWindow {
-                    scope = PassScope::All;
-                    sampler.forget();
-                }
-                if window.sampled_as == SampledAs::OneWindow || !self.rate.is_short(scope) {
-                    drop(priority.take());
-                }
+            if window.end.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                self.pass_at_rate(sampler, scope, &mut samples, due)?;
+                continue;
             }
+            scope = self.rate.last_scope(sampler.narrowest_scope(), monotonic());
+            if window.sampled_as == SampledAs::OneWindow {
+                scope = PassScope::All;
+                sampler.forget();
+            }
+            if window.sampled_as == SampledAs::OneWindow || !self.rate.is_short(scope) {
+                drop(priority.take());
+            }
+            return self.pass(sampler, scope, &mut samples, due);
         }
+    }
+
+    /// Makes a pass, and adapts the rate to what it cost.
+    fn pass_at_rate(
+        &mut self,
+        sampler: &mut ThreadSampler,
+        scope: PassScope,
+        samples: &mut Vec<ThreadSample>,
+        due: (Duration, Duration),
+    ) -> Result<(), Errno> {
+        let before = cpu_time();
+        self.pass(sampler, scope, samples, due)?;
+        self.rate.note(scope, cpu_time().saturating_sub(before), sampler.narrowest_scope(), monotonic());
+        Ok(())
     }
 
     /// Makes a pass that was due then, when this thread had this CPU time.

@@ -12,7 +12,7 @@ pub(super) fn sparkline(trend: &Trend, group: &Group) -> String {
     let Ok(place) = trend.groups.binary_search_by(|of| of.path.cmp(&group.key)) else { return String::new() };
     let values = &trend.groups[place].values;
     let longest_ns = trend.duration_ns.iter().copied().max().unwrap_or(0);
-    let is_short = |place: usize| trend.duration_ns[place] < longest_ns / SHORTEST_PART;
+    let is_short = |place| trend.duration_ns.get(place).is_some_and(|part_ns| *part_ns < longest_ns / SHORTEST_PART);
     let whole = values.iter().enumerate().filter(|(place, _)| !is_short(*place));
     let most = whole.map(|(_, value)| *value).fold(0.0, f64::max);
     let is_something = |value: &f64| *value > 0.0;

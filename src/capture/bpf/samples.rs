@@ -92,9 +92,10 @@ impl BpfSampler {
         })
     }
 
-    /// Whether passes can have only the threads that did something lately, and those that run.
-    pub(in crate::capture) fn can_follow_active(&self) -> bool {
-        self.active.as_ref().is_some_and(ActiveThreads::fit)
+    /// The least that a pass can sample.
+    pub(in crate::capture) fn narrowest_scope(&self) -> PassScope {
+        let fits = self.active.as_ref().is_some_and(ActiveThreads::fit);
+        if fits { PassScope::Active } else { PassScope::All }
     }
 
     /// Adds the samples of one pass to `samples`, and returns how many had no room.
