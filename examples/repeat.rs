@@ -4,6 +4,8 @@
 use std::fs;
 use std::num::NonZeroUsize;
 use std::os::unix::process::parent_id;
+use std::thread::sleep;
+use std::time::Duration;
 
 use ctprof::capture::{Engine, Options, capture_with};
 use ctprof::window;
@@ -38,14 +40,28 @@ fn main() -> Result<(), Failure> {
     }
 }
 
+/// Waits until the workers of a capture have exited: nobody joins them, and until then they hold buffers.
+fn wait_for_workers(threads: usize) -> Result<(), Failure> {
+    for _ in 0..1000 {
+        if fs::read_dir("/proc/self/task")?.count() <= threads {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(1));
+    }
+    Err("workers do not exit".into())
+}
+
 /// What is allocated differs with the host's threads: the least of several times is what stays.
 fn repeat(count: u32, mut once: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
     // Caches are filled after so many times, and buffers of threads that have exited are freed.
     (0..count).try_for_each(|_| once())?;
+    sleep(Duration::from_millis(200));
+    let threads = fs::read_dir("/proc/self/task")?.count();
     for _ in 0..2 {
         let mut least = usize::MAX;
         for _ in 0..count {
             once()?;
+            wait_for_workers(threads)?;
             epoch::advance().map_err(|error| error.to_string())?;
             least = least.min(stats::allocated::read().map_err(|error| error.to_string())?);
         }

@@ -391,8 +391,8 @@ fn left_behind(task: &str, engine: &str, count: u32) -> [(usize, usize); 2] {
 
 #[test]
 fn repeated_captures_leak_nothing() {
-    // A thread that exits may still hold its buffers.
-    const BUFFERS: usize = 150 << 10;
+    // Names and lists of the host's threads differ.
+    const BUFFERS: usize = 60 << 10;
     for (engine, count) in [("auto", 15), ("procfs", 40)] {
         let [before, after] = left_behind("captures", engine, count);
         assert_eq!(before.0, after.0, "descriptors");
