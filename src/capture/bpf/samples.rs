@@ -346,12 +346,13 @@ mod tests {
         let Ok(mut sampler) = BpfSampler::with_ring(1 << 16) else {
             return skipped(Missing::Privilege("BPF".to_owned()));
         };
-        let stop = std::sync::Barrier::new(501);
+        let stop = std::sync::RwLock::new(());
         std::thread::scope(|scope| {
-            (0..500).for_each(|_| drop(scope.spawn(|| stop.wait())));
+            let until_stopped = stop.write().unwrap();
+            (0..500).for_each(|_| drop(scope.spawn(|| drop(stop.read()))));
             std::thread::sleep(Duration::from_millis(100));
             let all = pass(&mut sampler);
-            stop.wait();
+            drop(until_stopped);
             assert!(all.len() > 500 && sampler.lost.value() > 0, "{} {}", all.len(), sampler.lost.value());
         });
     }
