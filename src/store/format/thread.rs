@@ -77,8 +77,13 @@ impl ThreadLine<'_> {
     fn differs(&self) -> [bool; METRIC_COUNT] {
         let Self { thread, defaults } = self;
         let mut differs = thread.metrics.differences(&defaults.metrics);
-        for (fields, value) in defaults.columns.0.iter().zip(defaults.columns.values(thread)) {
-            for field in fields {
+        for fields in &defaults.columns.0 {
+            let [first, others @ ..] = &fields[..] else { continue };
+            if let ValueField::Metric(metric) = first {
+                differs[metric.id as usize] = false;
+            }
+            let value = if others.is_empty() { None } else { first.get(thread) };
+            for field in others {
                 if let ValueField::Metric(metric) = field {
                     differs[metric.id as usize] = metric.get(&thread.metrics) != value;
                 }

@@ -1,13 +1,24 @@
 //! Writes the JSON of a snapshot.
 
 use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 
+use rayon::ThreadPool;
+use rayon::prelude::*;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::defaults::Defaults;
 use super::thread::{ThreadLine, present};
-use crate::model::{CtprofSnapshot, FORMAT_VERSION, METRICS, SnapshotHead};
+use crate::model::{CtprofSnapshot, FORMAT_VERSION, METRICS, SnapshotHead, ThreadState};
+use crate::process::{no_workers, workers};
 use crate::store::limit::{ContentLimit, ReadLimits};
+
+/// Threads whose lines a worker makes at a time, and those whose lines are in memory before they are compressed.
+const BATCH: usize = 1024;
+const BATCHES: usize = 16;
+/// Bytes of most lines.
+const USUAL_LINE: usize = 160;
 
 /// Writes a snapshot in less space: threads leave out their default values, unless the format is older than those.
 pub(in crate::store) struct SnapshotWriter<'s> {
@@ -48,11 +59,37 @@ impl<'s> SnapshotWriter<'s> {
         ContentLimit::new(limit).count(&start).map_err(io::Error::other)?;
         out.write_all(start.strip_suffix(b"}").expect("it is an object"))?;
         out.write_all(b",\"threads\":[")?;
-        for (place, thread) in threads.iter().enumerate() {
-            out.write_all(if place == 0 { "\n" } else { ",\n" }.as_bytes())?;
-            serde_json::to_writer(&mut out, &ThreadLine { thread, defaults })?;
+        let pool = self.workers();
+        let mut separator: &[u8] = b"\n";
+        for batches in threads.chunks(BATCH * BATCHES) {
+            let lines = || batches.par_chunks(BATCH).map(|threads| self.lines(threads)).collect::<Result<Vec<_>, _>>();
+            for lines in pool.install(lines)? {
+                out.write_all(separator)?;
+                out.write_all(&lines)?;
+                separator = b",\n";
+            }
         }
         out.write_all(b"\n]}")
+    }
+
+    /// The lines of some threads, with commas between them.
+    fn lines(&self, threads: &[ThreadState]) -> serde_json::Result<Vec<u8>> {
+        let mut lines = Vec::with_capacity(threads.len() * USUAL_LINE);
+        for thread in threads {
+            if !lines.is_empty() {
+                lines.extend(b",\n");
+            }
+            serde_json::to_writer(&mut lines, &ThreadLine { thread, defaults: &self.defaults })?;
+        }
+        Ok(lines)
+    }
+
+    /// As many workers as the capture had, or none for few threads.
+    fn workers(&self) -> Arc<ThreadPool> {
+        let CtprofSnapshot { head, threads } = self.snapshot;
+        let jobs = head.capture.as_ref().and_then(|capture| usize::try_from(capture.jobs).ok()).unwrap_or(1);
+        let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        if threads.len() > BATCH && jobs > 1 { workers(jobs.min(cpus)) } else { no_workers() }
     }
 }
 
