@@ -114,7 +114,8 @@ impl ReadThreads {
 
     /// Sorts the threads and names their processes.
     pub(crate) fn in_order(mut self) -> Self {
-        self.threads.sort_unstable_by_key(ThreadState::id);
+        // Those of an engine are in order, and followed by few others.
+        self.threads.sort_by_key(ThreadState::id);
         name_processes(&mut self.threads);
         self
     }

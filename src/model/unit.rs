@@ -173,10 +173,12 @@ macro_rules! numbers {
             const SHAPE: Shape = Shape::$shape;
             const WINDOW: WindowRule = WindowRule::$window;
 
+            #[inline]
             fn value(&self) -> Value<'_> {
                 Value::from(self.number())
             }
 
+            #[inline]
             fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
                 // The kernel's smallest value of no event is 0.
                 let is_event = <$reduced<$name> as Reduce<$name>>::REDUCTION != Reduction::Min || value != Value::Unsigned(0);

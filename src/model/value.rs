@@ -97,6 +97,7 @@ macro_rules! integers {
         impl TryFrom<Value<'_>> for $int {
             type Error = Mismatch;
 
+            #[inline]
             fn try_from(value: Value<'_>) -> Result<Self, Mismatch> {
                 match value {
                     Value::Unsigned(n) => <$int>::try_from(n).ok(),

@@ -15,9 +15,9 @@ use super::change_tracker::{LastChange, NotReturned};
 use super::host_parameters::HostParameters;
 use super::layout::records;
 use super::open_coded::OpenCodedPasses;
-use super::read::{RecordReader, ThreadFacts};
+use super::read::RecordReader;
 use super::setup::{BpfEngine, ChangePasses};
-use super::walk::in_order;
+use super::walk::BpfThreads;
 use super::{complete, processes};
 use crate::model::{ThreadId, ThreadState};
 
@@ -34,7 +34,7 @@ impl BpfEngine {
         let mut changes = changes.lock().unwrap_or_else(PoisonError::into_inner);
         let ChangePasses { tracker, open_coded } = &mut *changes;
         tracker.begin_pass();
-        let (mut threads, mut facts) = self.changed_threads(open_coded.as_mut(), parameters)?;
+        let BpfThreads { states: mut threads, mut facts } = self.changed_threads(open_coded.as_mut(), parameters)?;
         let changed: Vec<ThreadId> = threads.iter().map(ThreadState::id).collect();
         let NotReturned { mut gone, hidden } = tracker.not_returned(known, &changed);
         let changes = LastChange::each(&threads, &facts);
@@ -65,15 +65,15 @@ impl BpfEngine {
         &self,
         open_coded: Option<&mut OpenCodedPasses>,
         parameters: &HostParameters,
-    ) -> Result<(Vec<ThreadState>, Vec<ThreadFacts>), Errno> {
+    ) -> Result<BpfThreads, Errno> {
         let mut reader = RecordReader::new(&self.layout, parameters);
-        let mut threads = Vec::new();
+        let mut threads = BpfThreads::default();
         let mut add = |words: &[u64]| threads.extend(records(words).filter_map(|record| reader.thread(record)));
         let open_coded = open_coded.filter(|passes| passes.are_short());
         if open_coded.map(|passes| passes.read(&mut add)).transpose()? != Some(0) {
             self.read(|words| add(&words))?;
         }
-        Ok(in_order(threads))
+        Ok(threads.in_order())
     }
 }
 

@@ -48,9 +48,9 @@ fn sched_ext(context: &CaptureContext, threads: &mut [ThreadState], facts: &[Thr
         }
         Some(metrics.ext_enabled)
     });
+    let mut of_class = memoized(|class| of_class.get(&class).copied().flatten());
     for (thread, facts) in threads.iter_mut().zip(facts) {
-        let class = facts.sched_class.and_then(|class| of_class.get(&class));
-        thread.metrics.ext_enabled = class.copied().flatten();
+        thread.metrics.ext_enabled = facts.sched_class.and_then(&mut of_class);
     }
 }
 
@@ -71,25 +71,25 @@ fn cgroups(
     let keyed = || threads.iter().zip(facts).filter_map(|(thread, facts)| Some((thread, key(facts)?)));
     let of_set =
         read_by_key(keyed().map(|(thread, set)| (thread, Some(set))), |thread| Some((thread.tgid, read(thread)?)));
-    let is_of_another =
-        |(thread, set): &(&ThreadState, _)| of_set.get(set).is_some_and(|(tgid, _)| *tgid != thread.tgid);
-    let others: Vec<_> = keyed().filter(is_of_another).map(|(thread, set)| (thread, Some(set))).collect();
-    let again = read_by_key(others.into_iter().rev(), &mut read);
+    let mut first_of_set = memoized(|set| of_set.get(&set));
+    let others = keyed().rev().filter(|(thread, set)| first_of_set(*set).is_some_and(|(tgid, _)| *tgid != thread.tgid));
+    let again = read_by_key(others.map(|(thread, set)| (thread, Some(set))), &mut read);
     let is_certain =
-        |set: &(u64, u64)| again.get(set).is_none_or(|again| Some(again) == of_set.get(set).map(|(_, first)| first));
-    let uncertain = keyed().filter(|(_, set)| !is_certain(set)).map(|(thread, set)| (thread, Some((set, thread.tgid))));
+        |set: (u64, u64)| again.get(&set).is_none_or(|again| Some(again) == of_set.get(&set).map(|(_, first)| first));
+    let mut is_certain = memoized(is_certain);
+    let uncertain =
+        keyed().filter(|(_, set)| !is_certain(*set)).map(|(thread, set)| (thread, Some((set, thread.tgid))));
     let of_process = read_by_key(uncertain, &mut read);
-    let living = of_set.iter().filter(|(set, _)| set.1 == 0 && is_certain(set));
+    let living = of_set.iter().filter(|(set, _)| set.1 == 0 && is_certain(**set));
     context.css_sets.learn(
         living.filter_map(|((set, _), (_, read))| Some((*set, Name::clone(&read.as_ref().ok()?.as_ref()?.group)))),
     );
+    let mut found = memoized(|(set, tgid)| match is_certain(set) {
+        true => of_set.get(&set).map(|(_, read)| read),
+        false => of_process.get(&(set, tgid)),
+    });
     for (thread, facts) in threads.iter_mut().zip(facts) {
-        let Some(set) = key(facts) else { continue };
-        let read = match is_certain(&set) {
-            true => of_set.get(&set).map(|(_, read)| read),
-            false => of_process.get(&(set, thread.tgid)),
-        };
-        match read {
+        match key(facts).and_then(|set| found((set, thread.tgid))) {
             Some(Ok(cgroups)) => {
                 thread.cgroup = cgroups.as_ref().map(|cgroups| Name::clone(&cgroups.group));
                 thread.cpu_cgroup = cgroups.as_ref().and_then(|cgroups| cgroups.cpu.clone());
@@ -121,13 +121,25 @@ fn read_by_key<'t, K: Copy + Eq + Hash, T>(
     threads: impl Iterator<Item = (&'t ThreadState, Option<K>)>,
     mut read: impl FnMut(&ThreadState) -> Option<T>,
 ) -> HashMap<K, T> {
-    let mut known = HashMap::new();
+    let (mut known, mut last) = (HashMap::new(), None);
     for (thread, key) in threads {
-        if let Some(key) = key.filter(|key| !known.contains_key(key)) {
-            known.extend(read(thread).map(|value| (key, value)));
+        let Some(key) = key.filter(|key| last != Some(*key)) else { continue };
+        if !known.contains_key(&key) {
+            let Some(value) = read(thread) else { continue };
+            known.insert(key, value);
         }
+        last = Some(key);
     }
     known
+}
+
+/// Finds a value by its key. Threads that follow each other mostly have equal keys, which are looked up once.
+fn memoized<K: Copy + Eq, V: Copy>(mut find: impl FnMut(K) -> V) -> impl FnMut(K) -> V {
+    let mut last = None;
+    move |key| match last {
+        Some((known, value)) if known == key => value,
+        _ => last.insert((key, find(key))).1,
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::change_filter::ChangeFilter;
 use super::change_program::ChangeWalk;
 use super::change_tracker::ChangeTracker;
 use super::columns;
-use super::layout::{Layout, RecordScope, ThreadRecord, records, words_of};
+use super::layout::{Layout, RecordScope, ThreadRecord, records};
 use super::load::{Attach, ProgramSpec, load};
 use super::obstacle;
 use super::open_coded::OpenCodedPasses;
@@ -109,14 +109,11 @@ impl BpfEngine {
     pub(in crate::capture) fn read(&self, mut each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
         let opened = self.iterators.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let iterator = opened.map_or_else(|| iterator::open(self.link.as_fd()), Ok)?;
-        let mut buffer = vec![0; iterator::CHUNK];
         let mut pass = Pass::default();
-        loop {
-            match iterator::read(&iterator, &mut buffer)? {
-                0 => return if pass.rest.is_empty() { Ok(()) } else { Err(Errno::EIO) },
-                length => each(pass.whole_records(&buffer[..length])?),
-            }
+        while let Some(words) = pass.whole_records(|words| iterator::read_words(&iterator, words))? {
+            each(words);
         }
+        Ok(())
     }
 }
 
@@ -162,16 +159,21 @@ const TOO_MANY_THREADS: usize = (4 << 20) + 1;
 const MAX_RECORD_WORDS: usize = (32 << 10) / 8;
 
 impl Pass {
-    /// The records that are whole with these bytes.
-    fn whole_records(&mut self, bytes: &[u8]) -> Result<Vec<u64>, Errno> {
-        self.rest.extend(words_of(bytes));
-        let rest = self.rest.split_off(records(&self.rest).map(ThreadRecord::len).sum());
-        let whole = std::mem::replace(&mut self.rest, rest);
-        self.threads += records(&whole).count();
+    /// The records that are whole with the words that `read` appends; `None` if these are none.
+    fn whole_records(
+        &mut self,
+        read: impl FnOnce(&mut Vec<u64>) -> Result<usize, Errno>,
+    ) -> Result<Option<Vec<u64>>, Errno> {
+        let mut words = std::mem::take(&mut self.rest);
+        if read(&mut words)? == 0 {
+            return if words.is_empty() { Ok(None) } else { Err(Errno::EIO) };
+        }
+        self.rest = words.split_off(records(&words).map(ThreadRecord::len).sum());
+        self.threads += records(&words).count();
         match self {
             Self { threads: TOO_MANY_THREADS.., .. } => Err(Errno::EOVERFLOW),
             Self { rest, .. } if rest.len() > MAX_RECORD_WORDS => Err(Errno::EIO),
-            _ => Ok(whole),
+            _ => Ok(Some(words)),
         }
     }
 }
@@ -193,39 +195,46 @@ mod tests {
     use super::*;
     use crate::skip::{Missing, skipped};
 
-    /// Bytes of records, with 42 in the only field of each.
-    fn bytes_of(times: std::ops::Range<u64>) -> Vec<u8> {
-        times.flat_map(|time| [6, 0, 0, 0, time, 42]).flat_map(u64::to_ne_bytes).collect()
+    /// Words of records, with 42 in the only field of each.
+    fn words_of(times: std::ops::Range<u64>) -> Vec<u64> {
+        times.flat_map(|time| [6, 0, 0, 0, time, 42]).collect()
+    }
+
+    fn read(pass: &mut Pass, part: &[u64]) -> Result<Option<Vec<u64>>, Errno> {
+        pass.whole_records(|words| {
+            words.extend(part);
+            Ok(part.len())
+        })
     }
 
     #[test]
     fn a_pass_ends_after_more_threads_than_a_kernel_can_have() {
         let mut pass = Pass { threads: TOO_MANY_THREADS - 2, ..Pass::default() };
-        assert!(pass.whole_records(&bytes_of(0..1)).is_ok());
-        assert_eq!(pass.whole_records(&bytes_of(0..1)), Err(Errno::EOVERFLOW));
+        assert_eq!(read(&mut pass, &words_of(0..1)), Ok(Some(words_of(0..1))));
+        assert_eq!(read(&mut pass, &words_of(0..1)), Err(Errno::EOVERFLOW));
     }
 
     #[test]
     fn a_record_that_never_ends_fails_the_pass() {
         let mut pass = Pass::default();
-        let zeros = [0; 8 * MAX_RECORD_WORDS];
-        assert_eq!(pass.whole_records(&zeros), Ok(vec![]));
-        assert_eq!(pass.whole_records(&zeros[..8]), Err(Errno::EIO));
+        let zeros = [0; MAX_RECORD_WORDS];
+        assert_eq!(read(&mut pass, &zeros), Ok(Some(vec![])));
+        assert_eq!(read(&mut pass, &zeros[..1]), Err(Errno::EIO));
     }
 
     #[test]
     fn records_that_reads_divide_are_passed_whole() {
-        let bytes = bytes_of(0..5);
-        for length in (8..=bytes.len()).step_by(8) {
+        let words = words_of(0..5);
+        for length in 1..=words.len() {
             let (mut pass, mut times) = (Pass::default(), Vec::new());
-            for part in bytes.chunks(length) {
-                times.extend(records(&pass.whole_records(part).unwrap()).map(ThreadRecord::time));
+            for part in words.chunks(length) {
+                times.extend(records(&read(&mut pass, part).unwrap().unwrap()).map(ThreadRecord::time));
             }
-            assert_eq!((times, pass.rest.len()), ((0..5).collect(), 0), "{length}");
+            assert_eq!((times, read(&mut pass, &[])), ((0..5).collect(), Ok(None)), "{length}");
         }
         let mut pass = Pass::default();
-        pass.whole_records(&bytes[..bytes.len() - 8]).unwrap();
-        assert_eq!(pass.rest.len(), 5, "the last record is not whole");
+        read(&mut pass, &words[..words.len() - 1]).unwrap();
+        assert_eq!(read(&mut pass, &[]), Err(Errno::EIO), "the last record is not whole");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The walk over all threads by a BPF iterator.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{TrySendError, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -33,7 +33,8 @@ impl BpfEngine {
     ) -> Result<(ReadThreads, u64), Errno> {
         let mut changes = self.changes.as_ref().map(|changes| lock(changes));
         changes.iter_mut().for_each(|changes| changes.forget());
-        let (mut threads, mut thread_facts) = in_order(self.threads(context, facts, pool)?);
+        let BpfThreads { states: mut threads, facts: mut thread_facts } =
+            self.threads(context, facts, pool)?.in_order();
         changes.iter_mut().for_each(|changes| changes.tracker.end_pass(LastChange::each(&threads, &thread_facts), &[]));
         let number = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         context.tally.lock().parse.tids_walked = number;
@@ -44,7 +45,9 @@ impl BpfEngine {
         processes::complete(context, (&mut threads, &mut thread_facts), &|_| Vec::new(), pool);
         let facts = || threads.iter().zip(&thread_facts);
         let resident_bytes = facts().filter_map(|(thread, facts)| Some((thread.tgid, facts.resident_bytes?))).collect();
-        let pointers = facts().filter_map(|(thread, facts)| Some((thread.tid, facts.thread_pointer?))).collect();
+        let mut pointers = HashMap::with_capacity(threads.len());
+        pointers.extend(facts().filter_map(|(thread, facts)| Some((thread.tid, facts.thread_pointer?))));
+        drop(thread_facts);
         let mut read = ReadThreads { threads, cgroups, resident_bytes, pointers, ..ReadThreads::default() };
         let by_procfs =
             if missed.is_empty() { ReadThreads::default() } else { procfs::walk::read(context, &missed, pool) };
@@ -60,14 +63,14 @@ impl BpfEngine {
         context: &CaptureContext,
         facts: &HostParameters,
         pool: &ThreadPool,
-    ) -> Result<Vec<BpfThread>, Errno> {
+    ) -> Result<BpfThreads, Errno> {
         let (parts, queue) = sync_channel::<Vec<u64>>(MAX_QUEUED);
         let queue = Mutex::new(queue);
-        let all = Mutex::new(Vec::with_capacity(number_of_threads(&context.procfs)));
-        let new_reader = || (RecordReader::new(&self.layout, facts), Vec::new());
-        let parse = |(reader, read): &mut (RecordReader, Vec<BpfThread>), words: &[u64]| {
+        let all = Mutex::new(BpfThreads::with_capacity(number_of_threads(&context.procfs)));
+        let new_reader = || (RecordReader::new(&self.layout, facts), BpfThreads::default());
+        let parse = |(reader, read): &mut (RecordReader, BpfThreads), words: &[u64]| {
             context.guarded(format_args!("records of the BPF iterator"), || {
-                read.clear();
+                read.truncate(0);
                 read.extend(records(words).filter_map(|record| reader.thread(record)));
                 lock(&all).append(read);
             });
@@ -91,16 +94,59 @@ impl BpfEngine {
     }
 }
 
-/// Sorts threads by process and id. Of two with one id, which was reused meanwhile, the later one remains.
-pub(super) fn in_order(mut threads: Vec<BpfThread>) -> (Vec<ThreadState>, Vec<ThreadFacts>) {
-    // They are large: sorting moves their keys, then each of them once.
-    threads.sort_by_cached_key(|thread| (thread.state.id(), Reverse(thread.state.start_time_clock_ticks)));
-    threads.dedup_by_key(|thread| thread.state.id());
-    let facts = threads.iter_mut().map(|thread| std::mem::take(&mut thread.facts)).collect();
-    // In the memory of the threads that were read.
-    let mut states: Vec<_> = threads.into_iter().map(|thread| thread.state).collect();
-    states.shrink_to_fit();
-    (states, facts)
+/// Threads as records have them. What files have no use for is kept apart, so that it can be freed.
+#[derive(Default)]
+pub(super) struct BpfThreads {
+    pub(super) states: Vec<ThreadState>,
+    pub(super) facts: Vec<ThreadFacts>,
+}
+
+impl Extend<BpfThread> for BpfThreads {
+    fn extend<T: IntoIterator<Item = BpfThread>>(&mut self, threads: T) {
+        for BpfThread { state, facts } in threads {
+            self.states.push(state);
+            self.facts.push(facts);
+        }
+    }
+}
+
+impl BpfThreads {
+    fn with_capacity(threads: usize) -> Self {
+        Self { states: Vec::with_capacity(threads), facts: Vec::with_capacity(threads) }
+    }
+
+    fn append(&mut self, others: &mut Self) {
+        self.states.append(&mut others.states);
+        self.facts.append(&mut others.facts);
+    }
+
+    /// Sorts threads by process and id. Of two with one id, which was reused meanwhile, the later one remains.
+    pub(super) fn in_order(mut self) -> Self {
+        let key = |place: &usize| {
+            let state = &self.states[*place];
+            (state.id(), Reverse(state.start_time_clock_ticks))
+        };
+        // They are large: sorting moves their places, then each of them once.
+        let mut order: Vec<usize> = (0..self.states.len()).collect();
+        order.sort_by_key(key);
+        order.dedup_by_key(|place| key(place).0);
+        for to in 0..order.len() {
+            let mut from = order[to];
+            while from < to {
+                from = order[from];
+            }
+            order[to] = from;
+            self.states.swap(to, from);
+            self.facts.swap(to, from);
+        }
+        self.truncate(order.len());
+        self
+    }
+
+    fn truncate(&mut self, threads: usize) {
+        self.states.truncate(threads);
+        self.facts.truncate(threads);
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -164,10 +210,11 @@ mod tests {
 
     #[test]
     fn of_two_threads_with_one_id_the_later_one_remains() {
-        let threads = vec![thread(9, 9, 1), thread(7, 8, 30), thread(7, 7, 1), thread(7, 8, 40), thread(7, 8, 20)];
+        let mut threads = BpfThreads::default();
+        threads.extend([thread(9, 9, 1), thread(7, 8, 30), thread(7, 7, 1), thread(7, 8, 40), thread(7, 8, 20)]);
         let ids = |thread: &ThreadState| (thread.tgid, thread.tid, thread.start_time_clock_ticks);
         let expected = [(7, 7, Some(1)), (7, 8, Some(40)), (9, 9, Some(1))];
-        assert_eq!(in_order(threads).0.iter().map(ids).collect::<Vec<_>>(), expected);
+        assert_eq!(threads.in_order().states.iter().map(ids).collect::<Vec<_>>(), expected);
     }
 
     #[test]

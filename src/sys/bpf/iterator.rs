@@ -8,7 +8,7 @@ use nix::unistd;
 use super::command::{self, ITER_CREATE, LINK_CREATE, address, number};
 use super::program::Attach;
 
-/// A good length for the buffer of [`read`].
+/// Bytes that [`read_words`] reads at most.
 pub(crate) const CHUNK: usize = 128 << 10;
 
 /// `bpf_seq_read` returns `EAGAIN` after a million threads without output (`MAX_ITER_OBJECTS`), and Linux has
@@ -69,6 +69,21 @@ pub(crate) fn read(iterator: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errn
     Ok(filled)
 }
 
+/// Appends the next records of an iterator to `words`, and returns how many words it has appended. Otherwise as [`read`], and
+/// `EIO` for a part of a word.
+pub(crate) fn read_words(iterator: impl AsFd, words: &mut Vec<u64>) -> Result<usize, Errno> {
+    let known = words.len();
+    words.resize(known + CHUNK / size_of::<u64>(), 0);
+    // SAFETY: any bytes are words, and any word is bytes, which are less aligned.
+    let (_, buffer, _) = unsafe { words[known..].align_to_mut::<u8>() };
+    let length = read(iterator, buffer);
+    words.truncate(known + length.unwrap_or(0) / size_of::<u64>());
+    match length? % size_of::<u64>() {
+        0 => Ok(words.len() - known),
+        _ => Err(Errno::EIO),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::File;
@@ -87,6 +102,19 @@ mod tests {
         assert_eq!(read(&reader, &mut buffer), Ok(10));
         assert_eq!(read(&reader, &mut buffer), Ok(0));
         writing.join().unwrap();
+    }
+
+    #[test]
+    fn words_are_appended_and_a_part_of_one_is_an_error() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all([7_u64, 8].map(u64::to_ne_bytes).as_flattened()).unwrap();
+        writer.write_all(&[9; 3]).unwrap();
+        drop(writer);
+        let mut words = vec![6];
+        assert_eq!(read_words(&reader, &mut words), Err(Errno::EIO));
+        assert_eq!(words, [6, 7, 8]);
+        assert_eq!(read_words(&reader, &mut words), Ok(0));
+        assert_eq!(words, [6, 7, 8]);
     }
 
     #[test]
