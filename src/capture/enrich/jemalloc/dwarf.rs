@@ -9,7 +9,7 @@ use gimli::{
 use object::read::elf::ElfSection64;
 use object::{Endianness, Object, ObjectSection, ReadRef};
 
-use super::elf::{File, bounded};
+use super::elf::{File, Headers, bounded};
 use super::layouts::Offsets;
 use super::untrusted::ExamineBudget;
 use crate::model::ProbeFailure;
@@ -27,8 +27,15 @@ const READ: [SectionId; 7] = [
     SectionId::DebugStrOffsets,
 ];
 
+/// A file with its sections, if it has debug information.
+fn described<'d, R: ReadRef<'d>>(headers: &Headers<'d, R>) -> Option<File<'d, R>> {
+    let is_described = headers.has_section(b".debug_info") || headers.has_section(b".zdebug_info");
+    if is_described { File::parse(headers.data).ok() } else { None }
+}
+
 /// How much memory the file's debug information takes, in bytes.
-pub(super) fn memory<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> u64 {
+pub(super) fn memory<'d, R: ReadRef<'d>>(headers: &Headers<'d, R>) -> u64 {
+    let Some(file) = described(headers) else { return 0 };
     let sections = READ.iter().filter_map(|id| file.section_by_name(id.name()));
     let size = |section: ElfSection64<'d, '_, Endianness, R>| {
         section.compressed_file_range().map(|range| range.uncompressed_size)
@@ -38,12 +45,10 @@ pub(super) fn memory<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> u64 {
 
 /// Offsets of the two counters, if the file's debug information has them.
 pub(super) fn members<'d, R: ReadRef<'d>>(
-    file: &File<'d, R>,
+    headers: &Headers<'d, R>,
     budget: &ExamineBudget,
 ) -> Result<Option<Offsets>, ProbeFailure> {
-    if file.section_by_name(".debug_info").is_none() {
-        return Ok(None);
-    }
+    let Some(file) = &described(headers) else { return Ok(None) };
     let load = |id: SectionId| {
         if READ.contains(&id) { section(file, id.name(), budget) } else { Ok(Cow::Borrowed(&[][..])) }
     };

@@ -1,11 +1,13 @@
 //! jemalloc's thread-specific data in an ELF file. No file is opened here.
 
-use object::elf::{self, FileHeader64, PT_TLS, STT_TLS};
-use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, Sym, VersionTable};
-use object::{CompressionFormat, Endianness, ObjectSection, ReadRef};
+use object::elf::{self, FileHeader64, PT_TLS, SHT_DYNSYM, SHT_SYMTAB, STT_TLS};
+use object::read::elf::{
+    ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable, VersionTable,
+};
+use object::{CompressionFormat, Endianness, ObjectSection, ReadRef, SectionIndex};
 
 use super::machine::{Machine, Tls};
-use super::untrusted::ExamineBudget;
+use super::untrusted::{ExamineBudget, Pieces};
 use crate::model::ProbeFailure;
 
 /// The symbol of the thread-specific data: its offset in the block, and its size.
@@ -15,87 +17,138 @@ pub(super) struct Symbol {
     pub(super) size: u64,
 }
 
+/// A file whose tables of symbols have been read, too.
 pub(super) type File<'d, R> = ElfFile64<'d, Endianness, R>;
 
+type Header = FileHeader64<Endianness>;
+
+const ENDIAN: Endianness = Endianness::Little;
+
+/// What the headers of a file say. Most files are refused by that: their tables of symbols can be large.
+pub(super) struct Headers<'d, R: ReadRef<'d>> {
+    pub(super) data: R,
+    segments: &'d [elf::ProgramHeader64<Endianness>],
+    sections: SectionTable<'d, Header, R>,
+}
+
 /// Reads the headers. Refuses files for machines other than `machine` and files without thread-local storage.
-pub(super) fn open<'d, R: ReadRef<'d>>(machine: Machine, data: R) -> Result<(File<'d, R>, Tls), ProbeFailure> {
-    // The headers come first: most libraries have no thread-local storage, and their symbol tables
-    // can be large.
-    let header = FileHeader64::<Endianness>::parse(data).map_err(|_| ProbeFailure::JemallocNotFound)?;
+pub(super) fn open<'d, R: ReadRef<'d>>(machine: Machine, data: R) -> Result<(Headers<'d, R>, Tls), ProbeFailure> {
+    let header = Header::parse(data).map_err(|_| ProbeFailure::JemallocNotFound)?;
     let endian = header.endian().map_err(|_| ProbeFailure::JemallocNotFound)?;
-    if header.e_machine(endian) != machine.in_header() || endian != Endianness::Little {
+    if header.e_machine(endian) != machine.in_header() || endian != ENDIAN {
         return Err(ProbeFailure::ArchMismatch);
     }
-    let segments = header.program_headers(endian, data).map_err(|_| ProbeFailure::JemallocNotFound)?;
-    let tls = segments.iter().find(|segment| segment.p_type(endian) == PT_TLS).ok_or(ProbeFailure::JemallocNotFound)?;
-    let tls = Tls { address: tls.p_vaddr(endian), size: tls.p_memsz(endian), align: tls.p_align(endian).max(1) };
-    let file = File::parse(data).map_err(|_| ProbeFailure::JemallocNotFound)?;
-    if !tls.align.is_power_of_two() { Err(ProbeFailure::TlsArithmetic) } else { Ok((file, tls)) }
+    let segments = header.program_headers(ENDIAN, data).map_err(|_| ProbeFailure::JemallocNotFound)?;
+    let tls = segments.iter().find(|segment| segment.p_type(ENDIAN) == PT_TLS).ok_or(ProbeFailure::JemallocNotFound)?;
+    let tls = Tls { address: tls.p_vaddr(ENDIAN), size: tls.p_memsz(ENDIAN), align: tls.p_align(ENDIAN).max(1) };
+    let sections = header.sections(ENDIAN, data).map_err(|_| ProbeFailure::JemallocNotFound)?;
+    let headers = Headers { data, segments, sections };
+    if !tls.align.is_power_of_two() { Err(ProbeFailure::TlsArithmetic) } else { Ok((headers, tls)) }
 }
 
-/// `tsd_tls`, alone or with a prefix: jemalloc's thread-specific data is a defined object in
-/// thread-local storage.
-pub(super) fn symbol<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> Option<Symbol> {
-    let table = file.elf_symbol_table();
-    let endian = file.endian();
-    let named = |symbol: &&elf::Sym64<Endianness>| {
-        let name = table.symbol_name(endian, symbol).unwrap_or_default();
-        name == b"tsd_tls" || name.ends_with(b"_tsd_tls")
-    };
-    let defined = |symbol: &&elf::Sym64<Endianness>| symbol.st_type() == STT_TLS && !symbol.is_undefined(endian);
-    let found = table.symbols().iter().filter(defined).find(named)?;
-    Some(Symbol { value: found.st_value(endian), size: found.st_size(endian) })
-}
+impl<'d, R: ReadRef<'d>> Headers<'d, R> {
+    /// Those of a file with debug information of a program.
+    pub(super) fn of_debug(data: R) -> Option<Self> {
+        let header = Header::parse(data).ok().filter(|header| header.is_little_endian())?;
+        let (segments, sections) = (header.program_headers(ENDIAN, data).ok()?, header.sections(ENDIAN, data).ok()?);
+        Some(Self { data, segments, sections })
+    }
 
-/// Whether the file is a library that exports jemalloc's functions, by its hash table where it has one.
-pub(super) fn exports_jemalloc<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> bool {
-    const NAME: &[u8] = b"mallctl";
-    let (table, endian) = (file.elf_dynamic_symbol_table(), file.endian());
-    let is_it =
-        |symbol: &elf::Sym64<Endianness>| !symbol.is_undefined(endian) && table.symbol_name(endian, symbol) == Ok(NAME);
-    let (sections, data) = (file.elf_section_table(), file.data());
-    // `find` shifts 32 bits by what the file says.
-    let header = sections.gnu_hash_header(endian, data).ok().flatten();
-    match header
-        .filter(|header| header.bloom_shift.get(endian) < 32)
-        .and(sections.gnu_hash(endian, data).ok().flatten())
+    /// Whether there is a section of this name.
+    pub(super) fn has_section(&self, name: &[u8]) -> bool {
+        self.sections.section_by_name(ENDIAN, name).is_some()
+    }
+
+    pub(super) fn build_id(&self) -> Option<&'d [u8]> {
+        let notes = self.sections.iter().filter_map(|section| section.notes(ENDIAN, self.data).ok().flatten());
+        let mut notes = notes.flat_map(|mut notes| std::iter::from_fn(move || notes.next().ok().flatten()));
+        let id = notes.find(|note| note.name() == elf::ELF_NOTE_GNU && note.n_type(ENDIAN) == elf::NT_GNU_BUILD_ID)?;
+        Some(id.desc())
+    }
+
+    /// `tsd_tls`, alone or with a prefix: jemalloc's thread-specific data is a defined object in
+    /// thread-local storage.
+    pub(super) fn symbol(&self) -> Option<Symbol>
+    where
+        R: Pieces<'d>,
     {
-        Some((hashes, _)) => {
-            let found = hashes.find(endian, NAME, elf::gnu_hash(NAME), None, table, &VersionTable::default());
-            found.is_some_and(|(_, symbol)| is_it(symbol))
+        let table = self.sections.iter().find(|section| section.sh_type(ENDIAN) == SHT_SYMTAB)?;
+        let names = usize::try_from(table.sh_link(ENDIAN)).ok()?;
+        let names = self.sections.strings(ENDIAN, self.data, SectionIndex(names)).ok()?;
+        let (start, bytes) = table.file_range(ENDIAN)?;
+        self.data.find_in_pieces(start, bytes, |symbol: &elf::Sym64<Endianness>| {
+            let is_defined = symbol.st_type() == STT_TLS && !symbol.is_undefined(ENDIAN);
+            let name = if is_defined { names.get(symbol.st_name(ENDIAN)).ok()? } else { return None };
+            let is_it = name == b"tsd_tls" || name.ends_with(b"_tsd_tls");
+            is_it.then(|| Symbol { value: symbol.st_value(ENDIAN), size: symbol.st_size(ENDIAN) })
+        })
+    }
+
+    /// Whether the file is a library that exports jemalloc's functions, by its hash table where it has one.
+    pub(super) fn exports_jemalloc(&self) -> bool {
+        const NAME: &[u8] = b"mallctl";
+        let mut sections = self.sections.iter().filter(|section| section.sh_type(ENDIAN) == elf::SHT_GNU_HASH);
+        let hashes = sections.find_map(|section| section.data(ENDIAN, self.data).ok());
+        let may_export = hashes.and_then(|bytes| may_contain(bytes, elf::gnu_hash(NAME)));
+        if may_export == Some(false) {
+            return false;
         }
-        None => table.symbols().iter().any(is_it),
+        let table = self.dynamic_symbols();
+        let is_it = |symbol: &elf::Sym64<Endianness>| {
+            !symbol.is_undefined(ENDIAN) && table.symbol_name(ENDIAN, symbol) == Ok(NAME)
+        };
+        match may_export.and(self.sections.gnu_hash(ENDIAN, self.data).ok().flatten()) {
+            Some((hashes, _)) => {
+                let found = hashes.find(ENDIAN, NAME, elf::gnu_hash(NAME), None, &table, &VersionTable::default());
+                found.is_some_and(|(_, symbol)| is_it(symbol))
+            }
+            None => table.symbols().iter().any(is_it),
+        }
+    }
+
+    /// The slot that the dynamic linker fills with the distance of the object at `value` from the
+    /// thread pointer.
+    pub(super) fn slot(&self, machine: Machine, value: u64) -> Option<u64> {
+        let dynamic = self.dynamic_symbols();
+        let symbol_value = |index: u32| {
+            let found = dynamic.symbol(object::SymbolIndex(usize::try_from(index).ok()?)).ok()?;
+            (!found.is_undefined(ENDIAN)).then(|| found.st_value(ENDIAN))
+        };
+        let mut sections = self.sections.iter();
+        sections.find_map(|section| {
+            let (entries, _) = section.rela(ENDIAN, self.data).ok().flatten()?;
+            let about_it = |entry: &&elf::Rela64<Endianness>| {
+                let symbol = entry.r_sym(ENDIAN, false);
+                let base = if symbol == 0 { Some(0) } else { symbol_value(symbol) };
+                let target = base.and_then(|base| base.checked_add_signed(entry.r_addend(ENDIAN)));
+                entry.r_type(ENDIAN, false) == machine.distance_relocation() && target == Some(value)
+            };
+            Some(entries.iter().find(about_it)?.r_offset(ENDIAN))
+        })
+    }
+
+    /// How much the address of the first code is larger than its place in the file.
+    pub(super) fn code_shift(&self) -> u64 {
+        let is_code = |part: &&elf::ProgramHeader64<Endianness>| {
+            part.p_type(ENDIAN) == elf::PT_LOAD && part.p_flags(ENDIAN).contains(elf::PF_X)
+        };
+        let code = self.segments.iter().find(is_code);
+        code.map_or(0, |code| code.p_vaddr(ENDIAN).wrapping_sub(code.p_offset(ENDIAN)))
+    }
+
+    fn dynamic_symbols(&self) -> SymbolTable<'d, Header, R> {
+        self.sections.symbols(ENDIAN, self.data, SHT_DYNSYM).unwrap_or_default()
     }
 }
 
-/// The slot that the dynamic linker fills with the distance of the object at `value` from the
-/// thread pointer.
-pub(super) fn slot<'d, R: ReadRef<'d>>(machine: Machine, file: &File<'d, R>, value: u64) -> Option<u64> {
-    let (endian, data) = (file.endian(), file.data());
-    let dynamic = file.elf_dynamic_symbol_table();
-    let symbol_value = |index: u32| {
-        let found = dynamic.symbol(object::SymbolIndex(usize::try_from(index).ok()?)).ok()?;
-        (!found.is_undefined(endian)).then(|| found.st_value(endian))
-    };
-    let mut sections = file.elf_section_table().iter();
-    sections.find_map(|section| {
-        let (entries, _) = section.rela(endian, data).ok().flatten()?;
-        let about_it = |entry: &&elf::Rela64<Endianness>| {
-            let symbol = entry.r_sym(endian, false);
-            let base = if symbol == 0 { Some(0) } else { symbol_value(symbol) };
-            let target = base.and_then(|base| base.checked_add_signed(entry.r_addend(endian)));
-            entry.r_type(endian, false) == machine.distance_relocation() && target == Some(value)
-        };
-        Some(entries.iter().find(about_it)?.r_offset(endian))
-    })
-}
-
-/// How much the address of the first code is larger than its place in the file.
-pub(super) fn code_shift<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> u64 {
-    let endian = file.endian();
-    let mut segments = file.elf_program_headers().iter();
-    let code = segments.find(|part| part.p_type(endian) == elf::PT_LOAD && part.p_flags(endian).contains(elf::PF_X));
-    code.map_or(0, |code| code.p_vaddr(endian).wrapping_sub(code.p_offset(endian)))
+/// Whether a hash table with these bytes can have a name, by its Bloom filter; `None` if it is invalid.
+fn may_contain(table: &[u8], hash: u32) -> Option<bool> {
+    let word = |at: usize| Some(u32::from_le_bytes(*table.get(at..)?.first_chunk()?));
+    let (filters, other) = (word(8)?, hash.checked_shr(word(12)?)?);
+    let place = usize::try_from((hash / 64) & filters.checked_sub(1)?).ok()?;
+    let filter = u64::from_le_bytes(*table.get(16..)?.get(8 * place..)?.first_chunk()?);
+    let has = |hash: u32| filter >> (hash % 64) & 1 == 1;
+    Some(has(hash) && has(other))
 }
 
 /// A section's bytes, decompressed; `None` if they are invalid or more than is left of the budget.

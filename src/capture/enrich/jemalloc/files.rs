@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nix::sys::stat::{major, minor};
-use object::{Object, ReadRef};
+use object::ReadRef;
 
 use super::super::super::procfs::directory::ProcDirectory;
-use super::elf;
+use super::elf::{self, Headers};
 use super::layout::{self, TsdLayout};
 use super::machine::Machine;
 use super::modules::Module;
@@ -167,27 +167,17 @@ fn look(
         Ok(opened) => opened,
         Err(tag) => return Some(Err(tag)),
     };
-    let debug = Some(debug_file(directory, &program, budget)).filter(is_wanted)?;
+    let debug = Some(debug_file(directory, &program)).filter(is_wanted)?;
     let debug = debug.as_ref().map(|file| LimitedFile::new(file, budget));
-    let debug = debug.as_ref().and_then(|file| elf::File::parse(file).ok());
+    let debug = debug.as_ref().and_then(Headers::of_debug);
+    let debug = debug.filter(|debug| debug.build_id() == program.build_id());
     Some(layout::locate(Machine::NATIVE, &program, tls, debug.as_ref(), budget))
 }
 
 /// The separate debug file of a program, by its build id, in the process's own root.
-fn debug_file<'d>(
-    directory: &ProcDirectory,
-    program: &elf::File<'d, impl ReadRef<'d>>,
-    budget: &ExamineBudget,
-) -> Option<File> {
-    let id = program.build_id().ok().flatten()?;
-    let path = Path::new("/usr/lib/debug/.build-id").join(id_path(id)?);
-    let file = open_regular(directory, &rooted(&path))?;
-    let belongs = {
-        let limited = LimitedFile::new(&file, budget);
-        let debug = elf::File::parse(&limited).ok()?;
-        debug.build_id().ok().flatten() == Some(id)
-    };
-    belongs.then_some(file)
+fn debug_file<'d>(directory: &ProcDirectory, program: &Headers<'d, impl ReadRef<'d>>) -> Option<File> {
+    let path = Path::new("/usr/lib/debug/.build-id").join(id_path(program.build_id()?)?);
+    open_regular(directory, &rooted(&path))
 }
 
 /// `ab/cdef….debug`.

@@ -1,13 +1,11 @@
 //! The location of the counters in a module, from an ELF file, its debug information and the table of
 //! known builds.
 
-use object::ReadRef;
-
 use super::dwarf;
-use super::elf::{File, Symbol, code_shift, exports_jemalloc, slot, symbol};
+use super::elf::{Headers, Symbol};
 use super::layouts::{self, Offsets};
 use super::machine::{Machine, Tls};
-use super::untrusted::ExamineBudget;
+use super::untrusted::{ExamineBudget, Pieces};
 use crate::model::ProbeFailure;
 
 /// Debug information that takes more bytes of memory is only read for unknown builds.
@@ -39,20 +37,20 @@ pub struct TsdLayout {
     /// Where the dynamic linker stores the distance from the thread pointer, as an address in the file;
     /// `None` if unknown.
     pub(super) slot: Option<u64>,
-    /// That of [`code_shift`].
+    /// That of [`Headers::code_shift`].
     pub(super) code_shift: u64,
 }
 
 /// The layout by the file's own debug information, by that of its separate file `debug`, or by the table
 /// of known builds.
-pub(super) fn locate<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
+pub(super) fn locate<'d, 'f, R: Pieces<'d>, S: Pieces<'f>>(
     machine: Machine,
-    file: &File<'d, R>,
+    file: &Headers<'d, R>,
     tls: Tls,
-    debug: Option<&File<'f, S>>,
+    debug: Option<&Headers<'f, S>>,
     budget: &ExamineBudget,
 ) -> Result<TsdLayout, ProbeFailure> {
-    let symbol = symbol(file).or_else(|| debug.and_then(symbol));
+    let symbol = file.symbol().or_else(|| debug.and_then(Headers::symbol));
     let placed = |symbol: Symbol, offsets: Offsets, route| {
         // A wrong symbol must not point outside the block.
         let end =
@@ -60,11 +58,11 @@ pub(super) fn locate<'d, 'f, R: ReadRef<'d>, S: ReadRef<'f>>(
         if end.is_none_or(|end| end > tls.size) {
             return Err(ProbeFailure::TlsArithmetic);
         }
-        let (value, code_shift) = (symbol.value, code_shift(file));
-        Ok(TsdLayout { offsets, route, machine, tls, value, slot: slot(machine, file, value), code_shift })
+        let (value, code_shift) = (symbol.value, file.code_shift());
+        Ok(TsdLayout { offsets, route, machine, tls, value, slot: file.slot(machine, value), code_shift })
     };
     let Some(symbol) = symbol else {
-        if !exports_jemalloc(file) {
+        if !file.exports_jemalloc() {
             return Err(ProbeFailure::JemallocNotFound);
         }
         // The block of jemalloc's own library has nothing else in it.

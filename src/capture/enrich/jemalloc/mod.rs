@@ -38,7 +38,7 @@ pub fn inspect(bytes: &[u8]) -> Result<TsdLayout, ProbeFailure> {
 
 fn inspect_for(machine: Machine, bytes: &[u8]) -> Result<TsdLayout, ProbeFailure> {
     let (file, tls) = elf::open(machine, bytes)?;
-    layout::locate(machine, &file, tls, None::<&elf::File<'_, &[u8]>>, &untrusted::SharedBudget::default().of_file())
+    layout::locate(machine, &file, tls, None::<&elf::Headers<'_, &[u8]>>, &untrusted::SharedBudget::default().of_file())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
+use object::pod::{self, Pod};
 use object::{ReadCache, ReadRef};
 
 use super::super::super::procfs::directory::ProcDirectory;
@@ -134,6 +135,7 @@ const TEXT_ENTRY: usize = 64;
 /// A file whose reads fail once they are more than its budget. It is not mapped into memory, because
 /// its owner can truncate it meanwhile.
 pub(super) struct LimitedFile<'f> {
+    file: &'f File,
     cache: ReadCache<&'f File>,
     budget: &'f ExamineBudget,
     /// The largest size of a part of it that is believed.
@@ -145,7 +147,7 @@ impl<'f> LimitedFile<'f> {
         // Some file systems do not say it.
         let on_disk = file.metadata().ok().map(|file| file.blocks().saturating_mul(512)).filter(|bytes| *bytes > 0);
         let largest = on_disk.map_or(u64::MAX, |bytes| bytes.saturating_mul(MAX_RATIO));
-        Self { cache: ReadCache::new(file), budget, largest }
+        Self { file, cache: ReadCache::new(file), budget, largest }
     }
 
     fn charge(&self, bytes: u64) -> Result<(), ()> {
@@ -171,14 +173,51 @@ impl<'a> ReadRef<'a> for &'a LimitedFile<'_> {
     }
 }
 
+/// Bytes that can also be looked at in pieces, which takes no memory for all of them.
+pub(super) trait Pieces<'d>: ReadRef<'d> {
+    /// What `find` returns for the first of the elements in so many bytes from `start` on for which it returns anything.
+    fn find_in_pieces<E: Pod, T>(self, start: u64, bytes: u64, find: impl FnMut(&E) -> Option<T>) -> Option<T>;
+}
+
+impl<'d> Pieces<'d> for &'d [u8] {
+    fn find_in_pieces<E: Pod, T>(self, start: u64, bytes: u64, find: impl FnMut(&E) -> Option<T>) -> Option<T> {
+        elements(self.read_bytes_at(start, bytes).ok()?).iter().find_map(find)
+    }
+}
+
+impl<'a> Pieces<'a> for &'a LimitedFile<'_> {
+    fn find_in_pieces<E: Pod, T>(self, start: u64, bytes: u64, mut find: impl FnMut(&E) -> Option<T>) -> Option<T> {
+        const ELEMENTS: usize = 4096;
+        if bytes > self.largest.min(MAX_READ) {
+            self.budget.is_exceeded.set(true);
+            return None;
+        }
+        // Words, so that elements are aligned.
+        let mut words = vec![0_u64; ELEMENTS * size_of::<E>() / size_of::<u64>()];
+        let buffer = pod::bytes_of_slice_mut(&mut words);
+        let mut at = 0;
+        while at < bytes && self.budget.has_time() {
+            let piece = usize::try_from(bytes - at).map_or(buffer.len(), |left| left.min(buffer.len()));
+            self.file.read_exact_at(&mut buffer[..piece], start.checked_add(at)?).ok()?;
+            if let Some(found) = elements(&buffer[..piece]).iter().find_map(&mut find) {
+                return Some(found);
+            }
+            at += u64::try_from(piece).ok()?;
+        }
+        None
+    }
+}
+
+/// The elements in some bytes, if these are aligned.
+fn elements<E: Pod>(bytes: &[u8]) -> &[E] {
+    pod::slice_from_bytes(bytes, bytes.len() / size_of::<E>()).map_or(&[], |(elements, _)| elements)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt;
-
     use super::super::elf;
     use super::super::machine::Machine;
     use super::*;
-    use crate::model::ProbeFailure;
 
     #[test]
     fn only_regular_files_are_opened() {
@@ -213,21 +252,23 @@ mod tests {
         [header.concat(), tls, sections.concat(), vec![0]].concat()
     }
 
-    /// What is found in a file that starts with that program, and whether it is too much.
-    fn opened(symbols: u64) -> (Result<(), ProbeFailure>, bool) {
+    /// Whether a file that starts with that program is too much.
+    fn is_too_much(symbols: u64) -> bool {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&program(symbols), 0).unwrap();
         file.set_len(4 << 30).unwrap();
         let budget = SharedBudget::default().of_file();
-        let opened = elf::open(Machine::NATIVE, &LimitedFile::new(&file, &budget)).map(drop);
-        (opened, budget.is_exceeded.get())
+        let limited = LimitedFile::new(&file, &budget);
+        let (headers, _) = elf::open(Machine::NATIVE, &limited).unwrap();
+        assert_eq!(headers.symbol(), None);
+        budget.is_exceeded.get()
     }
 
     #[test]
     fn a_symbol_table_above_the_limit_or_without_content_is_not_read() {
-        assert_eq!(opened(24 << 10), (Ok(()), false));
-        assert_eq!(opened(24 << 14), (Err(ProbeFailure::JemallocNotFound), true), "sparse");
-        assert_eq!(opened(24 << 26), (Err(ProbeFailure::JemallocNotFound), true));
+        assert!(!is_too_much(24 << 10));
+        assert!(is_too_much(24 << 14), "sparse");
+        assert!(is_too_much(24 << 26));
     }
 
     #[test]
@@ -249,6 +290,20 @@ mod tests {
         drop(limited);
         drop(budget);
         assert_eq!(shared.left.load(Ordering::Relaxed), MAX_READ);
+    }
+
+    #[test]
+    fn an_element_is_found_in_any_piece_and_in_no_part_of_one() {
+        let file = tempfile::tempfile().unwrap();
+        let words: Vec<u8> = (0..10_000_u64).flat_map(u64::to_le_bytes).collect();
+        file.write_all_at(&words, 8).unwrap();
+        let budget = SharedBudget::default().of_file();
+        let limited = LimitedFile::new(&file, &budget);
+        let find =
+            |wanted: u64, bytes| (&limited).find_in_pieces(8, bytes, |word: &u64| (*word == wanted).then_some(()));
+        assert_eq!([0, 4_096, 9_999].map(|wanted| find(wanted, 80_000)), [Some(()); 3]);
+        assert_eq!([find(9_999, 79_999), find(10_000, 80_000), find(0, 80_001)], [None, None, Some(())]);
+        assert!(!budget.is_exceeded.get());
     }
 
     #[test]
