@@ -2,7 +2,7 @@
 
 use object::elf::{self, FileHeader64, PT_TLS, SHT_DYNSYM, SHT_SYMTAB, STT_TLS};
 use object::read::elf::{
-    ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable, VersionTable,
+    Dyn, ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable, VersionTable,
 };
 use object::{CompressionFormat, Endianness, ObjectSection, ReadRef, SectionIndex};
 
@@ -107,8 +107,11 @@ impl<'d, R: ReadRef<'d>> Headers<'d, R> {
     }
 
     /// The slot that the dynamic linker fills with the distance of the object at `value` from the
-    /// thread pointer.
+    /// thread pointer. Programs need none.
     pub(super) fn slot(&self, machine: Machine, value: u64) -> Option<u64> {
+        if self.is_program() {
+            return None;
+        }
         let dynamic = self.dynamic_symbols();
         let symbol_value = |index: u32| {
             let found = dynamic.symbol(object::SymbolIndex(usize::try_from(index).ok()?)).ok()?;
@@ -125,6 +128,13 @@ impl<'d, R: ReadRef<'d>> Headers<'d, R> {
             };
             Some(entries.iter().find(about_it)?.r_offset(ENDIAN))
         })
+    }
+
+    /// Whether the linker has marked it as a program that can be at any address.
+    fn is_program(&self) -> bool {
+        let entries = self.sections.dynamic(ENDIAN, self.data).ok().flatten();
+        let mut entries = entries.into_iter().flat_map(|(entries, _)| entries);
+        entries.any(|entry| entry.d_tag(ENDIAN) == elf::DT_FLAGS_1 && entry.d_val(ENDIAN) & elf::DF_1_PIE.0 != 0)
     }
 
     /// How much the address of the first code is larger than its place in the file.
