@@ -16,7 +16,7 @@ use crate::report::escaped;
 use crate::store::{
     ENDINGS, Input, MemoryBudget, PartPath, StoreError, Stored, StoredSeries, is_snapshot_name, segments_in,
 };
-use crate::window::{self, Exits, Join, Joined, JoinedValues, PackedThreads};
+use crate::window::{self, EarlierThreads, Exits, Join, Joined, JoinedValues};
 
 /// Reads files with a progress bar, as long as it lives.
 pub(super) struct DigestReader {
@@ -93,7 +93,7 @@ impl DigestReader {
         refuse_two_stdins(earlier, later)?;
         let path = later;
         let (earlier, mut later) = (self.open(earlier)?, self.open(later)?);
-        let (earlier, threads) = earlier.load_into(&PackedThreads::default())?;
+        let (earlier, threads) = earlier.load_into(&EarlierThreads::default())?;
         let totals = self.totals(&[&earlier, later.head()?]);
         let join = window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Increases).map_err(misfit)?;
         let (mut later, join) = later.load_into(&join)?;
@@ -165,7 +165,7 @@ impl DigestReader {
     }
 
     fn like_for_like(&self, earlier: Stored, mut later: Stored) -> Result<(Digest, Digest)> {
-        let (earlier, threads) = earlier.load_into(&PackedThreads::default())?;
+        let (earlier, threads) = earlier.load_into(&EarlierThreads::default())?;
         let census = threads.census.clone();
         let totals = self.totals(&[&earlier, later.head()?]);
         let join = window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Totals).map_err(misfit)?;

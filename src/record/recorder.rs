@@ -11,7 +11,7 @@ use super::until::{Until, WindowEnd};
 use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
 use crate::model::{CtprofSnapshot, ExitedThread, SnapshotHead};
 use crate::process::{RaisedPriority, Signals, with_file_capabilities, without_stops};
-use crate::window::{self, Exits, FoldedExits, PackedThreads, Recording};
+use crate::window::{self, EarlierThreads, Exits, FoldedExits, Recording};
 
 /// Takes captures and windows, with BPF programs that are loaded before the first one. After that, nothing needs the
 /// capabilities for loading them.
@@ -29,7 +29,7 @@ pub struct Recorder {
 pub struct OpenWindow<'r> {
     recorder: &'r mut Recorder,
     earlier: SnapshotHead,
-    threads: PackedThreads,
+    threads: EarlierThreads,
     /// Threads that started and exited since then.
     folded: Arc<Mutex<FoldedExits>>,
     samples: Option<OpenSamples>,
@@ -112,7 +112,7 @@ impl Recorder {
         let samples = self.sampler.as_ref().and_then(|sampler| sampler.begin(SampledAs::OneWindow));
         // Only the later memory of processes is shown.
         let CtprofSnapshot { head: earlier, threads } = self.capturer.capture(Smaps::Never)?;
-        let threads = PackedThreads::of_threads(threads);
+        let threads = EarlierThreads::of_threads(threads);
         let folded = Arc::<Mutex<FoldedExits>>::default();
         if let Some(listener) = &mut self.listener {
             let folded = Arc::clone(&folded);

@@ -6,12 +6,12 @@ use super::step::StepExits;
 use crate::model::{
     CtprofSnapshot, ExitRecords, ExitedThread, ReasonSums, Reasons, RecordedCommand, SnapshotHead, ThreadState,
 };
-use crate::window::{self, Exits, FoldedExits, NoWindow, PackedThreads, Recording};
+use crate::window::{self, EarlierThreads, Exits, FoldedExits, NoWindow, Recording};
 
 /// A part of a series that has begun.
 pub struct Part {
     earlier: SnapshotHead,
-    threads: PackedThreads,
+    threads: EarlierThreads,
     records: Option<ExitRecords>,
     folded: FoldedExits,
     /// Threads that were there when it began.
@@ -34,7 +34,7 @@ impl Part {
         threads.sort_by_key(ThreadState::id);
         Self {
             earlier,
-            threads: PackedThreads::of_threads(threads),
+            threads: EarlierThreads::of_threads(threads),
             records: None,
             folded: FoldedExits::default(),
             each: Vec::new(),

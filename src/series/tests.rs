@@ -123,7 +123,7 @@ proptest! {
         let for_each = |add: &mut dyn FnMut(ExitedThread)| all.iter().cloned().for_each(add);
         let exits = crate::window::Exits { each: Some(&for_each), ..crate::window::Exits::default() };
         let recording = crate::window::Recording { exits, ..crate::window::Recording::default() };
-        let packed = crate::window::PackedThreads::of_threads(first.threads);
+        let packed = crate::window::EarlierThreads::of_threads(first.threads);
         let direct = crate::window::recorded(&first.head, packed, host.capture(), recording).unwrap();
         prop_assert_eq!(sums(&window), sums(&direct));
         prop_assert_eq!(sums(&window), added);

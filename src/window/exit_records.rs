@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::earlier_threads::{process_after, subtract};
 use super::{
-    Clocks, CountedWork, FoldedPart, GoneProcess, KnownProcess, MOST_ANCESTORS, PRECISION_TICKS, PackedThread, Parents,
-    Processes, Unexplained, WindowStart, Work,
+    Clocks, CountedWork, FoldedPart, GoneProcess, KnownProcess, MOST_ANCESTORS, PRECISION_TICKS, Parents, Processes,
+    Unexplained, WindowStart, Work,
 };
 use crate::model::{ExitedThread, Includes, MetricId, Metrics, Name, Owner, ThreadId, ThreadSpan, ThreadState};
 
@@ -42,7 +43,7 @@ impl<'s> PlacedRecords<'s> {
     /// The place of the earlier thread with these ids and this start.
     fn earlier_with_ids(&self, exited: &ThreadState) -> Option<usize> {
         let place = self.start.earlier.find(exited.id())?;
-        (exited.start_time_clock_ticks == self.start.earlier.threads[place].start_ticks).then_some(place)
+        (exited.start_time_clock_ticks == self.start.earlier.threads[place].start_time_clock_ticks).then_some(place)
     }
 
     /// Whether a thread had got its ids from the first thread, which has a record of its own.
@@ -66,7 +67,7 @@ impl<'s> PlacedRecords<'s> {
         if let Some(place) = known {
             self.recorded.insert(place);
             // Counters that went backwards are those of listed threads.
-            self.start.earlier.subtract(place, &mut state.metrics, |_| {});
+            subtract(&self.start.earlier.threads[place].metrics, &mut state.metrics, |_| {});
             state.cgroup = state.cgroup.take().or_else(|| self.start.earlier.threads[place].cgroup.clone());
             exited.cpu_time_ns = exited.cpu_time_ns.map(|life| cpu_time_in_window(&state.metrics, life));
         }
@@ -121,9 +122,9 @@ impl<'s> PlacedRecords<'s> {
     }
 
     /// The leader of a process in the earlier capture.
-    fn earlier_leader(&self, process: KnownProcess) -> Option<&'s PackedThread> {
+    fn earlier_leader(&self, process: KnownProcess) -> Option<&'s ThreadState> {
         let KnownProcess { tgid, is_in_earlier: true, .. } = process else { return None };
-        self.start.earlier.find(ThreadId { tgid, tid: tgid }).map(|place| &self.start.earlier.threads[place])
+        self.start.earlier.leader(tgid)
     }
 }
 
@@ -140,15 +141,15 @@ fn cpu_time_in_window(increase: &Metrics, life: [u64; 2]) -> [u64; 2] {
 
 /// The processes of the earlier capture that the later one does not have, with what they and their children had done.
 fn gone_processes<'s>(start: &'s WindowStart, parents: &'s Parents) -> impl Iterator<Item = GoneProcess> + 's {
-    let is_gone = |(place, thread): &(usize, &PackedThread)| {
-        let start_ns = start.clocks.boot_ns(thread.start_ticks);
-        let is_living = || parents.get(thread.id.tgid, start_ns).is_some_and(|known| known.is_living);
-        thread.id.tid == thread.id.tgid && !start.found[*place].load(Ordering::Relaxed) && !is_living()
+    let is_gone = |(place, thread): &(usize, &ThreadState)| {
+        let start_ns = start.clocks.boot_ns(thread.start_time_clock_ticks);
+        let is_living = || parents.get(thread.tgid, start_ns).is_some_and(|known| known.is_living);
+        thread.is_leader() && !start.found[*place].load(Ordering::Relaxed) && !is_living()
     };
     let leaders = start.earlier.threads.iter().enumerate().filter(is_gone);
     leaders.filter_map(|(_, leader)| {
-        let (state, after) = leader.process.as_deref().zip(leader.process_after())?;
-        let (tgid, start_ns) = (leader.id.tgid, start.clocks.boot_ns(leader.start_ticks));
+        let (state, after) = leader.process.as_deref().zip(process_after(leader))?;
+        let (tgid, start_ns) = (leader.tgid, start.clocks.boot_ns(leader.start_time_clock_ticks));
         let ppid = parents.get(tgid, start_ns).map(|known| known.ppid).filter(|ppid| *ppid > 0).or(after.ppid)?;
         let tick = start.clocks.ns_per_tick;
         let mut work = Work::of_process(state, Includes::Threads, tick);

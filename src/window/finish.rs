@@ -8,8 +8,7 @@ use std::sync::atomic::Ordering;
 use super::accounting::account;
 use super::is_of_selected;
 use super::{
-    Clocks, CpuReadings, Exits, Fold, FoldedPart, Join, Joined, PackedThread, Parents, PlacedRecords, WindowStart,
-    Work, cpu_time,
+    Clocks, CpuReadings, Exits, Fold, FoldedPart, Join, Joined, Parents, PlacedRecords, WindowStart, Work, cpu_time,
 };
 use crate::model::{
     ExitRecords, ExitedThread, ExitedWork, HostCpuTime, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Threads,
@@ -144,20 +143,20 @@ impl<T: Threads> Join<T> {
 
     /// Adds the threads that are gone and have no record: their number is known, their work is not.
     fn add_gone(&mut self, start: &WindowStart, recorded: &BTreeSet<usize>) {
-        let is_gone = |(place, _): &(usize, &PackedThread)| {
+        let is_gone = |(place, _): &(usize, &ThreadState)| {
             !start.found[*place].load(Ordering::Relaxed) && !recorded.contains(place)
         };
         for (_, gone) in start.earlier.threads.iter().enumerate().filter(is_gone) {
             self.threads.add(ThreadState {
-                tid: gone.id.tid,
-                tgid: gone.id.tgid,
+                tid: gone.tid,
+                tgid: gone.tgid,
                 pcomm: Name::clone(&gone.pcomm),
                 comm: Name::clone(&gone.comm),
                 program: gone.program.clone(),
                 cgroup: gone.cgroup.clone(),
                 kernel_thread: gone.kernel_thread,
                 owner: gone.owner,
-                start_time_clock_ticks: gone.start_ticks,
+                start_time_clock_ticks: gone.start_time_clock_ticks,
                 span: Some(ThreadSpan { exited: true, ..ThreadSpan::default() }),
                 ..ThreadState::default()
             });

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::earlier_threads::{EarlierThreads, renamed, subtract};
 use super::processes::has_exited;
-use super::{Clocks, CpuReadings, Lineage, PRECISION_TICKS, PackedThreads, Processes, Seen, Work};
+use super::{Clocks, CpuReadings, Lineage, PRECISION_TICKS, Processes, Seen, Work};
 use crate::model::{
     HostCpuTime, Includes, METRICS, Metric, MetricId, Owner, ProcessState, ThreadId, ThreadSpan, ThreadState, Threads,
     WindowInfo, WindowRule,
@@ -23,7 +24,7 @@ pub enum JoinedValues {
 
 /// The earlier capture, and what is known before the later threads come.
 pub(super) struct WindowStart {
-    pub(super) earlier: PackedThreads,
+    pub(super) earlier: EarlierThreads,
     pub(super) clocks: Clocks,
     pub(super) values: JoinedValues,
     /// Which of the earlier threads were found again.
@@ -122,8 +123,8 @@ impl<T: Threads> Threads for Join<T> {
         let start = Arc::clone(&self.start);
         let place = start.earlier.find(thread.id());
         let same = place.filter(|place| {
-            let earlier = start.earlier.threads[*place].start_ticks;
-            earlier == thread.start_time_clock_ticks
+            let earlier = &start.earlier.threads[*place];
+            earlier.start_time_clock_ticks == thread.start_time_clock_ticks
         });
         match (same, thread.start_time_clock_ticks) {
             (Some(place), _) if start.is_replaced(place, &thread) => {
@@ -206,24 +207,24 @@ impl<T: Threads> Join<T> {
     fn add_known(&mut self, start: &WindowStart, place: usize, mut thread: ThreadState) {
         start.found[place].store(true, Ordering::Relaxed);
         let earlier = &start.earlier.threads[place];
-        let read = thread.read_at_ns.unwrap_or(0);
-        let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(earlier.read_at_ns);
+        let [before, read] = [earlier, &thread].map(|thread| thread.read_at_ns.unwrap_or(0));
+        let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(before);
         let totals = (start.values == JoinedValues::Totals).then(|| thread.metrics.clone());
         let count = |metric: &Metric| *self.sums.backwards.entry(metric.id).or_default() += 1;
-        start.earlier.subtract(place, &mut thread.metrics, count);
+        subtract(&earlier.metrics, &mut thread.metrics, count);
         let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
         self.explain(work, thread.owner);
         if thread.owner == Some(Owner::Ctprof) {
             self.sums.recorder_stayed = true;
         } else {
-            self.sums.read.add(earlier.read_at_ns, read, work[MetricId::run_time_ns]);
+            self.sums.read.add(before, read, work[MetricId::run_time_ns]);
         }
         self.processes.add(&thread, work, Seen::AtBothEnds);
         if let Some(totals) = totals {
-            self.before.add(start.earlier.thread(place, &thread));
+            self.before.add(renamed(earlier, &thread));
             thread.metrics = totals;
         } else {
-            let exited = has_exited(&thread) && !start.earlier.had_exited(place);
+            let exited = has_exited(&thread) && !has_exited(earlier);
             thread.span = Some(ThreadSpan { alive_ns, exited, ..ThreadSpan::default() });
             // They are totals, which a window does not have.
             (thread.process, thread.process_after) = (None, None);
@@ -268,13 +269,13 @@ impl WindowStart {
     /// process, whose other threads count on after they have exited.
     fn continues(&self, place: usize, later: &ThreadState) -> bool {
         let (mut increase, mut is_possible) = (later.metrics.clone(), true);
-        self.earlier.subtract(place, &mut increase, |_| is_possible = false);
+        subtract(&self.earlier.threads[place].metrics, &mut increase, |_| is_possible = false);
         let tick = self.clocks.ns_per_tick;
         let of_process = |state: &Option<Box<ProcessState>>| {
             let process = state.as_deref().filter(|process| process.utime_clock_ticks.is_some())?;
             Some(Work::of_process(process, Includes::Threads, tick)[MetricId::run_time_ns])
         };
-        let leader = self.earlier.find(later.id()).map(|leader| &self.earlier.threads[leader].process);
+        let leader = self.earlier.leader(later.tgid).map(|leader| &leader.process);
         let whole = leader.and_then(of_process).zip(of_process(&later.process));
         let run_ns = Work::of_thread(&increase, tick)[MetricId::run_time_ns];
         let most_ns = |(before, after): (u64, u64)| after.saturating_sub(before).saturating_add(PRECISION_TICKS * tick);

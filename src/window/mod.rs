@@ -5,6 +5,7 @@ mod accounting;
 mod boot;
 mod cpu_ticks;
 mod cpu_time;
+mod earlier_threads;
 mod exit_records;
 mod finish;
 mod fold;
@@ -12,7 +13,6 @@ mod folded_exits;
 mod head;
 mod join;
 mod lineage;
-mod packed_threads;
 mod parents;
 mod processes;
 mod unexplained;
@@ -26,6 +26,7 @@ use self::boot::Clocks;
 pub use self::boot::{NoWindow, check};
 use self::cpu_ticks::CPU_TICKS;
 use self::cpu_time::CpuReadings;
+pub use self::earlier_threads::EarlierThreads;
 use self::exit_records::PlacedRecords;
 use self::fold::Fold;
 use self::folded_exits::MOST_ANCESTORS;
@@ -33,9 +34,7 @@ pub use self::folded_exits::{EachExit, Exits, FoldedExits, FoldedPart};
 use self::join::WindowStart;
 pub use self::join::{Join, Joined, JoinedValues};
 use self::lineage::Lineage;
-use self::packed_threads::PackedThread;
-pub use self::packed_threads::PackedThreads;
-use self::parents::{KnownProcess, Living, Parents};
+use self::parents::{KnownProcess, Living, Parents, living};
 use self::processes::{Processes, Seen};
 use self::unexplained::{CountedWork, GoneProcess, PRECISION_TICKS, Unexplained};
 use self::work::Work;
@@ -44,7 +43,7 @@ use crate::model::{CtprofSnapshot, FORMAT_VERSION, RecordedCommand, SnapshotHead
 
 /// The window between two snapshots of one boot: a snapshot whose counters are increases.
 pub fn between(earlier: CtprofSnapshot, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
-    recorded(&earlier.head, PackedThreads::of_threads(earlier.threads), later, Recording::default())
+    recorded(&earlier.head, EarlierThreads::of_threads(earlier.threads), later, Recording::default())
 }
 
 /// What a recorder knows of a window beyond its two captures.
@@ -61,7 +60,7 @@ pub struct Recording<'r> {
 /// The window between two snapshots.
 pub fn recorded(
     earlier: &SnapshotHead,
-    threads: PackedThreads,
+    threads: EarlierThreads,
     later: CtprofSnapshot,
     recording: Recording<'_>,
 ) -> Result<CtprofSnapshot, NoWindow> {
@@ -69,7 +68,8 @@ pub fn recorded(
     let mut join = join(earlier, threads, &head, &Vec::new(), JoinedValues::Increases)?;
     let start = Arc::get_mut(&mut join.start).expect("the join has no other part yet");
     recording.exits.for_each(|exit| {
-        let earlier = start.earlier.find(exit.state.id()).map(|place| start.earlier.threads[place].start_ticks);
+        let earlier = start.earlier.find(exit.state.id());
+        let earlier = earlier.map(|place| start.earlier.threads[place].start_time_clock_ticks);
         if let Some(tid) = exit.replaced_by.filter(|_| earlier == Some(exit.state.start_time_clock_ticks)) {
             start.replaced.insert(exit.state.tgid, tid);
         }
@@ -93,14 +93,10 @@ pub fn recorded(
     Ok(CtprofSnapshot { head, threads })
 }
 
-fn living(leader: &ThreadState) -> Living {
-    (leader.tgid, leader.start_time_clock_ticks, leader.process.as_ref().and_then(|process| process.ppid))
-}
-
 /// Joins the threads of `later`, as they are added, with those of `earlier`.
 pub fn join<T: Threads>(
     earlier: &SnapshotHead,
-    threads: PackedThreads,
+    threads: EarlierThreads,
     later: &SnapshotHead,
     empty: &T,
     values: JoinedValues,

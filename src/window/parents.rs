@@ -1,8 +1,8 @@
 //! The parents of processes, and which capture had a process. Ids of processes are reused, so that a process is known
 //! by its id and its start.
 
-use super::{Clocks, Exits, PackedThread, PackedThreads};
-use crate::model::ExitedThread;
+use super::{Clocks, EarlierThreads, Exits};
+use crate::model::{ExitedThread, ThreadState};
 
 /// What is known of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) type Living = (u32, Option<u64>, Option<u32>);
 impl Parents {
     /// The processes of both captures and of the records of their leaders.
     pub(super) fn of(
-        earlier: &PackedThreads,
+        earlier: &EarlierThreads,
         living: impl Iterator<Item = Living>,
         exits: &Exits<'_>,
         clocks: &Clocks,
@@ -41,7 +41,7 @@ impl Parents {
             is_living: false,
         };
         let mut all: Vec<_> = living.map(|process| KnownProcess { is_living: true, ..known(process) }).collect();
-        let before = earlier.threads.iter().filter(|thread| thread.id.tid == thread.id.tgid).map(packed);
+        let before = earlier.threads.iter().filter(|thread| thread.is_leader()).map(self::living);
         all.extend(before.map(|process| KnownProcess { is_in_earlier: true, ..known(process) }));
         exits.for_each(|exited| {
             let ExitedThread { state, ppid, .. } = exited;
@@ -71,8 +71,9 @@ impl Parents {
     }
 }
 
-fn packed(leader: &PackedThread) -> Living {
-    (leader.id.tgid, leader.start_ticks, leader.process.as_ref().and_then(|process| process.ppid))
+/// The process of a first thread.
+pub(super) fn living(leader: &ThreadState) -> Living {
+    (leader.tgid, leader.start_time_clock_ticks, leader.process.as_ref().and_then(|process| process.ppid))
 }
 
 impl KnownProcess {
@@ -102,7 +103,7 @@ impl KnownProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ProcessState, ThreadState};
+    use crate::model::ProcessState;
 
     impl Parents {
         /// Processes with their id, their start in ticks and their parent, of both captures and of records.
@@ -129,7 +130,7 @@ mod tests {
             };
             let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
             let exits = Exits { each: Some(&each), ..Exits::default() };
-            Self::of(&PackedThreads::of_threads(before.iter().map(leader)), living, &exits, &clocks)
+            Self::of(&EarlierThreads::of_threads(before.iter().map(leader)), living, &exits, &clocks)
         }
     }
 

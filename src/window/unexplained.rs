@@ -5,10 +5,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
+use super::earlier_threads::process_after;
 use super::processes::{LaterProcess, Processes, Seen};
-use super::{FoldedPart, KnownProcess, MOST_ANCESTORS, PackedThreads, Parents, Work};
+use super::{EarlierThreads, FoldedPart, KnownProcess, MOST_ANCESTORS, Parents, Work};
 use crate::model::{
-    ExitedWork, Includes, MetricId, Name, PROCESS, ProcessSource, ProcessState, RecordField, ThreadId, ThreadState,
+    ExitedWork, Includes, MetricId, Name, PROCESS, ProcessSource, ProcessState, RecordField, ThreadState,
 };
 
 /// What processes did beyond their living threads, by process id.
@@ -84,7 +85,7 @@ impl Unattributed {
 const INIT: u32 = 1;
 
 impl Unexplained {
-    pub(super) fn of(processes: &Processes, earlier: &PackedThreads, ns_per_tick: u64) -> Self {
+    pub(super) fn of(processes: &Processes, earlier: &EarlierThreads, ns_per_tick: u64) -> Self {
         let pools = processes.iter().filter_map(|process| {
             let leader = process.leader.as_ref()?;
             let later = leader.state.as_deref()?;
@@ -222,9 +223,9 @@ fn ordered(tgid: u32, parents: &Parents) -> (Reverse<usize>, u32) {
 }
 
 /// The counters that a process had in the earlier capture, when its threads were read and after all threads.
-fn states_of(earlier: &PackedThreads, tgid: u32) -> Option<(&ProcessState, &ProcessState)> {
-    let leader = &earlier.threads[earlier.find(ThreadId { tgid, tid: tgid })?];
-    leader.process.as_deref().zip(leader.process_after())
+fn states_of(earlier: &EarlierThreads, tgid: u32) -> Option<(&ProcessState, &ProcessState)> {
+    let leader = earlier.leader(tgid)?;
+    leader.process.as_deref().zip(process_after(leader))
 }
 
 fn exited(process: &LaterProcess, work: Work, kind: ExitedWork) -> Option<ThreadState> {

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ctprof::model::{METRICS, ProcessState, RecordedCommand};
-use ctprof::window::{self, ExitedThread, Exits, PackedThreads, Recording};
+use ctprof::window::{self, EarlierThreads, ExitedThread, Exits, Recording};
 use ctprof::{CtprofSnapshot, ThreadState, capture, capture_pid};
 use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
@@ -568,7 +568,10 @@ fn recorded(earlier: CtprofSnapshot, later: CtprofSnapshot, exits: &[(u32, u32)]
     let mut recording = Recording::default();
     (recording.recorder, recording.command) = (1, Some(RecordedCommand::default()));
     recording.exits = Exits { each: Some(&each), ..Exits::default() };
-    window::recorded(&earlier.head, PackedThreads::of_threads(earlier.threads), later, recording).unwrap().threads.len()
+    window::recorded(&earlier.head, EarlierThreads::of_threads(earlier.threads), later, recording)
+        .unwrap()
+        .threads
+        .len()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::windows::*;
 use ctprof::model::{Accounting, Threads};
-use ctprof::window::{self, ExitedThread, Exits, PackedThreads, between};
+use ctprof::window::{self, EarlierThreads, ExitedThread, Exits, between};
 use ctprof::{CtprofSnapshot, ThreadState};
 use serde_json::{Value, json};
 
@@ -115,7 +115,7 @@ mod identity {
         let (before, after) = (std::mem::take(&mut a.threads), std::mem::take(&mut b.threads));
         let mut join = window::join(
             &a.head,
-            PackedThreads::of_threads(before.clone()),
+            EarlierThreads::of_threads(before.clone()),
             &b.head,
             &Vec::new(),
             window::JoinedValues::Totals,
@@ -213,7 +213,7 @@ mod parts {
     /// The window made of a part before `cut` and one after it.
     fn window_cut_at(cut: usize, records: &[ExitedThread]) -> (Vec<ThreadState>, window::Joined<Vec<ThreadState>>) {
         let (mut a, mut b) = (capture(10), capture(15));
-        let earlier = PackedThreads::of_threads(std::mem::take(&mut a.threads));
+        let earlier = EarlierThreads::of_threads(std::mem::take(&mut a.threads));
         let mut all = std::mem::take(&mut b.threads);
         let mut join = window::join(&a.head, earlier, &b.head, &Vec::new(), window::JoinedValues::Increases).unwrap();
         let mut part = join.another();

@@ -2,7 +2,7 @@
 
 use crate::windows::*;
 use ctprof::model::Threads;
-use ctprof::window::{Exits, NoWindow, PackedThreads, between};
+use ctprof::window::{EarlierThreads, Exits, NoWindow, between};
 use ctprof::{CtprofSnapshot, ThreadState};
 use serde_json::{Value, json};
 
@@ -525,7 +525,7 @@ fn threads_streamed_to_a_vector_are_those_of_the_window() {
     let threads = |second: u64| vec![process(5, 1, second * MS, 1, &json!({})), process(6, second, 0, 5, &json!({}))];
     let (mut a, mut b) = (snapshot(10, &threads(9)), snapshot(15, &threads(12)));
     let whole = between(a.clone(), b.clone()).unwrap();
-    let earlier = PackedThreads::of_threads(std::mem::take(&mut a.threads));
+    let earlier = EarlierThreads::of_threads(std::mem::take(&mut a.threads));
     let all = std::mem::take(&mut b.threads);
     let mut join =
         ctprof::window::join(&a.head, earlier, &b.head, &Vec::new(), ctprof::window::JoinedValues::Increases).unwrap();

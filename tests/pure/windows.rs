@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "every test needs some of them")]
 
 use ctprof::model::{ExitRecords, RecordedCommand};
-use ctprof::window::{ExitedThread, Exits, PackedThreads, Recording, recorded};
+use ctprof::window::{EarlierThreads, ExitedThread, Exits, Recording, recorded};
 use ctprof::{CtprofSnapshot, ThreadState};
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ pub(crate) fn record(a: CtprofSnapshot, b: CtprofSnapshot, exits: Exits<'_>) -> 
     let mut recording = Recording::default();
     (recording.exits, recording.recorder) = (exits, 9);
     recording.command = Some(RecordedCommand::default());
-    recorded(&a.head, PackedThreads::of_threads(a.threads), b, recording).unwrap()
+    recorded(&a.head, EarlierThreads::of_threads(a.threads), b, recording).unwrap()
 }
 
 /// The record of a thread that started and exited some seconds after boot.

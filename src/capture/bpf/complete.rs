@@ -1,6 +1,7 @@
 //! What procfs adds to threads that BPF has read: values that many threads share are read for one of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+use std::collections::hash_map::{Entry, HashMap};
 use std::hash::Hash;
 
 use nix::errno::Errno;
@@ -124,9 +125,9 @@ fn read_by_key<'t, K: Copy + Eq + Hash, T>(
     let (mut known, mut last) = (HashMap::new(), None);
     for (thread, key) in threads {
         let Some(key) = key.filter(|key| last != Some(*key)) else { continue };
-        if !known.contains_key(&key) {
+        if let Entry::Vacant(unknown) = known.entry(key) {
             let Some(value) = read(thread) else { continue };
-            known.insert(key, value);
+            unknown.insert(value);
         }
         last = Some(key);
     }

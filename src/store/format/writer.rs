@@ -11,7 +11,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::defaults::Defaults;
 use super::thread::{ThreadLine, present};
 use crate::model::{CtprofSnapshot, FORMAT_VERSION, METRICS, SnapshotHead, ThreadState};
-use crate::process::{no_workers, workers};
+use crate::process::workers;
 use crate::store::limit::{ContentLimit, ReadLimits};
 
 /// Threads whose lines a worker makes at a time, and those whose lines are in memory before they are compressed.
@@ -62,8 +62,10 @@ impl<'s> SnapshotWriter<'s> {
         let pool = self.workers();
         let mut separator: &[u8] = b"\n";
         for batches in threads.chunks(BATCH * BATCHES) {
-            let lines = || batches.par_chunks(BATCH).map(|threads| self.lines(threads)).collect::<Result<Vec<_>, _>>();
-            for lines in pool.install(lines)? {
+            let in_pool = || batches.par_chunks(BATCH).map(|threads| self.lines(threads)).collect();
+            let alone = || batches.chunks(BATCH).map(|threads| self.lines(threads)).collect();
+            let lines: Result<Vec<_>, _> = pool.as_ref().map_or_else(alone, |pool| pool.install(in_pool));
+            for lines in lines? {
                 out.write_all(separator)?;
                 out.write_all(&lines)?;
                 separator = b",\n";
@@ -84,12 +86,13 @@ impl<'s> SnapshotWriter<'s> {
         Ok(lines)
     }
 
-    /// As many workers as the capture had, or none for few threads.
-    fn workers(&self) -> Arc<ThreadPool> {
+    /// As many workers as the capture had, for many threads. A worker of others starts none.
+    fn workers(&self) -> Option<Arc<ThreadPool>> {
         let CtprofSnapshot { head, threads } = self.snapshot;
         let jobs = head.capture.as_ref().and_then(|capture| usize::try_from(capture.jobs).ok()).unwrap_or(1);
         let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        if threads.len() > BATCH && jobs > 1 { workers(jobs.min(cpus)) } else { no_workers() }
+        let is_alone = threads.len() <= BATCH || jobs <= 1 || rayon::current_thread_index().is_some();
+        (!is_alone).then(|| workers(jobs.min(cpus)))
     }
 }
 
