@@ -1,5 +1,7 @@
 //! jemalloc's thread-specific data in an ELF file. No file is opened here.
 
+use std::cell::LazyCell;
+
 use object::elf::{self, FileHeader64, PT_TLS, SHT_DYNSYM, SHT_SYMTAB, STT_TLS};
 use object::read::elf::{
     Dyn, ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable, VersionTable,
@@ -108,25 +110,31 @@ impl<'d, R: ReadRef<'d>> Headers<'d, R> {
 
     /// The slot that the dynamic linker fills with the distance of the object at `value` from the
     /// thread pointer. Programs need none.
-    pub(super) fn slot(&self, machine: Machine, value: u64) -> Option<u64> {
+    pub(super) fn slot(&self, machine: Machine, value: u64) -> Option<u64>
+    where
+        R: Pieces<'d>,
+    {
         if self.is_program() {
             return None;
         }
-        let dynamic = self.dynamic_symbols();
+        let dynamic = LazyCell::new(|| self.dynamic_symbols());
         let symbol_value = |index: u32| {
             let found = dynamic.symbol(object::SymbolIndex(usize::try_from(index).ok()?)).ok()?;
             (!found.is_undefined(ENDIAN)).then(|| found.st_value(ENDIAN))
         };
-        let mut sections = self.sections.iter();
-        sections.find_map(|section| {
-            let (entries, _) = section.rela(ENDIAN, self.data).ok().flatten()?;
-            let about_it = |entry: &&elf::Rela64<Endianness>| {
-                let symbol = entry.r_sym(ENDIAN, false);
-                let base = if symbol == 0 { Some(0) } else { symbol_value(symbol) };
-                let target = base.and_then(|base| base.checked_add_signed(entry.r_addend(ENDIAN)));
-                entry.r_type(ENDIAN, false) == machine.distance_relocation() && target == Some(value)
-            };
-            Some(entries.iter().find(about_it)?.r_offset(ENDIAN))
+        let slot = |entry: &elf::Rela64<Endianness>| {
+            if entry.r_type(ENDIAN, false) != machine.distance_relocation() {
+                return None;
+            }
+            let symbol = entry.r_sym(ENDIAN, false);
+            let base = if symbol == 0 { Some(0) } else { symbol_value(symbol) };
+            let target = base?.checked_add_signed(entry.r_addend(ENDIAN));
+            (target == Some(value)).then(|| entry.r_offset(ENDIAN))
+        };
+        let mut tables = self.sections.iter().filter(|section| section.sh_type(ENDIAN) == elf::SHT_RELA);
+        tables.find_map(|table| {
+            let (start, bytes) = table.file_range(ENDIAN)?;
+            self.data.find_in_pieces(start, bytes, slot)
         })
     }
 
