@@ -1,7 +1,7 @@
 //! Allowed imports: stages use only the stages before them, and files form no cycle.
 //!
-//! A file depends on the files that define the items it uses outside of its tests. Re-exports are followed
-//! to the definition, and a re-export alone is no dependency.
+//! A file depends on the files that define the items it uses outside of its tests. Re-exports, also those of all items of a
+//! file, are followed to the definition, and a re-export alone is no dependency.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -57,6 +57,8 @@ struct Module {
     bound: Vec<(String, Segments)>,
     /// The paths of its private imports.
     imports: Vec<Segments>,
+    /// The first lines of its items that are not private.
+    items: Vec<String>,
 }
 
 /// All modules of the library, by path: `[]` is the root.
@@ -89,7 +91,8 @@ impl Module {
         let text = text.split("#[cfg(test)]\nmod ").next().unwrap();
         let without_comment = |line: &str| line.split("//").next().unwrap().to_owned();
         let text = text.lines().map(without_comment).collect::<Vec<_>>().join("\n");
-        let mut module = Self { file, code: String::new(), bound: Vec::new(), imports: Vec::new() };
+        let (code, bound, imports, items) = Default::default();
+        let mut module = Self { file, code, bound, imports, items };
         let mut rest = text.as_str();
         while let Some(line) = rest.lines().next() {
             let (visibility, item) = split_visibility(line.trim_start());
@@ -103,12 +106,33 @@ impl Module {
                     module.bound.push((name, path));
                 }
             } else {
+                // Methods are no items.
+                let is_method = line.starts_with(' ') && item.contains("fn ");
+                if !visibility.is_empty() && !is_method {
+                    module.items.push(item.to_owned());
+                }
                 module.code.push_str(&line.replace(visibility, ""));
                 module.code.push('\n');
             }
             rest = rest[end..].strip_prefix('\n').unwrap_or(&rest[end..]);
         }
         module
+    }
+
+    /// Whether the file has an item of that name for others, perhaps in a row of a macro.
+    fn defines(&self, name: &str) -> bool {
+        let is_item = |item: &str| {
+            let after = |kind: &&str| Some(item.find(*kind)? + kind.len());
+            let kinds =
+                ["struct ", "enum ", "trait ", "type ", "static ", "fn ", "const ", " in pub ", " in pub(crate) "];
+            kinds.iter().filter_map(after).any(|at| identifier(&item[at..]) == name)
+        };
+        let is_row = |line: &str| {
+            let rest = line.trim_start().strip_prefix(name).unwrap_or_default();
+            rest.starts_with(['(', ':']) && !rest.starts_with("::")
+        };
+        self.items.iter().any(|item| is_item(item))
+            || (name.starts_with(char::is_uppercase) && self.code.lines().any(is_row))
     }
 }
 
@@ -200,6 +224,13 @@ fn descend(modules: &Modules, mut module: Segments, path: &[String], depth: usiz
                     return Some(found);
                 }
             }
+            let globs = modules[&module].bound.iter().filter_map(|(_, target)| target.strip_suffix(&["*".to_owned()]));
+            for glob in globs {
+                let found = resolve(modules, &module, &[glob, &path[at..]].concat(), depth - 1);
+                if let Some(found) = found.filter(|found| modules[found].defines(segment)) {
+                    return Some(found);
+                }
+            }
         }
         break;
     }
@@ -280,16 +311,20 @@ fn cycles(edges: &BTreeMap<Segments, BTreeSet<Segments>>) -> Vec<BTreeSet<Segmen
 fn imports_are_followed_to_the_file_that_defines_a_name() {
     let texts = [
         ("", "mod a;\nmod b;\npub use a::X;"),
-        ("a", "mod c;\nmod d;\npub use self::c::X;\npub(in crate::a) use self::d::{self, Z as W};"),
+        (
+            "a",
+            "mod c;\nmod d;\npub use self::c::X;\npub(in crate::a) use self::d::{self, Z as W};\npub use self::e::*;",
+        ),
         ("a/c", "use super::super::b;\n// use crate::b::Y;\npub struct X(b::Y);\n#[cfg(test)]\nmod tests {}"),
         ("a/d", "pub fn f() -> super::W { std::mem::take::<super::super::b::Y>() }"),
-        ("b", "use std::fmt;\npub(in crate::a) fn f(_: crate::X) { self::g() }\nfn g() {}\n"),
+        ("a/e", "pub struct V;"),
+        ("b", "use std::fmt;\nuse crate::a::V;\npub(in crate::a) fn f(_: crate::X) { self::g() }\nfn g() {}\n"),
     ];
     let split = |path: &str| path.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect::<Segments>();
     let modules = texts.map(|(path, text)| (split(path), Module::parse(path.to_owned(), text))).into();
     let edges = dependencies(&modules);
     let flat = edges.iter().flat_map(|(from, to)| to.iter().map(|to| format!("{}>{}", from.join("/"), to.join("/"))));
-    assert_eq!(flat.collect::<Vec<_>>(), ["a/c>b", "a/d>b", "b>a/c"]);
+    assert_eq!(flat.collect::<Vec<_>>(), ["a/c>b", "a/d>b", "b>a/c", "b>a/e"]);
     assert_eq!(cycles(&edges), [[split("a/c"), split("b")].into()]);
 }
 
