@@ -9,8 +9,6 @@ use crate::model::{
     TaskstatsSummary, Unit,
 };
 
-type CaptureFact = (Cow<'static, str>, Unit, Option<u64>);
-
 pub(super) fn section(snapshot: &SnapshotHead) -> SideSection {
     let mut facts = Vec::new();
     facts.extend(snapshot.capture.iter().flat_map(cost));
@@ -19,43 +17,45 @@ pub(super) fn section(snapshot: &SnapshotHead) -> SideSection {
     facts.extend(snapshot.taskstats_summary.iter().flat_map(taskstats));
     facts.extend(snapshot.probe_summary.iter().flat_map(jemalloc));
     let heap = snapshot.host.iter().filter_map(|host| host.heap_state.as_ref()).flat_map(HostHeapState::fields);
-    facts.extend(heap.map(|(field, unit, value)| (format!("heap.{field}").into(), unit, value)));
-    let entry = |(name, unit, value): CaptureFact| Some(Measurement::new(name, unit, Cell::Number(value?), 1));
-    let mut measurements: Vec<_> = facts.into_iter().filter_map(entry).collect();
+    facts.extend(heap.map(|(field, unit, value)| fact(format!("heap.{field}"), unit, value)));
     let engine = snapshot.capture.as_ref().map(|capture| &capture.engine).filter(|engine| !engine.is_empty());
-    measurements
-        .extend(engine.map(|engine| Measurement::new("engine", Unit::None, Cell::Word(engine.as_str().into()), 1)));
-    measurements.sort_by(|a, b| a.name.cmp(&b.name));
-    SideSection::from([(vec!["capture".to_owned()], SideGroup::new(1, measurements))])
+    facts.extend(engine.map(|engine| Measurement::new("engine", Unit::None, Cell::Word(engine.as_str().into()), 1)));
+    facts.retain(|fact| fact.cell.is_some());
+    facts.sort_by(|a, b| a.name.cmp(&b.name));
+    SideSection::from([(vec!["capture".to_owned()], SideGroup::new(1, facts))])
 }
 
-fn count(name: impl Into<Cow<'static, str>>, value: u64) -> CaptureFact {
-    (name.into(), Unit::Count, Some(value))
+fn fact(name: impl Into<Cow<'static, str>>, unit: Unit, value: Option<u64>) -> Measurement {
+    Measurement::new(name, unit, value.map(Cell::Number), 1)
 }
 
-fn cost(capture: &CaptureInfo) -> Vec<CaptureFact> {
+fn count(name: impl Into<Cow<'static, str>>, value: u64) -> Measurement {
+    fact(name, Unit::Count, Some(value))
+}
+
+fn cost(capture: &CaptureInfo) -> Vec<Measurement> {
     let SelfCost { user_ns, system_ns, peak_rss_bytes, smaps_ns, probe_ns } =
         capture.self_cost.clone().unwrap_or_default();
     vec![
-        ("duration".into(), Unit::Ns, Some(capture.duration_ns)),
+        fact("duration", Unit::Ns, Some(capture.duration_ns)),
         count("jobs", capture.jobs),
-        ("cost.user".into(), Unit::Ns, user_ns),
-        ("cost.system".into(), Unit::Ns, system_ns),
-        ("cost.peak_rss".into(), Unit::Bytes, peak_rss_bytes),
-        ("cost.smaps".into(), Unit::Ns, smaps_ns),
-        ("cost.jemalloc".into(), Unit::Ns, probe_ns),
+        fact("cost.user", Unit::Ns, user_ns),
+        fact("cost.system", Unit::Ns, system_ns),
+        fact("cost.peak_rss", Unit::Bytes, peak_rss_bytes),
+        fact("cost.smaps", Unit::Ns, smaps_ns),
+        fact("cost.jemalloc", Unit::Ns, probe_ns),
     ]
 }
 
-fn bpf(BpfUse { setup_ns, dropped, missed_processes }: &BpfUse) -> Vec<CaptureFact> {
+fn bpf(BpfUse { setup_ns, dropped, missed_processes }: &BpfUse) -> Vec<Measurement> {
     vec![
-        ("bpf.setup".into(), Unit::Ns, Some(*setup_ns)),
+        fact("bpf.setup", Unit::Ns, Some(*setup_ns)),
         count("bpf.metrics_dropped", u64::try_from(dropped.len()).unwrap_or(u64::MAX)),
         count("bpf.processes_missed", *missed_processes),
     ]
 }
 
-fn procfs(summary: &CtprofParseSummary) -> Vec<CaptureFact> {
+fn procfs(summary: &CtprofParseSummary) -> Vec<Measurement> {
     let by_file = summary.read_failures_by_errno.iter();
     let failures = by_file.flat_map(|(file, errnos)| {
         errnos.iter().map(move |(errno, failed)| count(format!("not_read.{file}.{errno}"), *failed))
@@ -71,17 +71,17 @@ fn procfs(summary: &CtprofParseSummary) -> Vec<CaptureFact> {
     walked.into_iter().chain(delays.map(|threads| count("impossible_delays", threads))).chain(failures).collect()
 }
 
-fn taskstats(summary: &TaskstatsSummary) -> Vec<CaptureFact> {
+fn taskstats(summary: &TaskstatsSummary) -> Vec<Measurement> {
     vec![
         count("taskstats.answered", summary.ok_count),
         count("taskstats.denied", summary.eperm_count),
         count("taskstats.exited", summary.esrch_count),
         count("taskstats.failed", summary.other_err_count),
-        ("taskstats.version".into(), Unit::None, summary.struct_version.map(u64::from)),
+        fact("taskstats.version", Unit::None, summary.struct_version.map(u64::from)),
     ]
 }
 
-fn jemalloc(summary: &CtprofProbeSummary) -> Vec<CaptureFact> {
+fn jemalloc(summary: &CtprofProbeSummary) -> Vec<Measurement> {
     let failures =
         summary.failures.iter().map(|(failure, failed)| count(format!("jemalloc.not_read.{failure}"), *failed));
     let mut facts = vec![

@@ -5,7 +5,8 @@ pub(super) mod renamed;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use self::renamed::{Kinds, Renamed, renamed};
+pub use self::renamed::Renamed;
+use self::renamed::{Kinds, renamed};
 use super::{CompareOptions, GroupBy, Names, Sides, ThreadNames};
 use crate::diagnose::Side;
 use crate::model::Container;
@@ -76,7 +77,6 @@ impl CgroupKeys {
         self.matched.contains(key)
     }
 
-    /// How many cgroups have a key.
     pub(super) fn count(&self, key: &str) -> Option<usize> {
         self.counts.get(key).copied()
     }

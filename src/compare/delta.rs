@@ -74,15 +74,22 @@ impl Change {
     }
 }
 
-/// The number by which a value is sorted, if it has one.
-pub(super) fn number(cell: &Cell) -> Option<f64> {
+/// The number of a value that is nothing but a number.
+pub(super) fn plain_number(cell: &Cell) -> Option<f64> {
     match cell {
         Cell::Number(number) => Some(*number as f64),
         Cell::Signed(number) => Some(*number as f64),
         Cell::Ratio(ratio) => Some(*ratio),
+        _ => None,
+    }
+}
+
+/// The number by which a value is sorted, if it has one.
+pub(super) fn number(cell: &Cell) -> Option<f64> {
+    match cell {
         Cell::Range { max, .. } => Some(*max as f64),
         Cell::Cpus(sizes) => Some(sizes.most as f64),
-        _ => None,
+        plain => plain_number(plain),
     }
 }
 
@@ -173,7 +180,7 @@ mod tests {
     use crate::model::{CpuSetSizes, MostFrequent};
 
     fn cpus(fewest: u64, most: u64, cpus: Option<&[u32]>) -> Cell {
-        Cell::Cpus(Box::new(CpuSetSizes { fewest, most, cpus: cpus.map(<[u32]>::to_vec) }))
+        Cell::Cpus(Box::new(CpuSetSizes { fewest, most, cpus: cpus.map(Into::into) }))
     }
 
     fn mode(value: &str, count: u64) -> Cell {

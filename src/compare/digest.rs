@@ -26,7 +26,10 @@ pub struct Digest {
 impl Digest {
     /// Combines the head of a snapshot with the totals of its threads.
     pub fn new(mut head: SnapshotHead, threads: ThreadTotals) -> Self {
-        head.cgroup_stats.retain(|path, _| threads.filter.has_cgroup(path));
+        // A command has no cgroup of its own.
+        if let ThreadFilter::InCgroups(paths) = &threads.filter {
+            head.cgroup_stats.retain(|path, _| paths.contains(path));
+        }
         Self { head, threads, window: None }
     }
 
@@ -80,7 +83,7 @@ impl Digest {
 const THREADS_AT_ONCE: usize = 4096;
 
 /// The names that decide a thread's group; those that an axis does not look at are empty.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct ThreadNames {
     pub(super) process: Name,
     pub(super) program: Option<Name>,
@@ -102,20 +105,14 @@ impl ThreadNames {
     }
 
     fn seen_by(self, axis: GroupBy) -> Self {
-        let (process, program, thread, cgroup) = match axis {
-            GroupBy::Command | GroupBy::Pid => (true, true, false, false),
-            GroupBy::Pcomm => (true, false, false, false),
-            GroupBy::Comm | GroupBy::CommExact => (false, false, true, false),
-            GroupBy::Cgroup | GroupBy::Container | GroupBy::Pod => (false, false, false, true),
-            GroupBy::All => return Self { pid: None, ..self },
-        };
-        let kept = |is_kept, name| if is_kept { name } else { Name::default() };
-        Self {
-            process: kept(process, self.process),
-            program: self.program.filter(|_| program),
-            thread: kept(thread, self.thread),
-            cgroup: self.cgroup.filter(|_| cgroup),
-            pid: self.pid.filter(|_| axis == GroupBy::Pid),
+        let (Self { process, program, thread, cgroup, pid }, none) = (self, Self::default());
+        match axis {
+            GroupBy::Command => Self { process, program, ..none },
+            GroupBy::Pcomm => Self { process, ..none },
+            GroupBy::Pid => Self { process, program, pid, ..none },
+            GroupBy::Comm | GroupBy::CommExact => Self { thread, ..none },
+            GroupBy::Cgroup | GroupBy::Container | GroupBy::Pod => Self { cgroup, ..none },
+            GroupBy::All => Self { process, program, thread, cgroup, pid: None },
         }
     }
 }
@@ -174,7 +171,9 @@ impl ThreadTotals {
     /// No threads yet of these captures.
     pub fn new(options: &CompareOptions, heads: &[&SnapshotHead]) -> Self {
         let filter = options.scope.as_ref().map(|scope| scope.filter(heads)).unwrap_or_default();
-        Self::empty(options.digest_axis(), options.names, filter)
+        // A report narrows the totals of its tree.
+        let axis = if options.tree().is_some() { GroupBy::All } else { options.group_by };
+        Self::empty(axis, options.names, filter)
     }
 
     fn empty(group_by: GroupBy, names: Names, filter: ThreadFilter) -> Self {
@@ -208,7 +207,6 @@ pub(super) struct GroupTotals {
     pub(super) alive_ns: u64,
     /// How long they were blocked, in nanoseconds; `None` if it is unknown for all threads.
     pub(super) blocked_ns: Option<u64>,
-    /// Number of threads for which that is known.
     pub(super) blocked_of: u64,
     /// How many of them are threads of the capturing process.
     own: u64,
@@ -230,6 +228,8 @@ pub(super) struct GroupTotals {
     leaders_with_whole_names: u64,
     pub(super) lifetimes: Lifetimes,
     pub(super) totals: Box<Totals>,
+    /// Whether the kernel may have cut the name that they are grouped by, so that different threads are one group.
+    pub(super) name_cut: bool,
 }
 
 /// The id that a group has, if all of its threads have the same.
@@ -322,10 +322,7 @@ impl GroupTotals {
     }
 
     fn add_blocked(&mut self, blocked_ns: Option<u64>) {
-        self.blocked_ns = match (self.blocked_ns, blocked_ns) {
-            (Some(all), Some(more)) => Some(all.saturating_add(more)),
-            (known, more) => known.or(more),
-        };
+        self.blocked_ns = self.blocked_ns.into_iter().chain(blocked_ns).reduce(u64::saturating_add);
     }
 
     /// How long they were alive in a window of this length, in nanoseconds. Single threads can be read later at its
@@ -395,6 +392,7 @@ impl GroupTotals {
             leaders_with_whole_names,
             lifetimes,
             totals,
+            name_cut,
         } = other;
         self.threads += *threads;
         self.turnover.merge(*turnover);
@@ -415,6 +413,7 @@ impl GroupTotals {
         self.leaders_with_whole_names += *leaders_with_whole_names;
         self.lifetimes.merge(*lifetimes);
         self.totals.merge(totals);
+        self.name_cut |= name_cut;
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-use super::gate_metric::is_typo;
-use super::select::unknown_metric;
-use super::{ELAPSED, GateMetric, GroupBy, GroupGlob, Measure, NoMetric, OVERVIEW, OverviewColumn, Per};
-use crate::model::{Direction, Section, Unit, record_rows};
+use super::{
+    ELAPSED, GateMetric, GroupBy, GroupGlob, NoMetric, OVERVIEW, OverviewColumn, Per, is_typo, unknown_metric,
+};
+use crate::model::{Direction, NS_PER_TICK, Section, Unit, record_rows};
 use crate::statistics::{Beyond, Bound, Scale};
 
 /// The name of all columns of the overview that get worse as they grow.
@@ -214,17 +214,29 @@ impl BoundAmount {
     /// How much a value may change, without the direction.
     fn of_metric(self, metric: &GateMetric, text: &str) -> Result<(Scale, f64), GateError> {
         let is_share = metric.reason.is_some() || (metric.section == Section::Overview && metric.name != ELAPSED);
-        let amount = match (self.unit, metric.measure) {
-            (BoundUnit::Percent, Measure::Time(_) | Measure::Bytes | Measure::Count) => {
+        let unit_ns = match metric.unit {
+            Unit::Ns => Some(1.0),
+            Unit::Us => Some(1e3),
+            Unit::Ticks => Some(NS_PER_TICK as f64),
+            _ => None,
+        };
+        let amount = match (self.unit, metric.unit, unit_ns) {
+            (BoundUnit::Percent, _, Some(_)) | (BoundUnit::Percent, Unit::Bytes | Unit::Count, _) => {
                 return Ok((Scale::Ratio, self.number / 100.0));
             }
-            (BoundUnit::Points, Measure::Share(hundredths)) => self.number * f64::from(hundredths) / 100.0,
-            (BoundUnit::Points, Measure::Time(_)) if is_share => self.number,
-            (BoundUnit::Time(ns), Measure::Time(unit_ns)) => self.number * ns / unit_ns as f64,
-            (BoundUnit::Bytes(bytes), Measure::Bytes) => self.number * bytes,
-            (BoundUnit::Count, Measure::Count) => self.number,
-            _ => {
-                let (noun, examples) = metric.measure.described();
+            (BoundUnit::Points, Unit::Ratio, _) => self.number / 100.0,
+            (BoundUnit::Points, Unit::Hundredths, _) => self.number * 1e4 / 100.0,
+            (BoundUnit::Points, _, Some(_)) if is_share => self.number,
+            (BoundUnit::Time(ns), _, Some(unit_ns)) => self.number * ns / unit_ns,
+            (BoundUnit::Bytes(bytes), Unit::Bytes, _) => self.number * bytes,
+            (BoundUnit::Count, Unit::Count, _) => self.number,
+            (_, unit, _) => {
+                let (noun, examples) = match unit {
+                    Unit::Bytes => ("a number of bytes", "`>10%` or `>64MiB`"),
+                    Unit::Count => ("a count", "`>10%` or `>1000`"),
+                    _ if unit_ns.is_some() => ("a time", "`>10%` or `>2s`"),
+                    _ => ("a share", "`>5pp` (percentage points)"),
+                };
                 let misfit = format!("`{}` is {noun}, which `{text}` does not fit", metric.name);
                 return Err(GateError(format!("{misfit}; write a bound such as {examples}")));
             }

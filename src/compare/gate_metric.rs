@@ -1,7 +1,7 @@
 //! The values that gates can look at, by name.
 
 use super::{ELAPSED, OverviewColumn, Quantity, ReasonName};
-use crate::model::{NS_PER_TICK, RecordRow, Reduction, Section, Unit, WITH_DESCENDANTS, record_rows};
+use crate::model::{RecordRow, Reduction, Section, Unit, WITH_DESCENDANTS, record_rows};
 
 /// A value that gates can look at: a column of the overview, a quantity of a group of threads, or a value of cgroups, of
 /// the host or of sched_ext.
@@ -16,43 +16,7 @@ pub(super) struct GateMetric {
     pub(super) quantity: Option<Quantity>,
     /// The reasons that it is the sum of, if it is one of reasons.
     pub(super) reason: Option<ReasonName>,
-    pub(super) measure: Measure,
-}
-
-/// What numbers measure, which decides the bounds that they can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Measure {
-    /// Time; the number is how many nanoseconds one is.
-    Time(u64),
-    Bytes,
-    Count,
-    /// A share; the number is how many one percentage point is, in hundredths.
-    Share(u32),
-}
-
-impl Measure {
-    fn new(unit: Unit) -> Option<Self> {
-        match unit {
-            Unit::Ns => Some(Self::Time(1)),
-            Unit::Us => Some(Self::Time(1_000)),
-            Unit::Ticks => Some(Self::Time(NS_PER_TICK)),
-            Unit::Bytes => Some(Self::Bytes),
-            Unit::Count => Some(Self::Count),
-            Unit::Ratio => Some(Self::Share(1)),
-            Unit::Hundredths => Some(Self::Share(10_000)),
-            _ => None,
-        }
-    }
-
-    /// What one is called in messages, and examples of bounds.
-    pub(super) fn described(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Time(_) => ("a time", "`>10%` or `>2s`"),
-            Self::Bytes => ("a number of bytes", "`>10%` or `>64MiB`"),
-            Self::Count => ("a count", "`>10%` or `>1000`"),
-            Self::Share(_) => ("a share", "`>5pp` (percentage points)"),
-        }
-    }
+    pub(super) unit: Unit,
 }
 
 /// Why a name is not one of a value that gates can look at.
@@ -83,14 +47,14 @@ impl GateMetric {
             let (row_name, row) = found.ok_or(NoMetric::Unknown)?;
             (row.section, row_name, row.value_type.unit, is_number(row.value_type.reduction))
         };
-        let measure = Measure::new(unit).filter(|_| is_number).ok_or(NoMetric::NotANumber)?;
-        Ok(Self { name: name.to_owned(), section, row, quantity, reason: None, measure })
+        let is_scaled = is_number && unit != Unit::None;
+        let new = || Self { name: name.to_owned(), section, row, quantity, reason: None, unit };
+        is_scaled.then(new).ok_or(NoMetric::NotANumber)
     }
 
     pub(super) fn of_column(column: &'static OverviewColumn) -> Self {
-        let measure = Measure::new(column.unit).expect("columns are times, events or bytes");
         let (name, quantity) = (column.name.to_owned(), Some(Quantity::Column(column)));
-        Self { row: name.clone(), name, section: Section::Overview, quantity, reason: None, measure }
+        Self { row: name.clone(), name, section: Section::Overview, quantity, reason: None, unit: column.unit }
     }
 
     /// The time of the reasons of that name; `None` if it can be no such name, or is nearly that of another value.
@@ -99,16 +63,9 @@ impl GateMetric {
         let known = Quantity::all().map(Quantity::name).chain([ELAPSED]).map(str::to_owned);
         let mut known = known.chain(record_rows().map(|row| row.name));
         let is_typo = !name.contains('/') && known.any(|known| is_typo(name, &known));
-        let row = reason.to_string();
-        let measure = Measure::Time(1);
-        (!is_typo).then(|| Self {
-            name: name.to_owned(),
-            section: Section::Reasons,
-            row,
-            quantity: None,
-            reason: Some(reason),
-            measure,
-        })
+        let (name, row) = (name.to_owned(), reason.to_string());
+        let (section, unit) = (Section::Reasons, Unit::Ns);
+        (!is_typo).then_some(Self { name, section, row, quantity: None, reason: Some(reason), unit })
     }
 }
 
@@ -160,9 +117,9 @@ mod tests {
 
     #[test]
     fn values_of_cgroups_of_version_1_have_the_units_of_version_2() {
-        let measure = |name: &str| GateMetric::named(name).unwrap().measure;
-        assert_eq!(measure("memory.stat.total_pgfault"), Measure::Count);
-        assert_eq!(measure("memory.stat.total_cache"), Measure::Bytes);
+        let unit = |name: &str| GateMetric::named(name).unwrap().unit;
+        assert_eq!(unit("memory.stat.total_pgfault"), Unit::Count);
+        assert_eq!(unit("memory.stat.total_cache"), Unit::Bytes);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::judge::known;
-use super::merge::of_kind;
-use super::{ELAPSED, Gate, GateMetric, Group, GroupGlob, NoSuchGroup, ReportSection, Row, RowRuns, Sides, WORSE};
+use super::{
+    ELAPSED, Gate, GateMetric, Group, GroupGlob, NoSuchGroup, ReportSection, Row, RowRuns, Sides, WORSE, of_kind,
+};
 use crate::model::{Cell, Unit};
 use crate::statistics::{self, Beyond, Bound, Design, Interval, Margin, Sample, Scale, TAIL};
 
@@ -84,7 +85,6 @@ const ONLY_IN_BASELINE: &str = "the group is only in the baseline";
 const ONLY_IN_CANDIDATE: &str =
     "the group is only in the candidate: a percentage bound cannot apply to a baseline of 0; use an absolute bound";
 
-/// What gates are judged by.
 pub(super) struct GateJudge {
     pub(super) design: Design,
     pub(super) gates: usize,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use glob::{MatchOptions, Pattern};
 
-use super::select::similar;
+use super::similar;
 
 const SUGGESTIONS: usize = 3;
 
@@ -19,9 +19,6 @@ pub struct GroupGlob(Pattern);
 
 impl GroupGlob {
     /// A glob: `*` matches any characters, also `/`.
-    ///
-    /// # Errors
-    /// Why it is invalid.
     pub fn new(glob: &str) -> Result<Self, String> {
         pattern(glob).map(Self)
     }
@@ -84,9 +81,6 @@ const SEGMENTS: MatchOptions =
 
 impl Flatten {
     /// A glob over cgroup paths: `*` matches within a segment, `**` across segments.
-    ///
-    /// # Errors
-    /// Why it is invalid.
     pub fn new(glob: &str) -> Result<Self, String> {
         pattern(glob).map(Self)
     }

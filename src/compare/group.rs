@@ -62,25 +62,16 @@ impl Naming<'_> {
     }
 }
 
-#[derive(Clone, Default)]
-pub(super) struct Grouped {
-    pub(super) members: GroupTotals,
-    pub(super) name_cut: bool,
-}
-
-pub(super) type Groups = BTreeMap<Vec<String>, Grouped>;
+pub(super) type Groups = BTreeMap<Vec<String>, GroupTotals>;
 
 /// Groups threads; groups above others in a tree are included.
 pub(super) fn groups(by_names: HashMap<ThreadNames, GroupTotals>, naming: &Naming<'_>) -> Groups {
     let mut groups = Groups::new();
-    for (names, members) in by_names {
-        let name_cut = naming.may_be_cut(&names) && !members.has_whole_names(naming.by);
+    for (names, mut members) in by_names {
+        members.name_cut = naming.may_be_cut(&names) && !members.has_whole_names(naming.by);
         match groups.entry(naming.path(&names)) {
-            btree_map::Entry::Vacant(new) => drop(new.insert(Grouped { members, name_cut })),
-            btree_map::Entry::Occupied(mut known) => {
-                known.get_mut().name_cut |= name_cut;
-                known.get_mut().members.merge(&members);
-            }
+            btree_map::Entry::Vacant(new) => drop(new.insert(members)),
+            btree_map::Entry::Occupied(mut known) => known.get_mut().merge(&members),
         }
     }
     let deepest = groups.keys().next().map_or(0, Vec::len);
@@ -88,12 +79,11 @@ pub(super) fn groups(by_names: HashMap<ThreadNames, GroupTotals>, naming: &Namin
         let mut above = Groups::new();
         for (path, group) in groups.iter().filter(|(path, _)| path.len() == depth + 1) {
             match above.get_mut(&path[..depth]) {
-                Some(parent) => parent.members.merge(&group.members),
-                None => drop(
-                    above.insert(path[..depth].to_vec(), Grouped { members: group.members.clone(), name_cut: false }),
-                ),
+                Some(parent) => parent.merge(group),
+                None => drop(above.insert(path[..depth].to_vec(), group.clone())),
             }
         }
+        above.values_mut().for_each(|group| group.name_cut = false);
         groups.extend(above);
     }
     groups
@@ -105,10 +95,11 @@ pub(super) fn add_total(groups: &mut Groups, options: &CompareOptions) {
     for (key, group) in groups.iter() {
         let is_in_another = key.len() > 1 && options.wants_group(&key[..key.len() - 1]);
         if options.wants_group(key) && !is_in_another {
-            total.merge(&group.members);
+            total.merge(group);
         }
     }
-    groups.insert(Vec::new(), Grouped { members: total, name_cut: false });
+    total.name_cut = false;
+    groups.insert(Vec::new(), total);
 }
 
 /// Drops the only child of a process: a process of one kind of threads is one line.
@@ -134,7 +125,6 @@ pub(super) fn drop_only_children(all: &mut [&mut Groups]) {
     }
 }
 
-/// The selected quantities of a section.
 pub(super) fn quantities(section: Section, options: &CompareOptions) -> impl Iterator<Item = Quantity> {
     Quantity::all().filter(move |q| q.about().section == section && options.wants_quantity(*q))
 }
@@ -148,18 +138,14 @@ pub(super) fn section(
 ) -> SideSection {
     let taskstats = snapshot.taskstats_version();
     let quantities: Vec<_> = quantities(section, options).collect();
-    let group = |(path, grouped): (&Vec<String>, &Grouped)| {
-        let measurements = quantities.iter().map(|quantity| measured(*quantity, &grouped.members, taskstats));
-        (path.clone(), side_group(snapshot, grouped, measurements.collect()))
+    let group = |(path, members): (&Vec<String>, &GroupTotals)| {
+        let measurements = quantities.iter().map(|quantity| measured(*quantity, members, taskstats));
+        (path.clone(), side_group(snapshot, members, measurements.collect()))
     };
     groups.iter().map(group).collect()
 }
 
-pub(super) fn side_group(
-    snapshot: &SnapshotHead,
-    Grouped { members, name_cut }: &Grouped,
-    measurements: Vec<Measurement>,
-) -> SideGroup {
+pub(super) fn side_group(snapshot: &SnapshotHead, members: &GroupTotals, measurements: Vec<Measurement>) -> SideGroup {
     SideGroup {
         population: Population {
             members: members.threads,
@@ -172,7 +158,7 @@ pub(super) fn side_group(
             hottest: members.hottest(),
             exited_work: None,
         },
-        name_cut: *name_cut,
+        name_cut: members.name_cut,
         parents: members.parents(),
         sort_values: Vec::new(),
         measurements,

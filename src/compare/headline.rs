@@ -3,12 +3,10 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::delta::number;
 use super::rank::is_own_name;
-use super::slowdown::has_more_threads;
 use super::{
     CompareOptions, ELAPSED, Explanation, Group, GroupTimes, Headline, OVERVIEW, OverviewColumn, Per, Quantity, RUN,
-    ReportSection, Row, Sides, Slowdown, SortKey, WAIT,
+    ReportSection, Row, Sides, Slowdown, SortKey, WAIT, has_more_threads, number,
 };
 use crate::diagnose::Note;
 use crate::model::{Cell, SnapshotHead, Unit};
@@ -58,7 +56,7 @@ impl Score {
     }
 
     fn explain(&mut self, explanation: Option<Explanation>, is_other_load: impl FnOnce(usize) -> bool) {
-        let Some(Explanation { place, time }) = explanation else { return };
+        let Some((place, time)) = explanation else { return };
         let headline = if is_other_load(place) { Headline::OtherLoad } else { Headline::Elapsed };
         (self.explained, self.leader) = (time, Some(((true, time), place, headline)));
     }

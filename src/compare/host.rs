@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::sides::joined;
-use super::{CompareOptions, Digest, RunCount, Sides};
+use super::{CompareOptions, Digest, RunCount, Sides, joined};
 use crate::diagnose::{Side, Warning};
 use crate::model::{HostContext, SnapshotHead, WindowInfo};
 

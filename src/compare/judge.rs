@@ -101,7 +101,6 @@ impl KnownValues {
         self.by_name.extend(names.into_iter().map(|name| (Cow::Owned(name), runs.into())));
     }
 
-    /// Whether half of the runs have the value.
     pub(super) fn has(&self, name: &str) -> bool {
         self.by_name.get(name).is_some_and(|known| are_half(known.iter().filter(|known| **known).count(), self.runs))
     }
@@ -120,7 +119,6 @@ pub(super) enum Judged {
     No,
 }
 
-/// What rows of a section are judged by.
 pub(super) struct Judge {
     pub(super) judged: Judged,
     pub(super) known: Sides<KnownValues>,

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::delta::number;
-use super::{GroupReason, Quantity};
+use super::{GroupReason, Quantity, number};
 use crate::model::{Cell, ExitedWork, NS_PER_TICK, Name, ThreadSpan, Unit};
 
 /// What was measured of a group: a value, and how far it can be relied on.
@@ -86,7 +85,6 @@ pub(crate) struct Population {
     pub(crate) turnover: Turnover,
     /// The average share of the time since boot that its threads have existed, 0 to 1.
     pub(crate) uptime: Option<f64>,
-    /// Whether all are threads of the capturing process.
     pub(crate) own: bool,
     /// The process id, if all are threads of one process.
     pub(crate) pid: Option<u32>,

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::delta::number;
-use super::judge::are_half;
-use super::{KnownValues, Measurement, Population, SideGroup, SideSection, SortKey, Turnover};
+use super::{
+    KnownValues, Measurement, Population, SideGroup, SideSection, SortKey, Turnover, are_half, number, plain_number,
+};
 use crate::model::{Cell, Name};
 use crate::statistics::median;
 
@@ -54,7 +54,6 @@ impl SectionRuns {
         measurements.filter(|measured| measured.cell.is_some()).for_each(|measured| self.known.add(run, measured));
     }
 
-    /// The groups, and which values each run has.
     pub(super) fn merged(self, keys: &[SortKey]) -> (SideSection, KnownValues) {
         let Self { runs, groups, known } = self;
         let groups = groups.into_iter().map(|(key, group)| (key, group.merged(runs, &known, keys)));
@@ -176,14 +175,6 @@ impl MeasurementRuns {
             runs: None,
             ..measured
         }
-    }
-}
-
-/// The number of a cell that is nothing but a number.
-fn plain_number(cell: &Cell) -> Option<f64> {
-    match cell {
-        Cell::Number(_) | Cell::Signed(_) | Cell::Ratio(_) => number(cell),
-        _ => None,
     }
 }
 

@@ -39,61 +39,23 @@ mod why;
 
 use std::collections::BTreeSet;
 
-use self::cgroup_keys::CgroupKeys;
-use self::digest::{GroupTotals, ThreadNames};
-use self::gate::WORSE;
-use self::gate_metric::{GateMetric, Measure, NoMetric};
-use self::gate_outcome::GateJudge;
-use self::group::{Groups, Naming};
-use self::judge::{Judge, Judged, KnownValues};
-use self::measurement::{Measurement, Population, SideGroup, SideSection};
-use self::merge::SectionRuns;
-use self::overview::Times;
-use self::overview_columns::{BLOCK, ColumnInput, RUN, SLEEP, WAIT};
-use self::reason::{COARSEST, ITSELF};
-use self::reasons::{GroupedReasons, ReasonRows, Wanted};
-use self::scope::ThreadFilter;
-use self::slowdown::{Explanation, GroupTimes, Slowdown};
-use self::smaps::ProcessMemory;
 use crate::diagnose::{Finding, findings_of};
 use crate::model::{CtprofSnapshot, MetricId, Section};
 use crate::statistics::Design;
 
-pub use self::cgroup_keys::renamed::Renamed;
-pub use self::delta::{Change, Delta};
-pub use self::digest::{Digest, ThreadTotals};
-pub use self::gate::{Gate, GateError};
-pub(crate) use self::gate_outcome::GateChange;
-pub use self::gate_outcome::{GateOutcome, GateResult};
-pub use self::globs::{Flatten, GroupGlob, NoSuchGroup};
-pub(crate) use self::host::{CommandTotals, WindowSide};
-pub use self::host::{Difference, Header, SideSummary};
-pub use self::judge::RowRuns;
-pub(crate) use self::judge::RunsNeeded;
-pub(crate) use self::measurement::{Throttled, Turnover};
-use self::notes::Noted;
-pub use self::options::{CompareOptions, Form, GroupBy, Names, Per, Threshold};
+use self::group::{Groups, Naming};
+use self::overview::Times;
 pub(crate) use self::overview::word;
-pub use self::overview_columns::OverviewColumn;
-pub(crate) use self::overview_columns::{ELAPSED, OVERVIEW};
-use self::pipeline::Captures;
-pub use self::pipeline::TooManyRows;
-pub use self::quantity::Quantity;
-pub(crate) use self::reason::shortened;
-pub use self::reason::{GroupReason, ReasonName};
-pub(crate) use self::rows::ALL_GROUPS;
-pub use self::rows::{Group, Headline, HiddenReason, ReportSection, Row};
-pub(crate) use self::runs::{Elapsed, RunCount};
-pub use self::runs::{Runs, RunsError};
-pub use self::scope::Scope;
-pub use self::select::{Order, SelectError, SortKey, parse_metric};
-pub(crate) use self::select::{parse_section, parse_sort_key, unknown};
-pub use self::sides::Sides;
+use self::reasons::{GroupedReasons, ReasonRows, Wanted};
+use self::smaps::ProcessMemory;
 pub use self::smaps::collect_smaps_rollup;
-pub(crate) use self::trend::GroupTrend;
-pub use self::trend::{Trend, trends};
-pub use self::until::StepGate;
-pub(crate) use self::why::Why;
+pub use self::{
+    cgroup_keys::*, delta::*, digest::*, gate::*, gate_outcome::*, globs::*, host::*, judge::*, options::*,
+    overview_columns::*, pipeline::*, quantity::*, reason::*, rows::*, runs::*, scope::*, select::*, sides::*,
+    trend::*, until::*,
+};
+use self::{gate_metric::*, merge::*, notes::*, slowdown::*};
+pub(crate) use self::{measurement::*, why::*};
 
 /// The groups of one side, or of two with what changed between them.
 #[derive(Debug)]
@@ -148,18 +110,15 @@ impl Report {
         self.rows().map(|(_, row)| row).find(|row| row.section == Section::Overview && row.name == ELAPSED)
     }
 
-    /// The rows of all sections, with their groups.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&Group, &Row)> + Clone {
         self.sections.iter().flat_map(|section| section.rows.iter().map(|row| (&section.groups[row.group], row)))
     }
 
-    /// The effective user ids of groups.
     pub(crate) fn euids(&self) -> BTreeSet<u32> {
         let groups = self.sections.iter().flat_map(|section| &section.groups);
         groups.flat_map(|group| group.of_members(|members| members.euid).into_iter().flatten()).collect()
     }
 
-    /// Whether there are enough runs for verdicts.
     pub(crate) fn has_verdicts(&self) -> bool {
         self.is_repeated() && self.rows().any(|(_, row)| row.verdict().is_some())
     }

@@ -174,11 +174,6 @@ impl CompareOptions {
         })
     }
 
-    /// How the threads are grouped of which a digest keeps the totals: a report narrows those of a tree.
-    pub(super) fn digest_axis(&self) -> GroupBy {
-        if self.tree().is_some() { GroupBy::All } else { self.group_by }
-    }
-
     pub(super) fn wants(&self, section: Section) -> bool {
         match self.form {
             _ if !self.sections.is_empty() => self.sections.contains(&section),
@@ -188,7 +183,6 @@ impl CompareOptions {
         }
     }
 
-    /// Whether a group is reported, by its path.
     pub(super) fn wants_group(&self, path: &[String]) -> bool {
         self.only.is_empty() || self.only.iter().any(|glob| glob.includes(path))
     }

@@ -1,11 +1,9 @@
 //! The overview: one line per group, with what matters most: where its time went, its switches, faults and I/O.
 
-use super::delta::number;
 use super::group::side_group;
-use super::measurement::rate_unit;
 use super::{
     ColumnInput, Digest, Group, GroupTotals, Groups, Measurement, OVERVIEW, OverviewColumn, Per, Population, Quantity,
-    Row, Runs, SideGroup, SideSection, Sides, ThreadFilter,
+    Row, Runs, SideGroup, SideSection, Sides, ThreadFilter, number, rate_unit,
 };
 use crate::diagnose::Note;
 use crate::model::{Cell, Direction, ExitedWork, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit};
@@ -18,7 +16,6 @@ pub(super) struct Times {
     seconds: Option<f64>,
     /// How long the threads were alive, in nanoseconds. Exited work was alive while it ran: it is no part of the sleep.
     alive: Option<u64>,
-    /// How long the threads were blocked, in nanoseconds.
     blocked: Option<u64>,
     /// Number of threads for which that is known.
     blocked_of: u64,
@@ -103,14 +100,14 @@ pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
 pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> SideSection {
     let cpu_time = cpu_time(groups);
     let mut section = SideSection::new();
-    for (key, grouped) in groups {
-        let mut times = Times::new(snapshot, &grouped.members, per, cpu_time);
+    for (key, members) in groups {
+        let mut times = Times::new(snapshot, members, per, cpu_time);
         let command = snapshot.window.as_ref().and_then(|window| window.command.as_ref());
         times.elapsed = command.filter(|_| key.is_empty()).map(|command| command.elapsed_ns);
-        let measurements = times.measurements(&grouped.members.totals, grouped.members.threads);
-        section.insert(key.clone(), side_group(snapshot, grouped, measurements));
+        let measurements = times.measurements(&members.totals, members.threads);
+        section.insert(key.clone(), side_group(snapshot, members, measurements));
         if !key.is_empty() {
-            section.extend(exited(key, &grouped.members, times));
+            section.extend(exited(key, members, times));
         }
     }
     section
@@ -129,7 +126,7 @@ pub(super) fn seconds(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Opt
 /// The run time of all groups, in nanoseconds.
 pub(super) fn cpu_time(groups: &Groups) -> u64 {
     let tops = groups.iter().filter(|(path, _)| path.len() == 1);
-    tops.filter_map(|(_, group)| run(&group.members.totals)).fold(0, u64::saturating_add)
+    tops.filter_map(|(_, group)| run(&group.totals)).fold(0, u64::saturating_add)
 }
 
 /// A note on windows without exit records, if a line of exited children is shown.

@@ -76,7 +76,6 @@ impl OverviewColumn {
         self.weight > 0.0
     }
 
-    /// The metrics that it shows.
     pub(super) fn inputs(&self) -> impl Iterator<Item = &'static Metric> {
         let inputs: &[M] = match &self.amount {
             PartOfRun(metric) => std::slice::from_ref(metric),

@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use super::delta::number;
 use super::{
     CgroupKeys, CompareOptions, Digest, GroupBy, GroupGlob, GroupTotals, GroupedReasons, Groups, Judge, Judged,
     KnownValues, Naming, NoSuchGroup, OVERVIEW, Per, Quantity, ReasonRows, Renamed, ReportSection, Row, RowRuns,
-    SectionRuns, SideSection, Sides, ThreadNames, Times, Wanted, group,
+    SectionRuns, SideSection, Sides, ThreadNames, Times, Wanted, captures, group, number, overview, reasons, records,
+    smaps,
 };
-use super::{captures, overview, reasons, records, smaps};
 use crate::diagnose::Side;
-use crate::model::{Cell, Psi, Reasons, SchedExtSysfs, Section};
+use crate::model::{Cell, Psi, Reasons, SchedExtSysfs, Section, SnapshotHead};
 use crate::statistics::Design;
 
 pub(super) struct Captures {
@@ -24,7 +23,6 @@ pub(super) struct Captures {
 
 pub(super) struct GroupedSide {
     side: Side,
-    /// Whether there is another side.
     is_compared: bool,
     pub(super) digests: Vec<Digest>,
     groups: Vec<Groups>,
@@ -33,12 +31,12 @@ pub(super) struct GroupedSide {
 }
 
 /// What the values of a section depend on besides the captures of a side.
-#[derive(Clone, Copy)]
 struct SectionContext<'c> {
     cgroups: &'c CgroupKeys,
-    reasons: &'c Wanted<'c>,
+    reasons: Wanted<'c>,
     per: Per,
     options: &'c CompareOptions,
+    judged: Judged,
 }
 
 /// A report has more rows than fit its memory: the maximum.
@@ -96,8 +94,8 @@ impl Captures {
     /// The sections that the options select, of each side.
     pub(super) fn sections(&self, per: Per, options: &CompareOptions, judged: Judged) -> Vec<ReportSection> {
         let max_rows = options.max_bytes.map_or(usize::MAX, |bytes| bytes / self.bytes_per_row());
-        let reasons = &self.wanted_reasons(options);
-        let context = SectionContext { cgroups: &self.cgroups, reasons, per, options };
+        let reasons = self.wanted_reasons(options);
+        let context = &SectionContext { cgroups: &self.cgroups, reasons, per, options, judged };
         let mut rows = 0;
         // One after the other: the values of both sides are only needed until a section has its rows.
         let table = |section: Section| {
@@ -105,7 +103,7 @@ impl Captures {
                 self.too_large.get_or_init(|| TooManyRows(max_rows));
                 return None;
             }
-            let sides = self.sides.as_ref().par_map(|side| side.section(section, context, judged));
+            let sides = self.sides.as_ref().par_map(|side| context.section(side, section));
             sides.iter().flatten().next()?;
             let keys = if is_sorted(section) { &options.sort_by[..] } else { &[] };
             let mut groups = sides.map(Option::unwrap_or_default);
@@ -183,60 +181,49 @@ fn tasks<'d>(digest: &'d Digest, options: &CompareOptions) -> Vec<&'d ThreadName
     }
 }
 
-impl GroupedSide {
-    /// A section of the side, and which values each of its runs has; `None` if no run has the section. Of several runs,
+impl SectionContext<'_> {
+    /// A section of a side, and which values each of its runs has; `None` if no run has the section. Of several runs,
     /// each is reduced when its turn comes.
-    fn section(
-        &self,
-        section: Section,
-        context: SectionContext<'_>,
-        judged: Judged,
-    ) -> Option<(SideSection, KnownValues)> {
-        let options = context.options;
-        let mut runs = (0..self.digests.len()).map(|run| self.section_of_run(section, run, context));
-        let sampled: Vec<bool> = self.reasons.iter().map(Option::is_some).collect();
+    fn section(&self, side: &GroupedSide, section: Section) -> Option<(SideSection, KnownValues)> {
+        let mut runs = (0..side.digests.len()).map(|run| self.of_run(side, section, run));
+        let sampled: Vec<bool> = side.reasons.iter().map(Option::is_some).collect();
         let of_reasons = |known: &mut KnownValues| {
             if section == Section::Reasons {
-                known.add_all(&sampled, reasons::row_names(context.reasons));
+                known.add_all(&sampled, reasons::row_names(&self.reasons));
             }
         };
-        if judged == Judged::No {
+        if self.judged == Judged::No {
             let groups = runs.next()??;
             let mut known = KnownValues::of_runs(1);
             // What any group has, all together have.
             let all = groups.get(&[][..]).into_iter().flat_map(|all| &all.measurements);
             all.filter(|measured| measured.cell.is_some()).for_each(|measured| known.add(0, measured));
             of_reasons(&mut known);
-            return Some((wanted_groups(section, groups, options), known));
+            return Some((self.wanted_groups(section, groups), known));
         }
-        let mut all = SectionRuns::new(self.digests.len());
+        let mut all = SectionRuns::new(side.digests.len());
         of_reasons(&mut all.known);
         for (run, groups) in runs.enumerate() {
             let groups = groups?;
             all.know(run, &groups);
-            all.add(run, wanted_groups(section, groups, options));
+            all.add(run, self.wanted_groups(section, groups));
         }
-        Some(all.merged(if is_sorted(section) { &options.sort_by } else { &[] }))
+        Some(all.merged(if is_sorted(section) { &self.options.sort_by } else { &[] }))
     }
 
-    fn section_of_run(
-        &self,
-        section: Section,
-        run: usize,
-        SectionContext { cgroups, reasons, per, options }: SectionContext<'_>,
-    ) -> Option<SideSection> {
-        let Digest { head, threads, .. } = &self.digests[run];
+    fn of_run(&self, side: &GroupedSide, section: Section, run: usize) -> Option<SideSection> {
+        let (Digest { head, threads, .. }, totals) = (&side.digests[run], &side.groups[run]);
         let mut groups = match section {
-            section if section.is_of_threads() => group::section(head, section, &self.groups[run], options),
-            section if section.is_of_cgroups() && options.group_by.is_by_cgroup() => {
-                records::cgroup_section(head, section, |path| cgroups.key(self.side, path), options)
+            section if section.is_of_threads() => group::section(head, section, totals, self.options),
+            section if section.is_of_cgroups() && self.options.group_by.is_by_cgroup() => {
+                records::cgroup_section(head, section, |path| self.cgroups.key(side.side, path), self.options)
             }
-            Section::Overview => overview::section(head, &self.groups[run], per),
+            Section::Overview => overview::section(head, totals, self.per),
             Section::Reasons => {
-                let sampled = head.reasons.as_deref().zip(self.reasons[run].as_ref());
+                let sampled = head.reasons.as_deref().zip(side.reasons[run].as_ref());
                 let of_samples = |(sampled, grouped): (&Reasons, _)| {
-                    let overview = overview::section(head, &self.groups[run], Per::Run);
-                    reasons::section(overview, grouped, sampled.sampling.period_ns, reasons)
+                    let overview = overview::section(head, totals, Per::Run);
+                    reasons::section(overview, grouped, sampled.sampling.period_ns, &self.reasons)
                 };
                 sampled.map(of_samples).unwrap_or_default()
             }
@@ -245,14 +232,14 @@ impl GroupedSide {
                 let values = head.sched_ext.as_ref().map(SchedExtSysfs::values);
                 records::host_section("sched_ext", values)
             }
-            Section::SmapsRollup => smaps::section(&threads.memory, options),
+            Section::SmapsRollup => smaps::section(&threads.memory, self.options),
             Section::Capture => captures::section(head),
             _ => return None,
         };
-        let is_divided = self.is_compared || section == Section::Reasons;
-        let seconds = overview::seconds(head, &self.groups[run], per).filter(|_| is_divided);
+        let is_divided = side.is_compared || section == Section::Reasons;
+        let seconds = overview::seconds(head, totals, self.per).filter(|_| is_divided);
         if is_sorted(section) {
-            self.add_sort_values(&mut groups, section, run, (per, seconds), options);
+            self.add_sort_values(&mut groups, section, (head, totals), seconds);
         }
         // All rises of counters in the one unit of a comparison. Other values stay.
         if let Some(seconds) = seconds {
@@ -265,36 +252,34 @@ impl GroupedSide {
     /// What the groups of a section are sorted by: the values that it shows. Exited work has none.
     fn add_sort_values(
         &self,
-        section: &mut SideSection,
-        which: Section,
-        run: usize,
-        (per, seconds): (Per, Option<f64>),
-        options: &CompareOptions,
+        groups: &mut SideSection,
+        section: Section,
+        (head, totals): (&SnapshotHead, &Groups),
+        seconds: Option<f64>,
     ) {
-        let (head, groups) = (&self.digests[run].head, &self.groups[run]);
-        let cpu_time = overview::cpu_time(groups);
-        for key in &options.sort_by {
-            let by = if which == Section::Overview { key.by.in_overview() } else { key.by };
+        let cpu_time = overview::cpu_time(totals);
+        for key in &self.options.sort_by {
+            let by = if section == Section::Overview { key.by.in_overview() } else { key.by };
             let value = |members: &GroupTotals| {
                 if let Quantity::Column(column) = by {
-                    return Times::new(head, members, per, cpu_time).shown(column, &members.totals);
+                    return Times::new(head, members, self.per, cpu_time).shown(column, &members.totals);
                 }
                 let cell = group::cell(by, members, head.taskstats_version());
                 let rate = |seconds: f64| Some(Cell::Ratio(number(cell.as_ref()?)? / seconds));
                 seconds.filter(|_| by.is_increase()).map_or(cell.clone(), rate)
             };
-            for (path, group) in &mut *section {
-                group.sort_values.push(groups.get(path).and_then(|grouped| value(&grouped.members)));
+            for (path, group) in &mut *groups {
+                group.sort_values.push(totals.get(path).and_then(&value));
             }
         }
     }
-}
 
-fn wanted_groups(section: Section, mut groups: SideSection, options: &CompareOptions) -> SideSection {
-    if section.has_named_groups() {
-        groups.retain(|key, _| key.is_empty() || options.wants_group(key));
+    fn wanted_groups(&self, section: Section, mut groups: SideSection) -> SideSection {
+        if section.has_named_groups() {
+            groups.retain(|key, _| key.is_empty() || self.options.wants_group(key));
+        }
+        groups
     }
-    groups
 }
 
 /// Whether groups of a section can be sorted by quantities of threads.

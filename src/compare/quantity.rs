@@ -18,7 +18,6 @@ pub enum Quantity {
     Derived(&'static Derived),
 }
 
-/// What all quantities have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AboutQuantity {
     name: &'static str,

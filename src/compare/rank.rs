@@ -1,6 +1,6 @@
 //! How much a row changed: the default order of rows.
 
-use super::Quantity;
+use super::{Quantity, plain_number};
 use crate::model::{Cell, Unit};
 
 /// How much a value changed: |ln((candidate + f) / (baseline + f))| with a floor `f` that is small
@@ -11,7 +11,8 @@ pub(super) fn score(quantity: Option<Quantity>, unit: Unit, baseline: Option<&Ce
             RANGE_STEP * (a.abs_diff(*c).max(b.abs_diff(*d)) as f64).min(10.0)
         }
         (Some(Cell::Mode(a)), Some(Cell::Mode(b))) => {
-            f64::from(u8::from(a.value != b.value)) * if is_momentary(quantity) { MOMENTARY } else { CATEGORY }
+            let is_momentary = matches!(quantity, Some(Quantity::Metric(metric)) if metric.is_instant());
+            f64::from(u8::from(a.value != b.value)) * if is_momentary { MOMENTARY } else { CATEGORY }
         }
         (Some(a @ (Cell::Word(_) | Cell::Settings(_) | Cell::Cpus(_))), Some(b))
         | (Some(a), Some(b @ (Cell::Word(_) | Cell::Settings(_)))) => f64::from(u8::from(a != b)) * CATEGORY,
@@ -45,17 +46,8 @@ const MOMENTARY: f64 = 0.01;
 /// A step on a scale of priorities; the last CPU changes all the time.
 const RANGE_STEP: f64 = 0.01;
 
-fn is_momentary(quantity: Option<Quantity>) -> bool {
-    matches!(quantity, Some(Quantity::Metric(metric)) if metric.is_instant())
-}
-
 fn signed(cell: Option<&Cell>) -> f64 {
-    match cell {
-        Some(Cell::Number(number)) => *number as f64,
-        Some(Cell::Signed(number)) => *number as f64,
-        Some(Cell::Ratio(rate)) => *rate,
-        _ => 0.0,
-    }
+    cell.and_then(plain_number).unwrap_or(0.0)
 }
 
 /// For values of different signs, the distance between them counts.
@@ -177,7 +169,7 @@ mod tests {
     fn kinds_of_changes_have_these_weights() {
         let mode = |value: &str| Cell::Mode(Box::new(MostFrequent { value: value.to_owned(), count: 1, total: 1 }));
         let range = |min, max| Cell::Range { min, max };
-        let cpus = |cpus: &[u32]| Cell::Cpus(Box::new(CpuSetSizes { fewest: 2, most: 2, cpus: Some(cpus.to_vec()) }));
+        let cpus = |cpus: &[u32]| Cell::Cpus(Box::new(CpuSetSizes { fewest: 2, most: 2, cpus: Some(cpus.into()) }));
         for (name, a, b, expected) in [
             ("policy", mode("SCHED_OTHER"), mode("SCHED_FIFO"), 1.0),
             ("state", mode("S"), mode("R"), 0.01),

@@ -23,7 +23,6 @@ pub struct GroupReason {
     pub by: Option<Name>,
 }
 
-/// The culprit is in the same group.
 pub(crate) const ITSELF: &str = "itself";
 
 /// Longest part of a name, in characters. Paths can have thousands, and a report repeats them.

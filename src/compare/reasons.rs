@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::delta::number;
-use super::merge::of_kind;
 use super::{
     BLOCK, COARSEST, CompareOptions, GroupBy, GroupReason, ITSELF, Measurement, Naming, ReasonName, SLEEP, SideGroup,
-    SideSection, Sides, ThreadNames, ThreadTotals,
+    SideSection, Sides, ThreadNames, ThreadTotals, number, of_kind,
 };
 use crate::diagnose::{Note, Side};
 use crate::model::{

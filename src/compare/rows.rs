@@ -7,11 +7,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::rank;
-use super::sides::joined;
 use super::{
     Change, Delta, GroupReason, Judge, KnownValues, Measurement, Population, Quantity, RowRuns, SideGroup, SideSection,
-    Sides, SortKey, Turnover, delta,
+    Sides, SortKey, Turnover, delta, joined, rank,
 };
 use crate::diagnose::Note;
 use crate::model::{Cell, ExitedWork, Name, Section, Unit, named};
@@ -60,6 +58,18 @@ pub struct Group {
 }
 
 impl Group {
+    fn new(key: Vec<String>, sides: &Sides<Option<SideGroup>>) -> Self {
+        Self {
+            label: key.last().map_or(ALL_GROUPS, String::as_str).to_owned(),
+            key,
+            name_cut: sides.iter().flatten().any(|group| group.name_cut),
+            renamed: false,
+            cgroups: None,
+            parents: sides.as_ref().map(|side| side.as_ref().map(|group| group.parents.clone()).unwrap_or_default()),
+            population: sides.as_ref().map(|side| side.as_ref().map(|group| group.population)),
+        }
+    }
+
     /// Whether it stands for all groups of the section together.
     pub fn is_all(&self) -> bool {
         self.key.is_empty()
@@ -295,20 +305,6 @@ impl ReportSection {
             let (group, score) = (row.group, row.score.to_bits());
             (row.is_silent(), is_group[group], places[group], Reverse(is_clear), Reverse(score))
         });
-    }
-}
-
-impl Group {
-    fn new(key: Vec<String>, sides: &Sides<Option<SideGroup>>) -> Self {
-        Self {
-            label: key.last().map_or(ALL_GROUPS, String::as_str).to_owned(),
-            key,
-            name_cut: sides.iter().flatten().any(|group| group.name_cut),
-            renamed: false,
-            cgroups: None,
-            parents: sides.as_ref().map(|side| side.as_ref().map(|group| group.parents.clone()).unwrap_or_default()),
-            population: sides.as_ref().map(|side| side.as_ref().map(|group| group.population)),
-        }
     }
 }
 

@@ -131,7 +131,6 @@ fn in_turn(baseline: &[u64], candidate: &[u64]) -> Vec<(usize, usize)> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct RunCount {
-    /// Number of runs that are compared.
     pub(crate) runs: usize,
     /// Number of runs left out because their command failed.
     pub(crate) excluded: usize,
@@ -143,7 +142,6 @@ pub(crate) struct RunCount {
     pub(crate) lost_exit_records: usize,
 }
 
-/// How long runs took, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Elapsed {
     pub(crate) least: u64,

@@ -26,10 +26,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The scope that an option names.
-    ///
-    /// # Errors
-    /// What scopes there are, or why the glob is invalid.
+    /// The scope that an option names, or what scopes there are.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             None if text == "host" => Ok(Self::Host),
@@ -40,10 +37,7 @@ impl Scope {
         }
     }
 
-    /// Whether captures without containers or pods of the name are refused.
-    ///
-    /// # Errors
-    /// [`NoSuchGroup`] if a capture has none, with similar names.
+    /// Refuses captures without containers or pods of the name.
     pub fn check(&self, head: &SnapshotHead) -> Result<(), NoSuchGroup> {
         let (Self::Container(glob) | Self::Pod(glob)) = self else { return Ok(()) };
         if head.containers.values().any(|container| self.includes(container)) {
@@ -118,11 +112,6 @@ impl ThreadFilter {
             Self::OfCommand => owner == Some(Owner::Command),
             Self::InCgroups(paths) => cgroup.is_some_and(|path| paths.contains(path)),
         }
-    }
-
-    /// Whether values of a cgroup are those of its threads. A command has no cgroup of its own.
-    pub(super) fn has_cgroup(&self, path: &str) -> bool {
-        !matches!(self, Self::InCgroups(paths) if !paths.contains(path))
     }
 }
 

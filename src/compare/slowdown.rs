@@ -35,17 +35,11 @@ pub(super) struct GroupTimes {
     slower: [f64; 4],
     /// Whether several runs clearly say that it grew.
     grew: [bool; 4],
-    /// The places of the rows.
     places: [usize; 4],
 }
 
-/// The value that explains most.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Explanation {
-    pub(super) place: usize,
-    /// How much of the longer time it explains.
-    pub(super) time: f64,
-}
+/// The place of the value that explains most, and how much of the longer time it explains.
+pub(super) type Explanation = (usize, f64);
 
 /// The faster side first.
 fn sorted(verdict: Verdict, [before, after]: [f64; 2]) -> [f64; 2] {
@@ -81,14 +75,14 @@ impl Slowdown {
         let all: [f64; 4] = std::array::from_fn(time);
         let most = all.into_iter().fold(LEAST_SHARE * self.longer, f64::max);
         let at = all.iter().position(|time| *time >= most * PREFERRED_SHARE && *time >= LEAST_SHARE * self.longer)?;
-        Some(Explanation { place: times.places[at], time: all[at] })
+        Some((times.places[at], all[at]))
     }
 
     /// The time asleep of a group, where no group has another explanation.
     pub(super) fn slept(&self, times: &GroupTimes) -> Option<Explanation> {
         let time = (times.slower[AT_SLEEP] - times.faster[AT_SLEEP]).min(self.longer);
         let is_it = times.grew[AT_SLEEP] && time >= LEAST_SHARE * self.longer;
-        is_it.then_some(Explanation { place: times.places[AT_SLEEP], time })
+        is_it.then_some((times.places[AT_SLEEP], time))
     }
 
     /// How much of the longer time this time of a group explains.
@@ -134,7 +128,7 @@ mod tests {
     /// The name of the time that explains most, of a group that is all that there is.
     fn of(faster: Side, slower: Side, parallel: f64) -> Option<&'static str> {
         let (slowdown, times) = both(faster, slower, parallel);
-        slowdown.explained(&times).map(|explanation| TIMES[explanation.place])
+        slowdown.explained(&times).map(|(place, _)| TIMES[place])
     }
 
     fn both((before, faster): Side, (after, slower): Side, parallel: f64) -> (Slowdown, GroupTimes) {
@@ -172,7 +166,7 @@ mod tests {
         let [before, after] = [(0.1, [0.001, 0.0, 0.099, 0.0]), (0.3, [0.001, 0.0, 0.299, 0.0])];
         assert_eq!(of(before, after, 1.0), None);
         let (slowdown, times) = both(before, after, 1.0);
-        assert_eq!(slowdown.slept(&times).map(|explanation| TIMES[explanation.place]), Some("sleep"));
+        assert_eq!(slowdown.slept(&times).map(|(place, _)| TIMES[place]), Some("sleep"));
     }
 
     #[test]
@@ -210,7 +204,7 @@ mod tests {
         assert_eq!([blocked(0.04), blocked(0.05), blocked(0.06)], [None, Some("block"), Some("block")]);
         let slept = |faster, slower| {
             let (slowdown, times) = both((1.0, [0.0, 0.0, faster, 0.0]), (3.0, [0.0, 0.0, slower, 0.0]), 1.0);
-            slowdown.slept(&times).map(|explanation| explanation.time)
+            slowdown.slept(&times).map(|(_, time)| time)
         };
         assert_eq!(slept(1.0, 1.5), Some(0.5));
         assert_eq!(slept(4.0, 4.19), None, "several runs do not say that it grew");

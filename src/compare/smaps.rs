@@ -6,7 +6,6 @@ use super::{CompareOptions, Measurement, Names, SideGroup, SideSection};
 use crate::model::{Cell, CtprofSnapshot, ThreadState, Unit};
 use crate::names::pattern_key;
 
-/// Memory of processes by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     pub(super) processes: u64,

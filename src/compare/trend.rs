@@ -18,7 +18,6 @@ pub struct Trend {
     pub(crate) unit: &'static str,
     /// When each part began, in nanoseconds since 1970.
     pub(crate) started_at_unix_ns: Vec<u64>,
-    /// How long each part is, in nanoseconds.
     pub(crate) duration_ns: Vec<u64>,
     /// By the key of the group; `null` in JSON where a value is unknown.
     pub(crate) groups: Vec<GroupTrend>,

@@ -2,9 +2,7 @@
 
 use std::str::FromStr;
 
-use super::delta::number;
-use super::gate::BoundAmount;
-use super::{CompareOptions, Group, GroupGlob, OverviewColumn, Quantity, Row, show};
+use super::{BoundAmount, CompareOptions, Group, GroupGlob, OverviewColumn, Quantity, Row, number, show};
 use crate::model::{CtprofSnapshot, Section, Unit};
 use crate::statistics::{Beyond, Bound, Scale};
 

@@ -50,7 +50,6 @@ fn most_of(rows: &[Row], names: &[&str]) -> f64 {
     a.max(b)
 }
 
-/// The sums of rows, of both sides.
 fn sum<'r>(rows: impl Iterator<Item = &'r Row>) -> [f64; 2] {
     rows.map(Row::numbers).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d])
 }

@@ -11,7 +11,6 @@ pub struct Bound {
     pub limit: f64,
 }
 
-/// The side of a limit on which changes are forbidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beyond {
     Above,

@@ -7,7 +7,6 @@ pub const MIN_RUNS: usize = 4;
 /// Pairs of runs that an interval needs: of five pairs, even equal signs have a probability of 1/32 on one side.
 pub const MIN_PAIRS: usize = 6;
 
-/// The values of one side.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'s> {
     pub values: &'s [f64],
@@ -90,7 +89,6 @@ impl Design {
     }
 }
 
-/// What a change is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Candidate over baseline.

@@ -19,7 +19,6 @@ impl Interval {
     }
 }
 
-/// A change with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The ratio or the difference of the medians. A ratio is infinite if only the baseline's is 0, 1 if both are 0, and

@@ -48,10 +48,7 @@ mod distribution;
 mod estimate;
 mod power;
 
-pub use self::bound::{Beyond, Bound, fewest_runs, holm, probability};
-pub use self::design::{Design, MIN_PAIRS, MIN_RUNS, Sample, Scale, median};
-pub use self::estimate::{Estimate, Interval, Verdict, estimate};
-pub use self::power::{Margin, POWER, least_found, runs_needed};
+pub use self::{bound::*, design::*, estimate::*, power::*};
 
 /// Probability that an interval misses the true value on one side, at most: 95 % intervals.
 pub(crate) const TAIL: f64 = 0.025;

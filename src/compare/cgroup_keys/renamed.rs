@@ -105,10 +105,10 @@ impl<'k> Classes<'k> {
 
     /// The classes that are similar but not identical, the most similar first.
     fn similar(&mut self) -> Vec<Candidates> {
-        let classes = self.classes.iter().enumerate();
-        let open: Vec<_> = classes
-            .filter(|(_, class)| class.can_differ() && !(class.gone.is_empty() && class.new.is_empty()))
-            .collect();
+        // With enough kinds to be similar to a class with another kind.
+        let can_differ = |class: &CgroupClass<'_>| least_shared(class.kinds.len() + 1) <= class.kinds.len();
+        let is_open = |class: &CgroupClass<'_>| can_differ(class) && !(class.gone.is_empty() && class.new.is_empty());
+        let open: Vec<_> = self.classes.iter().enumerate().filter(|(_, class)| is_open(class)).collect();
         let mut frequency: HashMap<ThreadKind, usize> = HashMap::new();
         open.iter().flat_map(|(_, class)| &class.kinds).for_each(|kind| *frequency.entry(*kind).or_default() += 1);
         let rarest = |class: &CgroupClass<'_>| rarest(&class.kinds, &frequency);
@@ -152,13 +152,6 @@ impl<'k> Classes<'k> {
             pairs.push(Renamed { baseline: baseline.to_owned(), candidate: candidate.to_owned(), similarity });
             next.extend(first(&self.classes, gone));
         }
-    }
-}
-
-impl CgroupClass<'_> {
-    /// Whether it has enough kinds to be similar to a class with another kind.
-    fn can_differ(&self) -> bool {
-        least_shared(self.kinds.len() + 1) <= self.kinds.len()
     }
 }
 
