@@ -56,11 +56,6 @@ impl KernelField {
         [self.path].into_iter().chain(other).chain(others.iter().copied())
     }
 
-    /// The path in the newest kernels.
-    pub(crate) fn newest_path(self) -> &'static str {
-        self.path.split(" | ").next().unwrap_or_default()
-    }
-
     /// The field and what is done with it, as text.
     pub(crate) fn place(self) -> String {
         let path = self.path.replace(" | ", ", else ");

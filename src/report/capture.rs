@@ -4,11 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::REPORT_FORMAT_VERSION;
-use super::escape::escaped;
-use super::json::object;
-use super::layout::{self, GAP};
-use super::scale::spaced;
+use super::{GAP, REPORT_FORMAT_VERSION, escaped, layout, object, spaced};
 use crate::diagnose::{self, DataSource, Finding, counted, gaps};
 use crate::model::{Census, CtprofSnapshot, Unit};
 

@@ -1,7 +1,6 @@
 //! The columns of tables, and their cells.
 
-use super::scale::{cell_text, delta_text, percent_text};
-use super::verdict::{interval_text, verdict_text};
+use super::{cell_text, delta_text, interval_text, percent_text, verdict_text};
 use crate::compare::{Delta, Group, Quantity, Report, Row, Sides};
 use crate::model::{Cell, Section, named};
 

@@ -5,10 +5,7 @@ use std::io::{self, Write};
 
 use csv::{Terminator, Writer, WriterBuilder};
 
-use super::columns::{cell_digits, decimals, delta_digits};
-use super::escape::escaped;
-use super::scale::{cell_text, delta_text};
-use super::selection::{Selection, ShownSection};
+use super::{Selection, ShownSection, cell_digits, cell_text, decimals, delta_digits, delta_text, escaped};
 use crate::compare::{Group, Report, Row};
 use crate::model::Unit;
 use crate::statistics::Estimate;
@@ -63,7 +60,6 @@ fn fields(group: &Group, row: &Row) -> Vec<String> {
     fields
 }
 
-/// The columns about several runs.
 const RUNS: &[&str] =
     &["baseline_runs", "candidate_runs", "ratio", "interval_low", "interval_high", "verdict", "runs_needed"];
 

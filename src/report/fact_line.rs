@@ -1,10 +1,9 @@
 //! A fact before the sections of a report, and its lines.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::compare::{Difference, Per, Scope, SideSummary};
+use crate::compare::{Difference, SideSummary};
 use crate::diagnose::{Finding, Warning};
 
 /// A fact before the sections: as data, and as lines of text.
@@ -25,16 +24,10 @@ impl<'r> Fact<'r> {
 #[serde(untagged)]
 pub(super) enum FactData<'r> {
     Side(Option<&'r SideSummary>),
-    Host(BTreeMap<&'r str, &'r str>),
     Gaps(&'r [Finding]),
-    Apart(Option<i64>),
-    Elapsed(serde_json::Value),
     Differences(Option<&'r [Difference]>),
     Warnings(&'r [Warning]),
-    Per(Per),
-    Scope(&'r Scope),
-    Threshold(f64),
-    Design(&'static str),
+    Plain(Value),
 }
 
 /// A line of text; in HTML, it is data.

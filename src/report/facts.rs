@@ -1,12 +1,13 @@
 //! The facts before the sections of a report: its sides, what differs between them, what is missing.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::fact_line::{Fact, FactData, FactLine};
-use super::scale::{cell_text, percent_text, spaced};
-use super::verdict::{interval_json, interval_text, verdict_text};
-use super::window;
+use super::{
+    Fact, FactData, FactLine, cell_text, interval_json, interval_text, percent_text, spaced, verdict_text, window,
+};
 use crate::compare::{Difference, ELAPSED, Header, Per, Report, Row, Scope, SideSummary, Sides, Threshold};
 use crate::diagnose::{Finding, Warning, counted};
 use crate::model::{Section, Unit};
@@ -41,7 +42,7 @@ fn of_one_side(report: &Report) -> Vec<Fact<'_>> {
         Fact::new("snapshot", FactData::Side(side), about),
         Fact { lines: per_lines, ..per(report) },
         scope(report),
-        Fact::new("host", FactData::Host(host.collect()), Vec::new()),
+        Fact::new("host", FactData::Plain(json!(host.collect::<BTreeMap<_, _>>())), Vec::new()),
         Fact::new("gaps", FactData::Gaps(&report.gaps), gaps),
         Fact::new("warnings", FactData::Warnings(warnings), warnings.iter().map(warning).collect()),
     ]
@@ -76,7 +77,7 @@ fn of_sides<'r>(header: &'r Header, baseline: &'r SideSummary, candidate: &'r Si
     vec![
         Fact::new("baseline", FactData::Side(Some(baseline)), about("baseline", baseline)),
         Fact::new("candidate", FactData::Side(Some(candidate)), about("candidate", candidate)),
-        Fact::new("apart_ns", FactData::Apart(header.apart_ns), since.unwrap_or(apart_lines)),
+        Fact::new("apart_ns", FactData::Plain(json!(header.apart_ns)), since.unwrap_or(apart_lines)),
         Fact::new("differences", FactData::Differences(found), differences(found)),
         Fact::new("warnings", FactData::Warnings(&header.warnings), header.warnings.iter().map(warning).collect()),
     ]
@@ -98,7 +99,7 @@ fn elapsed(row: &Row) -> Fact<'_> {
     let interval = interval_text(row.runs.as_deref());
     let interval = if interval.is_empty() { interval } else { format!(", 95% interval {interval}") };
     let text = format!("{baseline} → {candidate} ({}{interval})  {}", percent_text(row.percent()), verdict_text(row));
-    Fact::new(ELAPSED, FactData::Elapsed(data), vec![FactLine::fact(ELAPSED, text.trim_end())])
+    Fact::new(ELAPSED, FactData::Plain(data), vec![FactLine::fact(ELAPSED, text.trim_end())])
 }
 
 /// What the overview's values are divided by. Two snapshots have totals.
@@ -119,7 +120,7 @@ fn per(report: &Report) -> Fact<'static> {
     };
     let is_told = has_overview || report.is_comparison();
     let line = text.filter(|_| is_told).map(|text| FactLine::fact("", format!("{text}{scope}")));
-    Fact::new("per", FactData::Per(report.per), line.into_iter().collect())
+    Fact::new("per", FactData::Plain(json!(report.per)), line.into_iter().collect())
 }
 
 /// What verdicts are about, or why there are none.
@@ -135,18 +136,18 @@ fn threshold(report: &Report) -> Option<Fact<'static>> {
     } else {
         FactLine::warning("note", format!("no intervals or verdicts with fewer than {MIN_RUNS} runs per side"))
     };
-    Some(Fact::new("threshold", FactData::Threshold(threshold), vec![line]))
+    Some(Fact::new("threshold", FactData::Plain(json!(threshold)), vec![line]))
 }
 
 /// The threads that are looked at, for programs; another line says it.
-fn scope(report: &Report) -> Fact<'_> {
-    Fact::new("scope", FactData::Scope(&report.scope), Vec::new())
+fn scope(report: &Report) -> Fact<'static> {
+    Fact::new("scope", FactData::Plain(json!(report.scope)), Vec::new())
 }
 
 /// Whether the runs are paired, for programs; the verdicts' line says it.
 fn design(report: &Report) -> Option<Fact<'static>> {
     let name = report.threshold.map(|_| report.design.name())?;
-    Some(Fact::new("design", FactData::Design(name), Vec::new()))
+    Some(Fact::new("design", FactData::Plain(json!(name)), Vec::new()))
 }
 
 fn apart(apart_ns: Option<i64>) -> FactLine {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io::{self, Write};
 
-use super::escape::escaped;
+use super::escaped;
 use crate::compare::{Group, GroupReason, Report};
 use crate::model::{Cell, ReasonClass, Section};
 

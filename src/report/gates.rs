@@ -5,9 +5,7 @@ use std::io::{self, Write};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::escape::escaped;
-use super::scale::{cell_text, delta_text, signed};
-use super::verdict::{change_text, interval_json, range_text, runs_text};
+use super::{cell_text, change_text, delta_text, escaped, interval_json, range_text, runs_text, signed};
 use crate::compare::{ALL_GROUPS, Delta, GateChange, GateOutcome, GateResult};
 use crate::diagnose::counted;
 use crate::model::{Cell, Unit};
@@ -17,7 +15,6 @@ use crate::statistics::{Interval, Scale};
 const OUTCOMES: [&str; 4] = ["failed", "could not be evaluated", "unclear", "passed"];
 const PASSED: usize = 3;
 
-/// The index of the outcome in [`OUTCOMES`].
 fn rank(result: &GateResult) -> usize {
     match result.outcome {
         GateOutcome::Failed => 0,

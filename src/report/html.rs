@@ -9,13 +9,9 @@ use std::io::{self, Write};
 
 use self::document::PageData;
 use self::rows::selected;
-use super::escape::steers;
-use super::facts::facts;
-use super::json::escaped_json;
-use super::selection::Selection;
+use super::{Selection, escaped_json, facts, steers};
 use crate::compare::Report;
 
-/// The page with its style and script.
 const PAGE: &str = include_str!("html/page.html");
 
 const DATA: &str = "{{data}}";

@@ -4,14 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde::ser::{SerializeMap, SerializeSeq, Serializer};
+use serde::ser::{SerializeMap, Serializer};
 use serde_json::ser::Formatter;
 
-use super::REPORT_FORMAT_VERSION;
-use super::escape::steers;
-use super::facts::facts;
-use super::selection::{Selection, ShownSection};
-use super::verdict::interval_json;
+use super::{REPORT_FORMAT_VERSION, Selection, ShownSection, facts, interval_json, steers};
 use crate::compare::{Report, ReportSection, Row, RowRuns};
 use crate::diagnose::Note;
 use crate::model::{Cell, Section};
@@ -70,7 +66,9 @@ impl Serialize for ReportJson<'_> {
         if let Some(trend) = report.trends.first() {
             map.serialize_entry("trend", trend)?;
         }
-        map.serialize_entry("rows", &RowsJson(report, selection))?;
+        let sections: Vec<_> = report.sections.iter().map(|section| ShownSection::new(section, selection)).collect();
+        let rows = sections.iter().flat_map(|section| section.rows.iter().map(move |row| RowJson(section, row)));
+        map.serialize_entry("rows", &rows.collect::<Vec<_>>())?;
         if report.is_comparison() {
             map.serialize_entry("renamed", &report.renamed)?;
             map.serialize_entry("gates", &report.gates)?;
@@ -83,21 +81,6 @@ impl Serialize for ReportJson<'_> {
 fn notes(sections: &[ReportSection]) -> BTreeMap<&'static str, &[Note]> {
     let told = sections.iter().filter(|section| !section.notes.is_empty());
     told.map(|section| (section.section.name(), &section.notes[..])).collect()
-}
-
-/// The rows of all sections, written one by one.
-struct RowsJson<'r>(&'r Report, &'r Selection);
-
-impl Serialize for RowsJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(report, selection) = self;
-        let mut rows = serializer.serialize_seq(None)?;
-        for section in &report.sections {
-            let section = ShownSection::new(section, selection);
-            section.rows.iter().try_for_each(|row| rows.serialize_element(&RowJson(&section, row)))?;
-        }
-        rows.end()
-    }
 }
 
 struct RowJson<'r>(&'r ShownSection<'r>, &'r Row);

@@ -1,12 +1,10 @@
 //! Columns of text that fit a terminal: long names are cut in the middle, columns are left out from
 //! the right, no line wraps.
 
-use std::io::{self, Write};
-
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use super::escape::escaped;
+use super::escaped;
 
 /// How a column shrinks if the table is too wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,18 +37,6 @@ const SHORT_PHRASE: usize = 14;
 /// Names are cut to this if no more columns can be left out.
 const SHORTEST_NAME: usize = 3;
 pub(super) const GAP: usize = 2;
-
-/// Writes a heading and rows; with a `width` no line is longer. Returns the columns left out.
-pub(super) fn write<'h>(
-    out: &mut dyn Write,
-    heads: &[Head<'h>],
-    rows: &[Vec<String>],
-    width: Option<u16>,
-) -> io::Result<Vec<&'h str>> {
-    let (lines, left_out) = lines(heads, rows, &[], width);
-    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
-    Ok(left_out)
-}
 
 /// The lines of a heading and of rows, whose texts are escaped, and the columns left out. The last column of a row has its tone, a code of Select
 /// Graphic Rendition.
@@ -202,9 +188,7 @@ mod tests {
     fn written(heads: &[Head<'_>], rows: &[&[&str]], width: Option<u16>) -> String {
         let rows: Vec<Vec<String>> =
             rows.iter().map(|row| row.iter().map(|text| (*text).to_owned()).collect()).collect();
-        let mut out = Vec::new();
-        write(&mut out, heads, &rows, width).unwrap();
-        String::from_utf8(out).unwrap()
+        lines(heads, &rows, &[], width).0.iter().map(|line| format!("{line}\n")).collect()
     }
 
     #[test]

@@ -2,14 +2,11 @@
 
 use std::io::{self, Write};
 
-use super::columns::Column;
-use super::escape::escaped;
-use super::facts::facts;
-use super::gates::{self, HEADINGS, counts, is_told, worst_first};
-use super::overview::{self, CHANGE, USER, VERDICT};
-use super::selection::{Selection, ShownSection};
-use super::table::{RENAMED, cells, cut, hidden_line, list_columns, list_title};
-use super::why;
+use super::table::cells;
+use super::{
+    CHANGE, Column, HEADINGS, RENAMED, Selection, ShownSection, USER, VERDICT, counts, cut, escaped, facts, gates,
+    hidden_line, is_told, list_columns, list_title, overview, why, worst_first,
+};
 use crate::compare::{Renamed, Report};
 use crate::model::Section;
 

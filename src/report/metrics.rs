@@ -6,9 +6,7 @@ use std::io::{self, Write};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::REPORT_FORMAT_VERSION;
-use super::json::object;
-use super::layout::{self, ColumnShape, Head};
+use super::{ColumnShape, Head, REPORT_FORMAT_VERSION, layout, object};
 use crate::model::{Class, DERIVED, Derived, KernelField, METRICS, Metric, RecordRow, Section, Source, record_rows};
 
 /// A row of a table, by field: an object in JSON.
@@ -100,7 +98,7 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// Metrics without the paths of older kernels, for which texts have no room.
 fn of_newest_kernel(metrics: &[Metric]) -> impl Iterator<Item = Entry> {
-    of_metrics(metrics, |field| field.newest_path().to_owned())
+    of_metrics(metrics, |field| field.path.split(" | ").next().unwrap_or_default().to_owned())
 }
 
 pub(crate) fn metrics_table(out: &mut dyn Write, width: Option<u16>) -> io::Result<()> {
@@ -137,7 +135,8 @@ fn listing(
     };
     let heads: Vec<_> = [name].into_iter().chain(headings.iter().map(String::as_str)).map(head).collect();
     let row = |entry: Entry| ["name"].iter().chain(keys).map(|key| entry.text(key, " ")).collect();
-    layout::write(out, &heads, &entries.map(row).collect::<Vec<_>>(), width)?;
+    let (lines, _) = layout::lines(&heads, &entries.map(row).collect::<Vec<_>>(), &[], width);
+    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     writeln!(out)
 }
 

@@ -4,17 +4,13 @@ use std::collections::HashMap;
 
 use unicode_width::UnicodeWidthStr;
 
-use super::columns::{indent, label};
-use super::layout::GAP;
-use super::scale::cell_text;
-use super::selection::{ListLine, ShownSection, UserNames};
-use super::sparkline::sparkline;
-use super::verdict::{Outcome, outcome, short_text};
+use super::{
+    GAP, ListLine, Outcome, ShownSection, UserNames, cell_text, indent, label, outcome, short_text, sparkline,
+};
 use crate::compare::{Group, Headline, OverviewColumn, Row, Trend, Turnover};
 use crate::diagnose::plural;
 use crate::model::Unit;
 
-/// The overview, as headings and texts.
 pub(super) struct Pivot {
     /// The headings: group, threads, then those of the columns with data.
     pub(super) heads: Vec<String>,
@@ -23,7 +19,6 @@ pub(super) struct Pivot {
     pub(super) groups: Vec<Option<usize>>,
     /// What became of the groups in a comparison, or of the lines above groups: nothing.
     pub(super) outcomes: Vec<Outcome>,
-    /// Names of the columns without data.
     pub(super) no_data: Vec<&'static str>,
     /// Headings of columns that are left out because they are 0 for every group.
     pub(super) zeros: Vec<String>,
@@ -32,7 +27,6 @@ pub(super) struct Pivot {
 }
 
 impl Pivot {
-    /// Columns of text that the table takes.
     pub(super) fn width(&self) -> usize {
         let width = |place: usize| {
             let cells = self.lines.iter().map(|line| &line[place]).chain([&self.heads[place]]);
@@ -94,33 +88,31 @@ pub(super) fn pivot(section: &ShownSection<'_>, users: Option<&UserNames>) -> Pi
     let has_changes = section.rows.iter().any(|row| row.headline.is_some());
     let last = if has_verdicts { Some(VERDICT) } else { has_changes.then_some(CHANGE) };
     let by_group: HashMap<usize, &[&Row]> = shown.iter().map(|rows| (rows[0].group, *rows)).collect();
-    let tree = section.in_tree(shown.iter().map(|rows| rows[0]).collect());
-    let group = |line: &ListLine<'_>| if let ListLine::Row(row) = line { Some(row.group) } else { None };
-    let groups = tree.iter().map(group).collect();
-    let outcome = |line: &ListLine<'_>| match line {
-        ListLine::Row(row) => of_headline(by_group[&row.group]).map_or(Outcome::Neither, |(row, of)| outcome(row, of)),
-        ListLine::Ancestor { .. } => Outcome::Neither,
-    };
-    let outcomes = tree.iter().map(outcome).collect();
-    let lines = tree.into_iter().map(|line| match line {
-        ListLine::Ancestor { name, depth } => {
-            let mut cells = vec![String::new(); leading + columns.len() + last.iter().len()];
-            cells[0] = format!("{}{name}", indent(depth));
-            cells
-        }
-        ListLine::Row(row) => {
-            let rows = by_group[&row.group];
-            let group = section.group(row);
-            let leading = cells(group).into_iter().chain(users.map(|users| user(group, Some(users))));
-            let values = columns.iter().map(|column| {
-                rows.iter().find(|row| row.name == column.name).map_or_else(String::new, |row| value(row))
-            });
-            leading.chain(values).chain(last.map(|_| group_change(rows))).collect()
-        }
-    });
+    let (mut lines, mut groups, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
+    for line in section.in_tree(shown.iter().map(|rows| rows[0]).collect()) {
+        let (group, outcome, cells) = match line {
+            ListLine::Ancestor { name, depth } => {
+                let mut cells = vec![String::new(); leading + columns.len() + last.iter().len()];
+                cells[0] = format!("{}{name}", indent(depth));
+                (None, Outcome::Neither, cells)
+            }
+            ListLine::Row(row) => {
+                let (rows, group) = (by_group[&row.group], section.group(row));
+                let outcome = of_headline(rows).map_or(Outcome::Neither, |(row, of)| outcome(row, of));
+                let leading = cells(group).into_iter().chain(users.map(|users| user(group, Some(users))));
+                let values = columns.iter().map(|column| {
+                    rows.iter().find(|row| row.name == column.name).map_or_else(String::new, |row| value(row))
+                });
+                (Some(row.group), outcome, leading.chain(values).chain(last.map(|_| group_change(rows))).collect())
+            }
+        };
+        lines.push(cells);
+        groups.push(group);
+        outcomes.push(outcome);
+    }
     Pivot {
         heads: heads.chain(columns.iter().map(heading)).chain(last.map(str::to_owned)).collect(),
-        lines: lines.collect(),
+        lines,
         groups,
         outcomes,
         zeros: Vec::new(),
@@ -176,9 +168,8 @@ fn threads(group: &Group) -> String {
         group.of_members(|members| members.hottest).into_iter().last().flatten().is_some_and(|share| share >= HOT);
     let members = format!("{members}{}", if is_hot { ", 1 hot" } else { "" });
     let Some(Turnover { started, exited }) = group.turnover().into_iter().last().flatten() else { return members };
-    let started = Some(started).filter(|started| *started > 0).map(|started| format!("+{started}"));
-    let exited = Some(exited).filter(|exited| *exited > 0).map(|exited| format!("−{exited}"));
-    let changes: Vec<_> = [started, exited].into_iter().flatten().collect();
+    let changes = [(started, '+'), (exited, '−')].into_iter().filter(|(count, _)| *count > 0);
+    let changes: Vec<_> = changes.map(|(count, sign)| format!("{sign}{count}")).collect();
     if changes.is_empty() {
         return members;
     }

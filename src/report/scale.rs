@@ -119,7 +119,6 @@ fn rate_text(rate: f64, unit: Unit) -> String {
     format!("{digits}{name}")
 }
 
-/// A difference; `-` if there is none.
 pub(super) fn delta_text(delta: Option<&Delta>, unit: Unit) -> String {
     let count = |number: i128| signed(number, Unit::Count);
     match delta {
@@ -187,7 +186,7 @@ mod tests {
         assert_eq!(cell_text(Some(&Cell::Range { min: -20, max: 19 }), Unit::None), "-20..19");
         let limits = SettingRange { min: Cell::Number(2 << 30), max: Cell::Word("max".into()) };
         assert_eq!(cell_text(Some(&Cell::Settings(Box::new(limits))), Unit::Bytes), "2.00GiB..max");
-        let one = Cell::Cpus(Box::new(CpuSetSizes { fewest: 5, most: 5, cpus: Some(vec![0, 1, 2, 3, 8]) }));
+        let one = Cell::Cpus(Box::new(CpuSetSizes { fewest: 5, most: 5, cpus: Some([0, 1, 2, 3, 8].into()) }));
         assert_eq!(cell_text(Some(&one), Unit::None), "5 cpus (0-3,8)");
         assert_eq!(
             cell_text(Some(&Cell::Cpus(Box::new(CpuSetSizes { fewest: 1, most: 4, cpus: None }))), Unit::None),

@@ -148,7 +148,6 @@ impl<'r> ShownSection<'r> {
         self.shows_unchanged || row.hidden_reason().is_none()
     }
 
-    /// How many rows tables hide, by reason.
     pub(super) fn hidden(&self) -> BTreeMap<HiddenReason, usize> {
         let hidden = self.rows.iter().filter(|row| !self.is_shown(row));
         let mut counts = BTreeMap::new();
@@ -159,7 +158,8 @@ impl<'r> ShownSection<'r> {
     /// The tables: groups on both sides, then groups on one side.
     pub(super) fn lists(&self) -> Vec<List<'r>> {
         let list = |only_in: Option<Change>| {
-            let side = |row: &Row| row.change.filter(|change| is_one_sided(*change));
+            let is_one_sided = |change: &Change| matches!(change, Change::BaselineOnly | Change::CandidateOnly);
+            let side = |row: &Row| row.change.filter(is_one_sided);
             let rows = self.rows.iter().copied().filter(|row| self.is_shown(row) && side(row) == only_in);
             List { only_in, lines: self.in_tree(rows.collect()) }
         };
@@ -193,10 +193,6 @@ impl<'r> ShownSection<'r> {
         }
         lines
     }
-}
-
-fn is_one_sided(change: Change) -> bool {
-    matches!(change, Change::BaselineOnly | Change::CandidateOnly)
 }
 
 impl List<'_> {

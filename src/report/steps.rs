@@ -6,15 +6,10 @@ use csv::WriterBuilder;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::columns::cell_digits;
-use super::csv::{harmless, record};
-use super::escape::escaped;
-use super::layout::{self, ColumnShape, Head};
-use super::overview::pivot;
-use super::scale::spaced;
-use super::selection::{Selection, ShownSection};
-use super::table::Terminal;
-use super::{why, window};
+use super::{
+    ColumnShape, Head, Selection, ShownSection, Terminal, cell_digits, escaped, harmless, layout, pivot, record,
+    spaced, why, window,
+};
 use crate::compare::{OverviewColumn, Report, ReportSection, WindowSide};
 use crate::model::{Section, Unit};
 

@@ -3,17 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 
-use super::columns::{Column, indent};
-use super::escape::escaped;
-use super::fact_line::Fact;
-use super::facts::facts;
-use super::layout::{self, ColumnShape, Head};
-use super::overview::{self, CHANGE, USER, VERDICT};
-use super::selection::{List, ListLine, Selection, ShownSection};
-use super::verdict::{Outcome, outcome};
-use super::why;
+use super::{
+    CHANGE, Column, ColumnShape, FactLine, Head, List, ListLine, Outcome, Selection, ShownSection, USER, VERDICT,
+    escaped, facts, indent, layout, outcome, overview, why,
+};
 use crate::compare::{Change, Headline, Renamed, Report};
-use crate::diagnose::{Note, counted, plural};
+use crate::diagnose::{counted, plural};
 use crate::model::Section;
 
 /// The properties of the output.
@@ -55,158 +50,160 @@ const WHY: &str = "  why   ";
 
 /// Writes a report as text. Errors are those of `out`.
 pub fn write_table(out: &mut dyn Write, report: &Report, selection: &Selection, terminal: Terminal) -> io::Result<()> {
-    facts(report).iter().try_for_each(|fact| lines(out, fact, terminal))?;
-    let (overviews, others): (Vec<_>, Vec<_>) =
-        report.sections.iter().partition(|section| section.section == Section::Overview);
-    let overviews: Vec<_> = overviews.into_iter().map(|section| ShownSection::of_groups(section, selection)).collect();
-    let sections = others.into_iter().map(|section| match section.section {
-        // Reasons of all groups together are mostly those of idle threads.
-        Section::Reasons => ShownSection::of_groups(section, selection),
-        _ => ShownSection::new(section, selection),
-    });
-    let sections: Vec<_> = sections.collect();
-    overviews.iter().try_for_each(|section| write_overview(out, report, (section, selection), terminal))?;
-    let (mut same, mut left_out) = (Vec::new(), BTreeSet::new());
-    for section in &sections {
-        if section.lists().is_empty() && section.section.notes.is_empty() {
-            same.push(section);
-        } else {
-            left_out.extend(write_section(out, section, selection.columns(report), terminal)?);
+    TableWriter { out, report, selection, terminal, left_out: BTreeSet::new() }.write()
+}
+
+struct TableWriter<'w> {
+    out: &'w mut dyn Write,
+    report: &'w Report,
+    selection: &'w Selection,
+    terminal: Terminal,
+    /// Columns that there was no room for.
+    left_out: BTreeSet<&'static str>,
+}
+
+impl TableWriter<'_> {
+    fn write(mut self) -> io::Result<()> {
+        let (report, selection) = (self.report, self.selection);
+        facts(report).iter().flat_map(|fact| &fact.lines).try_for_each(|line| self.fact(line))?;
+        let (overviews, others): (Vec<_>, Vec<_>) =
+            report.sections.iter().partition(|section| section.section == Section::Overview);
+        let overviews = overviews.into_iter().map(|section| ShownSection::of_groups(section, selection));
+        let sections = others.into_iter().map(|section| match section.section {
+            // Reasons of all groups together are mostly those of idle threads.
+            Section::Reasons => ShownSection::of_groups(section, selection),
+            _ => ShownSection::new(section, selection),
+        });
+        let (overviews, sections): (Vec<_>, Vec<_>) = (overviews.collect(), sections.collect());
+        overviews.iter().try_for_each(|section| self.overview(section))?;
+        let is_same = |section: &&ShownSection<'_>| section.lists().is_empty() && section.section.notes.is_empty();
+        let (same, others): (Vec<_>, Vec<_>) = sections.iter().partition(is_same);
+        others.into_iter().try_for_each(|section| self.section(section))?;
+        if !same.is_empty() {
+            let counts = same.iter().map(|section| format!("{} {}", name(section), hidden(section)));
+            let text = format!("no change: {} (show with --unchanged)", counts.collect::<Vec<_>>().join("; "));
+            writeln!(self.out, "\n{}", self.folded(&text, 0))?;
         }
+        self.renamed()?;
+        self.legend(overviews.iter().chain(&sections))
     }
-    if !same.is_empty() {
-        let counts = same.iter().map(|section| format!("{} {}", name(section), hidden(section)));
-        let text = format!("no change: {} (show with --unchanged)", counts.collect::<Vec<_>>().join("; "));
-        writeln!(out, "\n{}", layout::folded(&text, 0, terminal.width))?;
+
+    fn folded(&self, text: &str, indent: usize) -> String {
+        layout::folded(text, indent, self.terminal.width)
     }
-    renamed(out, &report.renamed, terminal)?;
-    legend(out, overviews.iter().chain(&sections), left_out, terminal)
+
+    fn fact(&mut self, line: &FactLine) -> io::Result<()> {
+        let label = format!("{:<LABEL$}", line.label);
+        let label = match line.is_warning {
+            _ if line.label.is_empty() => label,
+            true => self.terminal.rendered("33", &label),
+            false => self.terminal.strong(&label),
+        };
+        writeln!(self.out, "{label} {}", self.folded(&escaped(&line.text), LABEL + 1))
+    }
+
+    fn section(&mut self, section: &ShownSection<'_>) -> io::Result<()> {
+        writeln!(self.out, "\n{}", self.terminal.strong(name(section)))?;
+        for note in &section.section.notes {
+            writeln!(self.out, "{NOTE}{}", self.folded(&escaped(&note.to_string()), NOTE.len()))?;
+        }
+        section.lists().iter().try_for_each(|list| self.list(section, list))?;
+        let cut = (section.cut > 0).then(|| cut(section));
+        let mut below = cut.into_iter().chain(hidden_line(section));
+        below.try_for_each(|text| writeln!(self.out, "{}", self.folded(&text, 0)))
+    }
+
+    fn overview(&mut self, section: &ShownSection<'_>) -> io::Result<()> {
+        let (report, width) = (self.report, self.terminal.width);
+        let mut pivot = overview::pivot(section, self.selection.users_of(report));
+        report.trends.iter().for_each(|trend| pivot.add_trend(trend, section));
+        if width.is_some_and(|width| pivot.width() > width.into()) {
+            pivot.leave_out_zeros();
+        }
+        let shape = |place: usize| match (place, pivot.heads[place].as_str()) {
+            (0, _) => ColumnShape::Name,
+            (_, VERDICT | CHANGE) => ColumnShape::Phrase,
+            (_, USER) => ColumnShape::Whole,
+            _ if place == pivot.heads.len() - 1 && !report.trends.is_empty() => ColumnShape::Whole,
+            _ => ColumnShape::Number,
+        };
+        let rank = |text: &str| {
+            let name = text.strip_suffix("/s").unwrap_or(text);
+            section.section.foremost.iter().position(|column| *column == name)
+        };
+        let dispensable = |place, text| match text {
+            CHANGE => Some(COLUMNS_BEFORE_CHANGE - 1),
+            _ => rank(text).filter(|rank| *rank > 0 && place > 1),
+        };
+        let head = |(place, text)| Head { text, shape: shape(place), dispensable: dispensable(place, text) };
+        let heads: Vec<_> = pivot.heads.iter().map(String::as_str).enumerate().map(head).collect();
+        let tones: Vec<_> = pivot.outcomes.iter().map(|outcome| self.terminal.tone(*outcome)).collect();
+        let (lines, left_out) = layout::lines(&heads, &pivot.lines, &tones, width);
+        let left_out: Vec<_> = left_out.into_iter().filter(|head| *head != CHANGE).collect();
+        let why: HashMap<_, _> = why::lines(report, section).into_iter().collect();
+        writeln!(self.out)?;
+        for (line, group) in lines.iter().zip([None].into_iter().chain(pivot.groups.iter().copied())) {
+            writeln!(self.out, "{line}")?;
+            for (place, text) in group.and_then(|group| why.get(&group)).into_iter().flatten().enumerate() {
+                let label = if place == 0 { WHY } else { "" };
+                let text = self.folded(&escaped(text), WHY.len());
+                writeln!(self.out, "{label:<width$}{text}", width = WHY.len())?;
+            }
+        }
+        let notes = section.section.notes.iter().map(|note| format!("note: {note}"));
+        let mut below = [overview::footer(section, &pivot, &left_out)].into_iter().chain(notes);
+        below.try_for_each(|text| writeln!(self.out, "{}", self.folded(&escaped(&text), 0)))
+    }
+
+    /// What marks mean, and which columns there is no room for.
+    fn legend<'s>(&mut self, sections: impl Iterator<Item = &'s ShownSection<'s>>) -> io::Result<()> {
+        let mut lines = Vec::new();
+        let mut rows = sections.flat_map(|section| &section.rows);
+        if rows.any(|row| row.partial && row.hidden_reason().is_none()) {
+            lines.push("* excludes members whose value could not be read (counts with --columns coverage)".to_owned());
+        }
+        if !self.left_out.is_empty() {
+            let names = self.left_out.iter().copied().collect::<Vec<_>>().join(", ");
+            lines.push(format!("left out for lack of width: {names} (choose with --columns)"));
+        }
+        for (place, text) in lines.iter().enumerate() {
+            let gap = if place == 0 { "\n" } else { "" };
+            writeln!(self.out, "{gap}{}", self.folded(text, 0))?;
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, section: &ShownSection<'_>, list: &List<'_>) -> io::Result<()> {
+        if let Some(title) = list_title(section, list) {
+            writeln!(self.out, "\n{}", self.terminal.strong(&title))?;
+        }
+        let columns = list_columns(section, list, self.selection.columns(self.report));
+        let heads: Vec<_> = columns.iter().map(|column| head(*column, section.section.section, list.only_in)).collect();
+        let rows: Vec<_> = list.lines.iter().map(|line| cells(section, line, &columns)).collect();
+        let tone = |line: &ListLine<'_>| match line {
+            ListLine::Row(row) if row.verdict().is_some() => self.terminal.tone(outcome(row, Headline::Change)),
+            _ => None,
+        };
+        let tones: Vec<_> = list.lines.iter().map(tone).collect();
+        let (lines, left_out) = layout::lines(&heads, &rows, &tones, self.terminal.width);
+        self.left_out.extend(left_out);
+        lines.iter().try_for_each(|line| writeln!(self.out, "{line}"))
+    }
+
+    fn renamed(&mut self) -> io::Result<()> {
+        if self.report.renamed.is_empty() {
+            return Ok(());
+        }
+        writeln!(self.out, "\n{}", self.terminal.strong(RENAMED))?;
+        self.report.renamed.iter().try_for_each(|Renamed { baseline, candidate, similarity, .. }| {
+            let pair = self.folded(&format!("{} → {}", escaped(baseline), escaped(candidate)), LABEL + 1);
+            writeln!(self.out, "{:<LABEL$} {pair}", format!("{:.0}%", similarity * 100.0))
+        })
+    }
 }
 
 pub(super) fn name(section: &ShownSection<'_>) -> &'static str {
     section.section.section.name()
-}
-
-/// Writes a section, and returns the columns that there is no room for.
-fn write_section(
-    out: &mut dyn Write,
-    section: &ShownSection<'_>,
-    columns: &[Column],
-    terminal: Terminal,
-) -> io::Result<BTreeSet<&'static str>> {
-    let mut left_out = BTreeSet::new();
-    writeln!(out, "\n{}", terminal.strong(name(section)))?;
-    let note = |note: &Note| layout::folded(&escaped(&note.to_string()), NOTE.len(), terminal.width);
-    section.section.notes.iter().try_for_each(|text| writeln!(out, "{NOTE}{}", note(text)))?;
-    for list in &section.lists() {
-        left_out.extend(write_list(out, section, list, columns, terminal)?);
-    }
-    footer(out, section, terminal)?;
-    Ok(left_out)
-}
-
-fn write_overview(
-    out: &mut dyn Write,
-    report: &Report,
-    (section, selection): (&ShownSection<'_>, &Selection),
-    terminal: Terminal,
-) -> io::Result<()> {
-    let mut pivot = overview::pivot(section, selection.users_of(report));
-    report.trends.iter().for_each(|trend| pivot.add_trend(trend, section));
-    if terminal.width.is_some_and(|width| pivot.width() > width.into()) {
-        pivot.leave_out_zeros();
-    }
-    let shape = |place: usize| match (place, pivot.heads[place].as_str()) {
-        (0, _) => ColumnShape::Name,
-        (_, VERDICT | CHANGE) => ColumnShape::Phrase,
-        (_, USER) => ColumnShape::Whole,
-        _ if place == pivot.heads.len() - 1 && !report.trends.is_empty() => ColumnShape::Whole,
-        _ => ColumnShape::Number,
-    };
-    let rank = |text: &str| {
-        let name = text.strip_suffix("/s").unwrap_or(text);
-        section.section.foremost.iter().position(|column| *column == name)
-    };
-    let dispensable = |place, text| match text {
-        CHANGE => Some(COLUMNS_BEFORE_CHANGE - 1),
-        _ => rank(text).filter(|rank| *rank > 0 && place > 1),
-    };
-    let head = |(place, text)| Head { text, shape: shape(place), dispensable: dispensable(place, text) };
-    let heads: Vec<_> = pivot.heads.iter().map(String::as_str).enumerate().map(head).collect();
-    let tones: Vec<_> = pivot.outcomes.iter().map(|outcome| terminal.tone(*outcome)).collect();
-    let (lines, left_out) = layout::lines(&heads, &pivot.lines, &tones, terminal.width);
-    let left_out: Vec<_> = left_out.into_iter().filter(|head| *head != CHANGE).collect();
-    let why: HashMap<_, _> = why::lines(report, section).into_iter().collect();
-    writeln!(out)?;
-    for (line, group) in lines.iter().zip([None].into_iter().chain(pivot.groups.iter().copied())) {
-        writeln!(out, "{line}")?;
-        for (place, text) in group.and_then(|group| why.get(&group)).into_iter().flatten().enumerate() {
-            let label = if place == 0 { WHY } else { "" };
-            let text = layout::folded(&escaped(text), WHY.len(), terminal.width);
-            writeln!(out, "{label:<width$}{text}", width = WHY.len())?;
-        }
-    }
-    let notes = section.section.notes.iter().map(|note| format!("note: {note}"));
-    let mut below = [overview::footer(section, &pivot, &left_out)].into_iter().chain(notes);
-    below.try_for_each(|text| writeln!(out, "{}", layout::folded(&escaped(&text), 0, terminal.width)))
-}
-
-/// What marks mean, and which columns there is no room for.
-fn legend<'s>(
-    out: &mut dyn Write,
-    sections: impl Iterator<Item = &'s ShownSection<'s>>,
-    left_out: BTreeSet<&str>,
-    terminal: Terminal,
-) -> io::Result<()> {
-    let mut lines = Vec::new();
-    let mut rows = sections.flat_map(|section| &section.rows);
-    if rows.any(|row| row.partial && row.hidden_reason().is_none()) {
-        lines.push("* excludes members whose value could not be read (counts with --columns coverage)".to_owned());
-    }
-    if !left_out.is_empty() {
-        let names = left_out.into_iter().collect::<Vec<_>>().join(", ");
-        lines.push(format!("left out for lack of width: {names} (choose with --columns)"));
-    }
-    for (place, text) in lines.iter().enumerate() {
-        let gap = if place == 0 { "\n" } else { "" };
-        writeln!(out, "{gap}{}", layout::folded(text, 0, terminal.width))?;
-    }
-    Ok(())
-}
-
-fn lines(out: &mut dyn Write, fact: &Fact<'_>, terminal: Terminal) -> io::Result<()> {
-    fact.lines.iter().try_for_each(|line| {
-        let label = format!("{:<LABEL$}", line.label);
-        let label = match line.is_warning {
-            _ if line.label.is_empty() => label,
-            true => terminal.rendered("33", &label),
-            false => terminal.strong(&label),
-        };
-        writeln!(out, "{label} {}", layout::folded(&escaped(&line.text), LABEL + 1, terminal.width))
-    })
-}
-
-fn write_list(
-    out: &mut dyn Write,
-    section: &ShownSection<'_>,
-    list: &List<'_>,
-    columns: &[Column],
-    terminal: Terminal,
-) -> io::Result<Vec<&'static str>> {
-    if let Some(title) = list_title(section, list) {
-        writeln!(out, "\n{}", terminal.strong(&title))?;
-    }
-    let columns = list_columns(section, list, columns);
-    let heads: Vec<_> = columns.iter().map(|column| head(*column, section.section.section, list.only_in)).collect();
-    let rows: Vec<_> = list.lines.iter().map(|line| cells(section, line, &columns)).collect();
-    let tone = |line: &ListLine<'_>| match line {
-        ListLine::Row(row) if row.verdict().is_some() => terminal.tone(outcome(row, Headline::Change)),
-        _ => None,
-    };
-    let tones: Vec<_> = list.lines.iter().map(tone).collect();
-    let (lines, left_out) = layout::lines(&heads, &rows, &tones, terminal.width);
-    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
-    Ok(left_out)
 }
 
 /// The columns that a narrow terminal still shows: group, metric and one value.
@@ -253,13 +250,6 @@ pub(super) fn cells(section: &ShownSection<'_>, line: &ListLine<'_>, columns: &[
     columns.iter().map(text).collect()
 }
 
-fn footer(out: &mut dyn Write, section: &ShownSection<'_>, terminal: Terminal) -> io::Result<()> {
-    if section.cut > 0 {
-        writeln!(out, "{}", layout::folded(&cut(section), 0, terminal.width))?;
-    }
-    hidden_line(section).map_or(Ok(()), |text| writeln!(out, "{}", layout::folded(&text, 0, terminal.width)))
-}
-
 /// How many rows are hidden, and how to see them.
 pub(super) fn hidden_line(section: &ShownSection<'_>) -> Option<String> {
     let hidden = hidden(section);
@@ -270,22 +260,9 @@ pub(super) fn cut(section: &ShownSection<'_>) -> String {
     format!("{} more {} (show with --limit 0)", section.cut, plural(section.cut, "row"))
 }
 
-/// How many rows are hidden, by reason.
 fn hidden(section: &ShownSection<'_>) -> String {
     let counts = section.hidden().into_iter().map(|(reason, count)| format!("{count} {}", reason.name()));
     counts.collect::<Vec<_>>().join(", ")
-}
-
-fn renamed(out: &mut dyn Write, renamed: &[Renamed], terminal: Terminal) -> io::Result<()> {
-    if renamed.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "\n{}", terminal.strong(RENAMED))?;
-    renamed.iter().try_for_each(|Renamed { baseline, candidate, similarity, .. }| {
-        let pair = format!("{} → {}", escaped(baseline), escaped(candidate));
-        let pair = layout::folded(&pair, LABEL + 1, terminal.width);
-        writeln!(out, "{:<LABEL$} {pair}", format!("{:.0}%", similarity * 100.0))
-    })
 }
 
 pub(super) const RENAMED: &str = "renamed cgroups (≈) and how alike their threads are";

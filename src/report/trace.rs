@@ -6,8 +6,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value as Json, json};
 
-use super::columns::cell_digits;
-use super::escape::escaped;
+use super::{cell_digits, escaped};
 use crate::compare::{Quantity, Report, ReportSection};
 use crate::model::{Section, Unit};
 
@@ -60,7 +59,6 @@ impl TraceWriter {
         Ok(group)
     }
 
-    /// Writes the counters that changed.
     fn set(&mut self, out: &mut dyn Write, ts: u64, now: BTreeMap<(usize, String), f64>) -> io::Result<()> {
         for (key, value) in &now {
             if self.counters.get(key) != Some(value) {

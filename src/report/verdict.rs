@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::scale::{delta_text, percent_text};
+use super::{delta_text, percent_text};
 use crate::compare::{Headline, Row, RowRuns, RunsNeeded, word};
 use crate::model::Direction;
 use crate::statistics::{Estimate, Interval, Verdict};
@@ -73,7 +73,6 @@ fn direction(row: &Row, headline: Headline) -> Direction {
     }
 }
 
-/// What a change means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Worse,

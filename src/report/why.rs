@@ -1,7 +1,6 @@
 //! Why the time of groups passes, in words: lines below the groups of an overview.
 
-use super::scale::{cell_text, delta_text};
-use super::selection::ShownSection;
+use super::{ShownSection, cell_text, delta_text};
 use crate::compare::{Group, Report, Row, Throttled, Why, shortened};
 
 /// Groups that have such lines: the first ones.

@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::fact_line::FactLine;
-use super::scale::{spaced, three_digits};
+use super::{FactLine, spaced, three_digits};
 use crate::compare::{CommandTotals, Elapsed, RunCount, SideSummary, WindowSide};
 use crate::diagnose::counted;
 use crate::model::{Accounting, BusySource, RecordedCommand, Unit, WindowInfo};
@@ -118,18 +117,13 @@ fn is_precise(cpu: &Accounting) -> bool {
         && (cpu.source == BusySource::Schedstat || cpu.busy_ns >= cpu.cpus.saturating_mul(LEAST_BUSY_NS_PER_CPU))
 }
 
-/// Whether threads have more CPU time than reading them at different moments explains.
-fn is_too_much(cpu: &Accounting) -> bool {
-    is_precise(cpu) && cpu.explained_ns as f64 > cpu.busy_ns as f64 * MOST_POSSIBLE
-}
-
 /// How long threads were read, if the host had so much CPU time meanwhile.
 fn read_for(cpu: &Accounting, cpu_ns: u64) -> Option<String> {
     let reading_ns = cpu.reading_ns.filter(|reading_ns| cpu.cpus.saturating_mul(*reading_ns) >= cpu_ns)?;
     Some(format!("{} s", seconds(reading_ns)))
 }
 
-/// What is explained of the host's CPU time, at most.
+/// What is explained of the host's CPU time, at most, as threads are read at different moments.
 const MOST_POSSIBLE: f64 = 1.01;
 
 fn ran(command: &RecordedCommand, window: &WindowSide) -> String {
@@ -174,7 +168,8 @@ fn unexplained(cpu: &Accounting) -> Option<String> {
 
 fn notes(info: &WindowInfo) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(cpu) = info.cpu.as_ref().filter(|cpu| is_too_much(cpu)) {
+    let is_too_much = |cpu: &&Accounting| cpu.explained_ns as f64 > cpu.busy_ns as f64 * MOST_POSSIBLE;
+    if let Some(cpu) = info.cpu.as_ref().filter(|cpu| is_precise(cpu)).filter(is_too_much) {
         let cause = match read_for(cpu, cpu.explained_ns.saturating_sub(cpu.busy_ns)) {
             Some(time) => format!("threads were read for {time}, and what exited meanwhile counts up to its exit"),
             None => "some work is counted twice, or was done before the window".to_owned(),

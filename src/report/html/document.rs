@@ -6,20 +6,15 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::super::REPORT_FORMAT_VERSION;
-use super::super::fact_line::{Fact, FactData, FactLine};
-use super::super::gates;
-use super::super::json::number;
-use super::super::overview::{group_change, of_headline};
-use super::super::selection::ShownSection;
-use super::super::verdict::verdict_text;
+use super::super::{
+    Fact, FactData, FactLine, REPORT_FORMAT_VERSION, gates, group_change, number, of_headline, verdict_text,
+};
 use super::rows::PageSection;
 use crate::compare::{
-    Delta, GateResult, GroupBy, GroupReason, GroupTrend, Quantity, Renamed, Report, Row, Trend, Turnover,
+    Delta, GateResult, Group, GroupBy, GroupReason, GroupTrend, Quantity, Renamed, Report, Row, Trend, Turnover,
 };
 use crate::diagnose::Note;
 use crate::model::{Cell, ReasonClass, Section};
-use crate::statistics::Interval;
 
 #[derive(Serialize)]
 pub(super) struct PageData<'p> {
@@ -89,7 +84,6 @@ struct SectionData<'p> {
     hidden: BTreeMap<&'static str, usize>,
     /// Indices of the paths.
     groups: Vec<usize>,
-    /// By side.
     members: Vec<Vec<Option<u64>>>,
     /// Places of the groups with these marks.
     name_cut: Vec<usize>,
@@ -119,7 +113,7 @@ impl<'p> RunDots<'p> {
 }
 
 /// A value of the groups of a section, with lists that have an element per row.
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 struct ValueData<'p> {
     name: &'p str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -270,34 +264,32 @@ impl<'p> Paths<'p> {
 
 impl<'p> SectionData<'p> {
     fn new(page: PageSection<'p>, paths: &mut Paths<'p>) -> Self {
-        let PageSection { section, rows, hidden, cut } = page;
+        let PageSection { shown, hidden } = page;
+        let (section, rows) = (shown.section, &shown.rows);
         let mut data = Self {
-            section: section.section.section.name(),
-            doc: section.section.section.doc(),
-            notes: &section.section.notes,
-            cut,
+            section: section.section.name(),
+            doc: section.section.doc(),
+            notes: &section.notes,
+            cut: shown.cut,
             hidden,
-            dots: dots(&rows),
-            verdicts: verdicts(&rows),
+            dots: dots(rows),
+            verdicts: verdicts(rows),
             ..Self::default()
         };
         let mut places = HashMap::new();
-        let mut values = HashMap::new();
-        for row in rows {
-            let place = *places.entry(row.group).or_insert_with(|| data.add_group(&section, row, paths));
-            let value = *values.entry(&row.name).or_insert(data.values.len());
-            if value == data.values.len() {
-                data.values.push(ValueData::new(row));
-            }
-            data.values[value].add(place, row);
+        let mut names = HashMap::new();
+        let mut values: Vec<Vec<_>> = Vec::new();
+        for &row in rows {
+            let place = *places.entry(row.group).or_insert_with(|| data.add_group(shown.group(row), paths));
+            let value = *names.entry(&row.name).or_insert(values.len());
+            values.resize_with(values.len().max(value + 1), Vec::new);
+            values[value].push((place, row));
         }
-        let groups = data.groups.len();
-        data.values.iter_mut().for_each(|value| value.leave_out(groups));
+        data.values = values.iter().map(|rows| ValueData::new(rows, data.groups.len())).collect();
         data
     }
 
-    fn add_group(&mut self, section: &ShownSection<'p>, row: &Row, paths: &mut Paths<'p>) -> usize {
-        let group = section.group(row);
+    fn add_group(&mut self, group: &'p Group, paths: &mut Paths<'p>) -> usize {
         let place = self.groups.len();
         self.groups.extend(paths.place(&group.key));
         self.members.push(group.members().into_iter().collect());
@@ -312,48 +304,37 @@ impl<'p> SectionData<'p> {
 }
 
 impl<'p> ValueData<'p> {
-    fn new(row: &'p Row) -> Self {
+    /// The rows of a value, with the places of their groups. Lists that say nothing are left out.
+    fn new(rows: &[(usize, &'p Row)], groups: usize) -> Self {
+        let first = rows[0].1;
+        let values = || rows.iter().map(|(_, row)| *row);
+        let interval =
+            |row: &Row| row.runs.as_ref()?.estimate.map(|of| [of.interval.low, of.interval.high].map(rounded));
+        let is_number = |delta: &Delta| matches!(delta, Delta::Number(_) | Delta::Points(_));
+        let places: Vec<usize> = rows.iter().map(|(place, _)| *place).collect();
+        let candidates = values().filter_map(|row| row.values.candidate.as_ref());
         Self {
-            name: &row.name,
-            reason: row.reason.as_deref(),
-            unit: row.unit.name(),
-            doc: row.quantity.map(|quantity| quantity.about().doc).unwrap_or_default(),
-            tags: row.quantity.map(Quantity::tags).unwrap_or_default(),
-            places: Some(Vec::new()),
-            ..Self::default()
+            name: &first.name,
+            reason: first.reason.as_deref(),
+            unit: first.unit.name(),
+            doc: first.quantity.map(|quantity| quantity.about().doc).unwrap_or_default(),
+            tags: first.quantity.map(Quantity::tags).unwrap_or_default(),
+            places: Some(places).filter(|places| !places.iter().copied().eq(0..groups)),
+            baseline: values().map(|row| row.values.baseline.as_ref().map(page_value)).collect(),
+            candidate: candidates.map(|cell| cell.as_ref().map(page_value)).collect(),
+            delta: unless_empty(values().map(|row| row.delta().filter(|delta| !is_number(delta)))),
+            percent: unless_empty(values().map(|row| Some((row.percent()? * 10.0).round() / 10.0))),
+            interval: unless_empty(values().map(interval)),
+            verdict: unless_empty(values().map(|row| row.verdict().map(|_| verdict_text(row)))),
+            partial: values().enumerate().filter(|(_, row)| row.partial).map(|(place, _)| place).collect(),
         }
-    }
-
-    fn add(&mut self, place: usize, row: &'p Row) {
-        self.partial.extend(row.partial.then_some(self.baseline.len()));
-        self.places.iter_mut().for_each(|places| places.push(place));
-        let interval = row.runs.as_ref().and_then(|runs| runs.estimate).map(|estimate| estimate.interval);
-        self.interval.push(interval.map(|Interval { low, high }| [low, high].map(rounded)));
-        self.verdict.push(row.verdict().map(|_| verdict_text(row)));
-        self.baseline.push(row.values.baseline.as_ref().map(page_value));
-        if let Some(candidate) = &row.values.candidate {
-            self.candidate.push(candidate.as_ref().map(page_value));
-            let is_number = |delta: &Delta| matches!(delta, Delta::Number(_) | Delta::Points(_));
-            self.delta.push(row.delta().filter(|delta| !is_number(delta)));
-            self.percent.push(row.percent().map(|percent| (percent * 10.0).round() / 10.0));
-        }
-    }
-
-    /// Leaves out lists that say nothing.
-    fn leave_out(&mut self, groups: usize) {
-        let is_whole = |places: &Vec<usize>| places.iter().copied().eq(0..groups);
-        self.places = self.places.take().filter(|places| !is_whole(places));
-        clear_empty(&mut self.delta);
-        clear_empty(&mut self.percent);
-        clear_empty(&mut self.interval);
-        clear_empty(&mut self.verdict);
     }
 }
 
-fn clear_empty<T>(list: &mut Vec<Option<T>>) {
-    if list.iter().all(Option::is_none) {
-        list.clear();
-    }
+/// The list; an empty one if it has no value.
+fn unless_empty<T>(list: impl Iterator<Item = Option<T>>) -> Vec<Option<T>> {
+    let list: Vec<_> = list.collect();
+    if list.iter().all(Option::is_none) { Vec::new() } else { list }
 }
 
 /// The verdict on each group of an overview, if any row has one.
@@ -364,11 +345,8 @@ fn verdicts(rows: &[&Row]) -> Vec<String> {
     rows.chunk_by(|a, b| a.group == b.group).map(group_change).collect()
 }
 
-/// The runs behind the verdicts.
 fn dots<'p>(rows: &[&'p Row]) -> Vec<Option<RunDots<'p>>> {
-    let groups = rows.chunk_by(|a, b| a.group == b.group);
-    let dots: Vec<_> = groups.map(|rows| RunDots::new(of_headline(rows)?.0)).collect();
-    if dots.iter().all(Option::is_none) { Vec::new() } else { dots }
+    unless_empty(rows.chunk_by(|a, b| a.group == b.group).map(|rows| RunDots::new(of_headline(rows)?.0)))
 }
 
 /// A value with the digits that are shown.
@@ -383,7 +361,6 @@ fn rounded(number: f64) -> f64 {
     significant(number, DIGITS)
 }
 
-/// The number with that many significant digits.
 fn significant(number: f64, digits: i32) -> f64 {
     if number == 0.0 || !number.is_finite() {
         return number;

@@ -7,12 +7,10 @@ use crate::compare::{HiddenReason, Report, Row};
 use crate::model::Section;
 
 pub(super) struct PageSection<'r> {
-    pub(super) section: ShownSection<'r>,
-    pub(super) rows: Vec<&'r Row>,
+    /// The section without hidden rows.
+    pub(super) shown: ShownSection<'r>,
     /// Number of hidden rows by reason; in an overview, of groups.
     pub(super) hidden: BTreeMap<&'static str, usize>,
-    /// Number of rows beyond the limit; in an overview, of groups.
-    pub(super) cut: usize,
 }
 
 /// The rows of all sections, and of the sections of the tree. The overview has up to half of the limit, the overview of
@@ -30,15 +28,15 @@ pub(super) fn selected<'r>(
         let (overviews, mut others): (Vec<_>, Vec<_>) = all.partition(|page| page.name() == Section::Overview);
         for overview in overviews {
             overview.limit(left / 2);
-            left -= overview.rows.len();
+            left -= overview.shown.rows.len();
         }
         // Limits and events of cgroups follow their use. Small sections leave their part to large ones.
         others.retain(|page| !is_of_limits(page.name()) || page.name() == Section::CgroupStats);
-        others.sort_by_key(|page| page.rows.len());
+        others.sort_by_key(|page| page.shown.rows.len());
         let count = others.len();
         for (place, page) in others.into_iter().enumerate() {
             page.limit(left / (count - place));
-            left -= page.rows.len();
+            left -= page.shown.rows.len();
         }
         [&mut groups].into_iter().chain(&mut tree).for_each(|pages| keep_same_cgroups(pages));
     }
@@ -48,13 +46,14 @@ pub(super) fn selected<'r>(
 /// Leaves out limits and events of cgroups whose use was left out.
 fn keep_same_cgroups(pages: &mut [PageSection<'_>]) {
     let used = pages.iter().find(|page| page.name() == Section::CgroupStats);
-    let Some(used) = used.filter(|used| used.cut > 0) else { return };
-    let kept: HashSet<&[String]> = used.rows.iter().map(|row| &used.section.group(row).key[..]).collect();
-    for page in pages.iter_mut().filter(|page| is_of_limits(page.name())) {
-        let before = page.rows.len();
-        let section = &page.section;
-        page.rows.retain(|row| kept.contains(&section.group(row).key[..]));
-        page.cut += before - page.rows.len();
+    let Some(used) = used.map(|used| &used.shown).filter(|used| used.cut > 0) else { return };
+    let kept: HashSet<&[String]> = used.rows.iter().map(|row| &used.group(row).key[..]).collect();
+    for ShownSection { section, rows, cut, .. } in pages.iter_mut().map(|page| &mut page.shown) {
+        if is_of_limits(section.section) {
+            let before = rows.len();
+            rows.retain(|row| kept.contains(&section.groups[row.group].key[..]));
+            *cut += before - rows.len();
+        }
     }
 }
 
@@ -67,43 +66,43 @@ impl<'r> PageSection<'r> {
     fn new(section: ShownSection<'r>) -> Self {
         let (rows, hidden) =
             if section.section.section == Section::Overview { overview(&section) } else { others(&section) };
-        Self { cut: section.cut, section, rows, hidden }
+        Self { shown: ShownSection { rows, ..section }, hidden }
     }
 
     fn name(&self) -> Section {
-        self.section.section.section
+        self.shown.section.section
     }
 
     /// Leaves out rows beyond a limit. A group of an overview, and a cgroup beside its limits, has all of its rows or
     /// none.
     fn limit(&mut self, limit: usize) {
-        let is_overview = self.name() == Section::Overview;
-        if self.rows.len() <= limit {
+        let (section, ShownSection { rows, cut, .. }) = (self.name(), &mut self.shown);
+        let is_overview = section == Section::Overview;
+        if rows.len() <= limit {
             return;
         }
-        if !is_overview && !is_of_limits(self.name()) {
-            self.cut += self.rows.len() - limit;
-            return self.rows.truncate(limit);
+        if !is_overview && !is_of_limits(section) {
+            *cut += rows.len() - limit;
+            return rows.truncate(limit);
         }
         let mut counts: HashMap<usize, usize> = HashMap::new();
-        self.rows.iter().for_each(|row| *counts.entry(row.group).or_default() += 1);
+        rows.iter().for_each(|row| *counts.entry(row.group).or_default() += 1);
         let mut kept = HashMap::new();
         let mut left = limit;
-        for row in &self.rows {
+        for row in &*rows {
             kept.entry(row.group).or_insert_with(|| {
                 let fits = counts[&row.group] <= left;
                 left = if fits { left - counts[&row.group] } else { 0 };
                 fits
             });
         }
-        let before = self.rows.len();
-        self.rows.retain(|row| kept[&row.group]);
+        let before = rows.len();
+        rows.retain(|row| kept[&row.group]);
         let groups = kept.values().filter(|kept| !**kept).count();
-        self.cut += if is_overview { groups } else { before - self.rows.len() };
+        *cut += if is_overview { groups } else { before - rows.len() };
     }
 }
 
-/// The rows, and the number of hidden ones.
 type ShownAndHidden<'r> = (Vec<&'r Row>, BTreeMap<&'static str, usize>);
 
 /// The groups of an overview are hidden as a whole.
