@@ -1,24 +1,23 @@
-//! `ctprof ab`.
+//! `ctprof ab`: two commands that run in turn.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context;
-use tempfile::TempDir;
+use anyhow::{Context, bail};
 
-use super::ab_series::{AbSeries, AbSide, BASELINE, CANDIDATE, sides};
-use super::args::{AbArgs, Comparing, Messages, usage_error};
 use super::capture::{check_roots, options, redact_key};
 use super::compare::Prepared;
-use super::errors::say;
-use super::runs::{RunWriter, interruption};
+use super::{
+    AbArgs, BASELINE, CANDIDATE, Comparing, Messages, RunDirectory, RunProgress, RunTally, RunWriter, interruption,
+    say, usage_error,
+};
 use crate::compare::{Sides, Threshold};
 use crate::diagnose::counted;
 use crate::model::cpu_ranges;
-use crate::process::{Privileges, Signals, allowed_cpus, killed, run_on, worker_per_cpu};
+use crate::process::{Invocation, Privileges, Signals, Streams, allowed_cpus, killed, run_on, worker_per_cpu};
+use crate::record::Until;
 use crate::statistics::{MIN_RUNS, fewest_runs, least_found};
 
-/// Runs two commands in turn, and compares their windows.
 pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     check_roots(&args.sources)?;
     let allowed = allowed_cpus().context("cannot read the CPUs of this process")?;
@@ -33,7 +32,8 @@ pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode>
     let parent = match args.output.as_deref() {
         Some(path) => path,
         None => {
-            temporary = temporary_directory()?;
+            let directory = tempfile::Builder::new().prefix("ctprof-ab-").tempdir();
+            temporary = directory.context("cannot create a temporary directory: name one with -o")?;
             temporary.path()
         }
     };
@@ -89,19 +89,57 @@ fn labels(output: Option<&Path>) -> Sides<String> {
     Sides::two(label(BASELINE), label(CANDIDATE))
 }
 
+/// Runs both commands in turn. The error of a signal is that of [`interruption`].
 fn record(args: &AbArgs, signals: &Signals, sides: &mut [AbSide; 2], messages: Messages) -> anyhow::Result<()> {
-    let writer = RunWriter {
-        recorder: args.recorder.recorder(&options(&args.sources), Some(args.runs.saturating_mul(2)))?,
+    let AbArgs { runs, no_warmup, .. } = *args;
+    let mut writer = RunWriter {
+        recorder: args.recorder.recorder(&options(&args.sources), Some(runs.saturating_mul(2)))?,
         signals,
         redact_key: args.sources.redact.then(redact_key),
         max_snapshot_bytes: args.comparing.view.limits.max_snapshot_bytes,
     };
-    AbSeries { args, writer }.run(sides, messages)
+    let warm_ups = if no_warmup { &[] } else { &sides[..] };
+    let steps = runs.saturating_mul(2).saturating_add(if no_warmup { 0 } else { 2 });
+    let mut progress = RunProgress::new(steps, args.streams(), messages);
+    for side in warm_ups {
+        progress.start(&format!("warm-up of the {}", side.name));
+        prepare(args, &writer)?;
+        writer.unrecorded(&side.until)?;
+    }
+    for (side, number) in turns(runs) {
+        let side = &mut sides[side];
+        progress.start(&format!("run {number} of {runs} of the {}", side.name));
+        prepare(args, &writer)?;
+        side.tally.add(number, writer.record(&side.until, side.directory.target(number)?)?);
+        check(args, side)?;
+    }
+    Ok(())
 }
 
-fn temporary_directory() -> anyhow::Result<TempDir> {
-    let directory = tempfile::Builder::new().prefix("ctprof-ab-").tempdir();
-    directory.context("cannot create a temporary directory: name one with -o")
+fn prepare(args: &AbArgs, writer: &RunWriter<'_>) -> anyhow::Result<()> {
+    let Some(script) = &args.prepare else { return Ok(()) };
+    match writer.unrecorded(&shell(args, script))? {
+        Some(end) if !end.is_success() => bail!("`{script}` (--prepare) failed: {end}{}", how_to_see(args)),
+        _ => Ok(()),
+    }
+}
+
+/// Ends the runs when more than a tenth of a side have failed.
+fn check(args: &AbArgs, AbSide { name, script, tally, .. }: &AbSide) -> anyhow::Result<()> {
+    let (failed, runs) = (tally.failures(), tally.recorded);
+    match tally.first_failure() {
+        Some(end) if failed > args.runs / 10 => {
+            bail!("{failed} of {runs} runs of the {name} failed: `{script}`: {end}{}", how_to_see(args))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn how_to_see(args: &AbArgs) -> &'static str {
+    match args.streams() {
+        Streams::Discarded => "; show its output with --show-output",
+        Streams::Inherited | Streams::ToStderr => "",
+    }
 }
 
 fn check_cpus(cpus: &[u32], allowed: &[u32]) -> anyhow::Result<()> {
@@ -121,5 +159,55 @@ fn leave(cpus: &[u32], allowed: &[u32]) {
     }
     if let Err(error) = run_on(&others) {
         tracing::warn!("cannot keep ctprof off CPU {}: {error}", cpu_ranges(cpus));
+    }
+}
+
+/// One of the two commands, and its runs.
+struct AbSide {
+    name: &'static str,
+    script: String,
+    until: Until,
+    directory: RunDirectory,
+    tally: RunTally,
+}
+
+fn sides(args: &AbArgs, parent: &Path) -> anyhow::Result<[AbSide; 2]> {
+    let side = |name, script: &str| {
+        let directory = RunDirectory::create(&parent.join(name), args.runs)?;
+        let until = shell(args, script);
+        anyhow::Ok(AbSide { name, script: script.to_owned(), until, directory, tally: RunTally::default() })
+    };
+    Ok([side(BASELINE, &args.baseline)?, side(CANDIDATE, &args.candidate)?])
+}
+
+fn shell(args: &AbArgs, script: &str) -> Until {
+    Until::Exited(Invocation { cpus: args.cpus().to_vec(), ..Invocation::shell(script, args.streams()) })
+}
+
+impl AbSide {
+    /// `3 runs of the baseline`, without those that failed.
+    fn counted(&self) -> String {
+        format!("{} of the {}", counted(self.tally.successes(), "run"), self.name)
+    }
+}
+
+/// The side and the number, from 1, of each run. A B B A A B B A …: a host that becomes slower or faster meanwhile does so for
+/// both sides.
+fn turns(runs: u32) -> impl Iterator<Item = (usize, u32)> {
+    let pair = |number: u32| if number % 2 == 1 { [0, 1] } else { [1, 0] }.map(|side| (side, number));
+    (1..=runs).flat_map(pair)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drift_of_the_host_is_the_same_for_both_sides() {
+        let order: Vec<_> = turns(4).map(|(side, _)| side).collect();
+        assert_eq!(order, [0, 1, 1, 0, 0, 1, 1, 0]);
+        let time =
+            |side| order.iter().enumerate().filter(|(_, which)| **which == side).map(|(at, _)| at).sum::<usize>();
+        assert_eq!(time(0), time(1));
     }
 }

@@ -10,10 +10,9 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use super::format::{Format, NO_STEPS};
-use super::values::{
-    COLUMNS, ColumnChoice, CpuList, METRICS, SECTIONS, SORT_KEYS, cpu_list, duration, keep, one_of_variants,
-    overview_column, pid, ring_size, share, size, smaps, threshold, why_rate,
+use super::{
+    COLUMNS, ColumnChoice, CpuList, Format, METRICS, NO_STEPS, SECTIONS, SORT_KEYS, cpu_list, duration, keep,
+    one_of_variants, overview_column, pid, ring_size, share, size, smaps, threshold, why_rate,
 };
 use crate::capture::{Engine, Options, Smaps};
 use crate::compare::{
@@ -490,14 +489,12 @@ impl ViewArgs {
             sections: self.sections().into_iter().collect(),
             metrics: self.metrics(),
             has_whole_stacks: self.format == Format::Folded,
-            reason_sums: Vec::new(),
             sort_by: self.sort_by.clone(),
             labels,
-            threshold: Threshold::default(),
-            min_time: 0.0,
             has_tree: self.format.is_interactive(),
             // Rows are made when the files have been read.
             max_bytes: usize::try_from(self.limits.max_snapshot_bytes).ok().map(|bytes| bytes.saturating_mul(2)),
+            ..CompareOptions::default()
         }
     }
 
@@ -512,20 +509,14 @@ impl ViewArgs {
 
     /// The selected metrics, and columns of the overview.
     fn metrics(&self) -> Vec<Quantity> {
-        let columns = self.columns.iter().filter_map(|column| match column {
-            ColumnChoice::Overview(column) => Some(*column),
-            ColumnChoice::Table(_) => None,
-        });
-        self.metrics.iter().copied().chain(columns).collect()
+        let of_overview = |column: &_| if let ColumnChoice::Overview(column) = column { Some(*column) } else { None };
+        self.metrics.iter().copied().chain(self.columns.iter().filter_map(of_overview)).collect()
     }
 
     /// The selected columns of tables with a row per value.
     pub(super) fn table_columns(&self) -> Vec<Column> {
-        let columns = self.columns.iter().filter_map(|column| match column {
-            ColumnChoice::Table(column) => Some(*column),
-            ColumnChoice::Overview(_) => None,
-        });
-        columns.collect()
+        let of_table = |column: &_| if let ColumnChoice::Table(column) = column { Some(*column) } else { None };
+        self.columns.iter().filter_map(of_table).collect()
     }
 
     /// The sections to report: the selected ones, or those of the selected metrics.

@@ -7,10 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 
-use super::args::{CaptureArgs, Messages, SourceArgs};
-use super::errors::free_at_exit;
-use super::output::to_stdout;
-use super::progress;
+use super::{CaptureArgs, Messages, SourceArgs, free_at_exit, progress, to_stdout};
 use crate::capture::{Options, Roots, Smaps, Use};
 use crate::process::{Privileges, drop_file_capabilities};
 use crate::record::Recorder;
@@ -81,7 +78,6 @@ pub(super) fn check_roots(args: &SourceArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The options of a capture of all processes.
 pub(super) fn options(args: &SourceArgs) -> Options {
     Options {
         roots: Roots { procfs: args.procfs.clone(), sysfs: args.sysfs.clone(), cgroupfs: args.cgroupfs.clone() },

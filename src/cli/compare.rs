@@ -4,12 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::ab_series::{BASELINE, CANDIDATE};
-use super::args::{CompareArgs, Comparing, Messages, usage_error};
-use super::errors::{FAILED, GATE_FAILED, free_at_exit, reported};
-use super::input::{DigestReader, is_of_ab};
-use super::output::{Stream, groups_exist, write_report};
-use crate::compare::{CompareOptions, Gate, GateOutcome, GateResult, Sides, report};
+use super::{
+    BASELINE, CANDIDATE, CompareArgs, Comparing, DigestReader, FAILED, GATE_FAILED, Messages, Stream, free_at_exit,
+    groups_exist, is_of_ab, reported, usage_error, write_report,
+};
+use crate::compare::{CompareOptions, GateOutcome, GateResult, Sides, report};
 use crate::report::{Column, write_gate_lines};
 
 pub(super) fn run(args: &CompareArgs, messages: Messages) -> anyhow::Result<ExitCode> {
@@ -39,12 +38,14 @@ impl<'a> Prepared<'a> {
     pub(super) fn new(args: &'a Comparing, labels: Sides<String>) -> anyhow::Result<Self> {
         let options =
             CompareOptions { threshold: args.threshold, min_time: args.min_time, ..args.view.options(labels) };
-        check_gates(&args.fail_on, &options)?;
+        let misfit = args.fail_on.iter().find_map(|gate| Some((gate, gate.check(options.group_by).err()?)));
+        if let Some((gate, error)) = misfit {
+            return Err(usage_error(format!("--fail-on '{}': {error}", gate.text)));
+        }
         args.view.check_columns(|column| column != Column::Value)?;
         Ok(Self { args, options })
     }
 
-    /// Compares two files or directories.
     pub(super) fn compare(&self, baseline: &Path, candidate: &Path, messages: Messages) -> anyhow::Result<ExitCode> {
         let Comparing { view, fail_on, .. } = self.args;
         let mut input = DigestReader::new(self.options.clone(), view, messages);
@@ -56,12 +57,6 @@ impl<'a> Prepared<'a> {
         free_at_exit(report);
         reported(written, status)
     }
-}
-
-/// Checks that gates fit the grouping, before any file is read.
-fn check_gates(gates: &[Gate], options: &CompareOptions) -> anyhow::Result<()> {
-    let misfit = gates.iter().find_map(|gate| Some((gate, gate.check(options.group_by).err()?)));
-    misfit.map_or(Ok(()), |(gate, error)| Err(usage_error(format!("--fail-on '{}': {error}", gate.text))))
 }
 
 /// Says which gates failed, and returns the exit status, whether standard error is open or not.

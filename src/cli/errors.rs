@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use crate::report::escaped;
 use crate::store::StoreError;
 
-/// The command failed.
 pub(super) const FAILED: u8 = 1;
 
 /// Arguments, or files, that do not fit: that of clap.

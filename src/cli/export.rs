@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
-use super::args::{ExportArgs, Messages};
-use super::errors::{FAILED, say};
-use super::progress;
+use super::{ExportArgs, FAILED, Messages, progress, say};
 use crate::diagnose::counted;
 use crate::export::{self, ExportOptions, Exported, Output};
 use crate::process::Progress;

@@ -43,11 +43,6 @@ impl Format {
         self == Self::Html
     }
 
-    /// Whether it always has the rows that tables hide.
-    pub(super) fn is_for_programs(self) -> bool {
-        matches!(self, Self::Csv | Self::Json | Self::Jsonl)
-    }
-
     pub(super) fn write(
         self,
         out: &mut dyn Write,

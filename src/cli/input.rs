@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 
-use super::ab_series::{BASELINE, CANDIDATE};
-use super::args::{Messages, ViewArgs, misfit, usage_error};
-use super::progress::{self, Watch};
+use super::{Messages, ViewArgs, Watch, misfit, progress, usage_error};
 use crate::compare::{CompareOptions, Digest, Runs, Scope, Sides, ThreadTotals};
 use crate::model::SnapshotHead;
 use crate::process::Progress;
@@ -17,6 +15,10 @@ use crate::store::{
     ENDINGS, Input, MemoryBudget, PartPath, StoreError, Stored, StoredSeries, is_snapshot_name, segments_in,
 };
 use crate::window::{self, EarlierThreads, Exits, Join, Joined, JoinedValues};
+
+/// Names of the sides that `ab` records, and of their directories.
+pub(super) const BASELINE: &str = "baseline";
+pub(super) const CANDIDATE: &str = "candidate";
 
 /// Reads files with a progress bar, as long as it lives.
 pub(super) struct DigestReader {
@@ -88,7 +90,6 @@ impl DigestReader {
         Ok((whole.into(), are_windows.then_some(parts)))
     }
 
-    /// The window between two snapshots.
     pub(super) fn window(&self, earlier: &Path, later: &Path) -> Result<Digest> {
         refuse_two_stdins(earlier, later)?;
         let path = later;
@@ -126,7 +127,9 @@ impl DigestReader {
     }
 
     fn side<'p>(&self, path: &'p Path) -> Result<SideFiles<'p>> {
-        let is_of_runs = path.is_dir() && !is_series(path)?;
+        let unreadable = || format!("cannot read directory {}", path.display());
+        // A directory with segments is a series.
+        let is_of_runs = path.is_dir() && segments_in(path).with_context(unreadable)?.is_empty();
         let files = if is_of_runs { Some(run_files(path)?) } else { None };
         let first = self.open(files.as_ref().map_or(path, |files| &files[0]))?;
         Ok(SideFiles { path, first, files })
@@ -203,12 +206,6 @@ impl DigestReader {
     fn totals(&self, heads: &[&SnapshotHead]) -> ThreadTotals {
         ThreadTotals::new(&self.options, heads)
     }
-}
-
-/// Whether a directory has segments of a series.
-fn is_series(directory: &Path) -> Result<bool> {
-    let segments = segments_in(directory).with_context(|| format!("cannot read directory {}", directory.display()))?;
-    Ok(!segments.is_empty())
 }
 
 /// The file of a path, and the part of it: `FILE@FROM..TO`.

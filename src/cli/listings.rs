@@ -6,10 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
-use super::args::{Args, JsonOutput};
-use super::errors::FAILED;
-use super::format::Format;
-use super::output::{Stream, to_stdout};
+use super::{Args, FAILED, Format, JsonOutput, Stream, to_stdout};
 use crate::capture::{Engine, Options};
 use crate::diagnose::{Finding, findings};
 use crate::process::Privileges;

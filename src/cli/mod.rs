@@ -1,7 +1,6 @@
 //! The command line: arguments to options; reads files, and runs recordings and series of them.
 
 mod ab;
-mod ab_series;
 mod args;
 mod capture;
 mod compare;
@@ -33,8 +32,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 
-use self::args::{Args, Command, Misfit, subcommand, with_separator};
-use self::errors::{FAILED, WRONG_USAGE, complain, is_broken_pipe};
+use self::{args::*, errors::*, format::*, input::*, output::*, progress::*, runs::*, steps::*, values::*};
 use crate::process::{Privileges, RECORD_FAILED, check_stdout, fail_writes_beyond_limit, worker_per_cpu};
 use crate::store::StoreError;
 

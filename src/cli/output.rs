@@ -9,8 +9,7 @@ use clap::ColorChoice;
 use nix::unistd::User;
 use terminal_size::{Height, Width, terminal_size_of};
 
-use super::args::ViewArgs;
-use super::format::Format;
+use super::{Format, ViewArgs};
 use crate::compare::{GroupBy, NoSuchGroup, Report};
 use crate::process::check_stdout;
 use crate::report::{Selection, Terminal, UserNames};
@@ -33,7 +32,6 @@ pub(super) fn groups_exist(unmatched: &[NoSuchGroup]) -> anyhow::Result<()> {
     unmatched.first().map_or(Ok(()), |error| Err(anyhow::Error::new(error.clone()).context("--only")))
 }
 
-/// Where a report goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     Stdout,
@@ -84,7 +82,6 @@ const MOST_REASONS: usize = 10;
 /// A small terminal shows this many groups, too.
 const FEWEST_GROUPS: usize = 8;
 
-/// Writes a report in the selected format.
 pub(super) fn write_report(stream: Stream, report: &Report, view: &ViewArgs) -> anyhow::Result<()> {
     report.too_large.map_or(Ok(()), Err)?;
     let selection = selection(view, stream, report);
@@ -132,7 +129,8 @@ pub(super) fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> Sel
         limit: given(limit),
         groups: given(groups),
         all_rows: all_rows.filter(|_| view.limit.is_none()),
-        shows_unchanged: view.unchanged || view.format.is_for_programs(),
+        // Formats for programs always have the rows that tables hide.
+        shows_unchanged: view.unchanged || matches!(view.format, Format::Csv | Format::Json | Format::Jsonl),
         columns: view.table_columns(),
         users: users(report),
     }

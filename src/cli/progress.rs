@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressFinish, ProgressStyle};
 
-use super::args::Messages;
-use super::errors::say;
+use super::{Messages, say};
 use crate::process::{Progress, Streams, without_stops};
 
 /// Tasks that end earlier show no bar.
@@ -75,7 +74,11 @@ impl RunProgress {
         let display = match streams {
             _ if messages != Messages::All || !io::stderr().is_terminal() => StepDisplay::Nothing,
             Streams::Inherited | Streams::ToStderr => StepDisplay::Lines,
-            Streams::Discarded => StepDisplay::Bar(bar(steps)),
+            Streams::Discarded => {
+                let style = ProgressStyle::with_template("{bar:20} {msg}").expect("a valid template");
+                let bar = ProgressBar::new(steps.into()).with_style(style);
+                StepDisplay::Bar(bar.with_finish(ProgressFinish::AndClear))
+            }
         };
         Self { display, steps, done: 0, began: Instant::now() }
     }
@@ -102,9 +105,4 @@ impl RunProgress {
         let left = self.began.elapsed() * self.steps.saturating_sub(self.done) / self.done;
         format!(", about {} left", HumanDuration(left))
     }
-}
-
-fn bar(steps: u32) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:20} {msg}").expect("a valid template");
-    ProgressBar::new(steps.into()).with_style(style).with_finish(ProgressFinish::AndClear)
 }

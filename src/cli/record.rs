@@ -7,13 +7,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::args::{Messages, RecordArgs, usage_error};
 use super::capture::{check_output, check_roots, options, redact_key};
-use super::errors::{free_at_exit, reported, say};
-use super::format::Format;
-use super::output::{Stream, write_report};
-use super::progress::RunProgress;
-use super::runs::{RunDirectory, RunTally, RunWriter, interruption};
+use super::{
+    Format, Messages, RecordArgs, RunDirectory, RunProgress, RunTally, RunWriter, Stream, free_at_exit, interruption,
+    reported, say, usage_error, write_report,
+};
 use crate::capture::Options;
 use crate::compare::{Scope, Sides, show};
 use crate::diagnose::plural;
@@ -76,7 +74,6 @@ fn one(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     reported(printed, status)
 }
 
-/// The window, and the exit status.
 fn recorded(args: &RecordArgs) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
     let signals = signals(args)?;
     let until = until(args);
@@ -88,12 +85,10 @@ fn recorded(args: &RecordArgs) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
     Ok((window.close(end)?, status))
 }
 
-/// The exit status of the command, if there was one.
 pub(super) fn exit_status(end: &WindowEnd) -> ExitCode {
     end.of_command.map_or(ExitCode::SUCCESS, |end| ExitCode::from(end.exit_status()))
 }
 
-/// A recorder of so many windows.
 pub(super) fn recorder(args: &RecordArgs, windows: u32) -> anyhow::Result<Recorder> {
     let options = Options { pids: args.processes.pids.clone(), ..options(&args.sources) };
     args.recorder.recorder(&options, args.every.is_none().then_some(windows))
@@ -112,7 +107,6 @@ pub(super) fn until(args: &RecordArgs) -> Until {
     }
 }
 
-/// Records several runs into a directory.
 fn several(args: &RecordArgs, runs: u32, output: &Path, messages: Messages) -> anyhow::Result<ExitCode> {
     if args.duration.is_none() && args.command.is_empty() {
         let message = format!("--runs needs the end of a run: ctprof record --runs {runs} -d 10s, or -- COMMAND");
@@ -155,7 +149,6 @@ fn summarize(directory: &RunDirectory, runs: u32, tally: &RunTally) {
     }
 }
 
-/// The exit status after an error.
 pub(super) fn status_of(error: &anyhow::Error) -> u8 {
     match error.downcast_ref() {
         Some(RecordError::NotStarted(error)) => error.exit_status(),
@@ -163,7 +156,6 @@ pub(super) fn status_of(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// Prints the window.
 pub(super) fn print(args: &RecordArgs, window: &CtprofSnapshot) -> anyhow::Result<()> {
     args.view.scope.as_ref().map_or(Ok(()), |scope| scope.check(&window.head))?;
     let report = show(window, &args.view.options(Sides::one("window".to_owned())));

@@ -9,7 +9,6 @@ use crate::process::{CommandEnd, Signals, SpawnError};
 use crate::record::{RecordError, Recorder, Until, WindowEnd};
 use crate::store::{EXTENSION, OutputTarget, StoreError, create_directory, is_snapshot_name, names_in};
 
-/// Records runs into files.
 pub(super) struct RunWriter<'s> {
     pub(super) recorder: Recorder,
     pub(super) signals: &'s Signals,
@@ -66,7 +65,6 @@ fn uninterrupted(end: WindowEnd) -> anyhow::Result<WindowEnd> {
     }
 }
 
-/// The directory of a series of runs.
 pub(super) struct RunDirectory {
     pub(super) path: PathBuf,
     directory: OwnedFd,
@@ -97,7 +95,6 @@ impl RunDirectory {
     }
 }
 
-/// The runs of a series so far.
 #[derive(Default)]
 pub(super) struct RunTally {
     /// Runs that have a file.

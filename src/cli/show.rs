@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use super::args::{Messages, ShowArgs, usage_error};
-use super::errors::free_at_exit;
-use super::format::Format;
-use super::input::{DigestReader, part_of, warn_of};
-use super::output::{Stream, groups_exist, write_report};
-use super::steps::StepPrinter;
+use super::{
+    DigestReader, Format, Messages, ShowArgs, StepPrinter, Stream, free_at_exit, groups_exist, part_of, usage_error,
+    warn_of, write_report,
+};
 use crate::compare::{OVERVIEW, OverviewColumn, Sides, report, trends};
 use crate::model::Section;
 use crate::report::Column;

@@ -7,12 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::args::{Messages, RecordArgs, ViewArgs, usage_error};
 use super::capture::redact_key;
-use super::errors::{is_broken_pipe, say};
-use super::format::Format;
-use super::output::{Stream, selection, write_to};
 use super::record::{check, exit_status, print, recorder, signals, stream, until};
+use super::{Format, Messages, RecordArgs, Stream, ViewArgs, is_broken_pipe, say, selection, usage_error, write_to};
 use crate::compare::{CompareOptions, Form, OVERVIEW, Quantity, Sides, StepGate, show};
 use crate::model::{CtprofSnapshot, Section};
 use crate::process::check_stdout;
@@ -26,7 +23,6 @@ const GROUPS: usize = 5;
 /// Columns of a step, if none are selected.
 const COLUMNS: [&str; 3] = ["run", "wait", "block"];
 
-/// Prints steps, one after the other.
 pub(super) struct StepPrinter<'v> {
     stream: Stream,
     view: &'v ViewArgs,
@@ -67,7 +63,6 @@ impl<'v> StepPrinter<'v> {
         })
     }
 
-    /// Ends what is printed.
     pub(super) fn finish(self) -> anyhow::Result<()> {
         if self.view.format != Format::Perfetto {
             return Ok(());
@@ -76,7 +71,6 @@ impl<'v> StepPrinter<'v> {
     }
 }
 
-/// The file or the directory of a series.
 enum SeriesOutput {
     File(SeriesWriter),
     Segments(SegmentWriter),
@@ -116,7 +110,6 @@ struct StepEnd<'a> {
 }
 
 impl StepEnd<'_> {
-    /// Whether the series ends with this step.
     fn is_reached(&mut self, window: &CtprofSnapshot) -> bool {
         let Some(gate) = self.gate.filter(|_| self.at.is_none()) else {
             return self.at.is_some_and(|at| at <= Instant::now());
@@ -128,7 +121,6 @@ impl StepEnd<'_> {
     }
 }
 
-/// Where the steps of a recording go.
 struct StepOutput<'v> {
     printer: Option<StepPrinter<'v>>,
     file: Option<SeriesOutput>,
@@ -168,7 +160,9 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
     }
     let (signals, until) = (signals(args)?, until(args));
     let mut recorder = recorder(args, 1)?;
-    let mut series = recorder.open_series(every, &until, preparation(args))?;
+    let key = args.sources.redact.then(redact_key);
+    let preparation = key.map(|key| -> Preparation { Box::new(move |capture| capture.redact(&key)) });
+    let mut series = recorder.open_series(every, &until, preparation)?;
     let first = |output| SeriesOutput::create(args, output, &series.moment().capture()?);
     let file = args.output.as_deref().map(first);
     let whole = args.output.is_none() && args.view.format == Format::Table;
@@ -239,9 +233,4 @@ fn following(last: Instant, every: Duration) -> Instant {
     let passed = now.saturating_duration_since(last).as_nanos() / every.as_nanos().max(1);
     let passed = u32::try_from(passed).unwrap_or(u32::MAX);
     last + every.saturating_mul(passed.saturating_add(1))
-}
-
-fn preparation(args: &RecordArgs) -> Option<Preparation> {
-    let key = args.sources.redact.then(redact_key)?;
-    Some(Box::new(move |capture| capture.redact(&key)))
 }

@@ -46,8 +46,10 @@ pub(super) struct NamedParser<T> {
 
 pub(super) const METRICS: NamedParser<Quantity> =
     NamedParser { names: || Quantity::all().map(Quantity::name).collect(), parse: parse_metric };
-pub(super) const SORT_KEYS: NamedParser<SortKey> =
-    NamedParser { names: || sortable().map(Quantity::name).collect(), parse: parse_sort_key };
+pub(super) const SORT_KEYS: NamedParser<SortKey> = NamedParser {
+    names: || Quantity::all().filter(|value| value.has_order()).map(Quantity::name).collect(),
+    parse: parse_sort_key,
+};
 pub(super) const SECTIONS: NamedParser<Section> =
     NamedParser { names: || Section::ALL.iter().copied().map(Section::name).collect(), parse: parse_section };
 pub(super) const COLUMNS: NamedParser<ColumnChoice> =
@@ -56,14 +58,8 @@ pub(super) const COLUMNS: NamedParser<ColumnChoice> =
 /// A column that is selected by name.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ColumnChoice {
-    /// Of tables with a row per value.
     Table(Column),
-    /// Of the overview.
     Overview(Quantity),
-}
-
-fn sortable() -> impl Iterator<Item = Quantity> {
-    Quantity::all().filter(|value| value.has_order())
 }
 
 fn of_overview() -> impl Iterator<Item = Quantity> {
@@ -93,7 +89,6 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for NamedParser<T> {
     }
 }
 
-/// The id of a process.
 pub(super) fn pid(text: &str) -> Result<u32, String> {
     let id = text.parse().ok().filter(|id| *id > 0);
     id.ok_or_else(|| "expected process ids such as 1234 or 1234,1240; `pgrep NAME` prints those of a name".to_owned())
