@@ -34,7 +34,7 @@ coded! {
         /// The kernel has no such file, or none of the fields that BPF would read instead.
         KernelLacksFile = "kernel-lacks-file", ("kernel has no such file or fields");
         /// A sysctl is 0.
-        SysctlOff { sysctl: &'static str } = "sysctl-off", ("{sysctl}=0"), Fix::Sysctl { name: sysctl };
+        SysctlOff { sysctl: &'static str } = "sysctl-off", ("{sysctl}=0"), Fix::Sysctl(sysctl);
         /// The kernel does not say which functions threads wait in.
         NoFunctionNames { why: String } = "no-function-names", ("{why}");
         /// The sysctl was set after boot: threads that started before are not covered.

@@ -38,7 +38,6 @@ impl<'s> Evidence<'s> {
         self.held.contains(capability) || wider.is_some_and(|wider| self.held.contains(&wider))
     }
 
-    /// Whether the BPF engine read the threads.
     pub(super) fn is_by_bpf(&self) -> bool {
         self.head.capture.as_ref().is_some_and(|capture| capture.bpf.is_some())
     }
@@ -49,16 +48,16 @@ impl<'s> Evidence<'s> {
         let mut all = BTreeSet::new();
         let mut grants = Vec::new();
         for fix in fixes {
-            if let Fix::Setcap { capabilities } = fix {
+            if let Fix::Setcap(capabilities) = fix {
                 all.append(capabilities);
                 grants.push(fix);
             }
         }
         let missing = all.into_iter().filter(|capability| !self.holds(capability));
         let fix = if self.is_root {
-            Fix::GrantToRoot { capabilities: missing.collect() }
+            Fix::GrantToRoot(missing.collect())
         } else {
-            Fix::Setcap { capabilities: missing.chain(self.held.iter().cloned()).collect() }
+            Fix::Setcap(missing.chain(self.held.iter().cloned()).collect())
         };
         grants.into_iter().for_each(|grant| *grant = fix.clone());
     }

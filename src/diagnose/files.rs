@@ -55,7 +55,7 @@ fn failed(evidence: &Evidence<'_>, file: &SourceFile, errno: &Errno, count: u64)
         _ => Coverage::Missing,
     };
     let mut finding = Finding::new(DataSource::File(file.clone()), coverage, cause(evidence, file, errno));
-    if let Some(Fix::Setcap { capabilities }) = &mut finding.fix {
+    if let Some(Fix::Setcap(capabilities)) = &mut finding.fix {
         capabilities.extend(needed(file).iter().cloned());
     }
     finding.affecting(count, Some(total), noun)

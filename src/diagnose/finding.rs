@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
-use super::{Affected, Capability, Cause, DataSource, Evidence, Fix, engine, facilities, files, host};
+use super::{Affected, Capability, Cause, DataSource, Evidence, Fix, facilities, files, host};
 use crate::model::{Census, CtprofSnapshot, SnapshotHead, named};
 
 named! {
@@ -58,7 +58,6 @@ impl Finding {
         Self { affected: Some(Affected { count, total, noun }), ..self }
     }
 
-    /// The code of the cause; `None` if nothing is missing.
     pub fn code(&self) -> Option<&'static str> {
         self.cause.as_ref().map(Cause::code)
     }
@@ -110,7 +109,6 @@ impl Finding {
         }
     }
 
-    /// Some processes, by name.
     fn whose(&self) -> String {
         const SHOWN: usize = 3;
         let more = if self.names.len() > SHOWN { ", …" } else { "" };
@@ -172,7 +170,7 @@ pub fn findings(snapshot: &CtprofSnapshot) -> Vec<Finding> {
 /// The findings, from a census of the threads instead of the threads.
 pub fn findings_of(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
     let evidence = Evidence::new(head, census);
-    let mut findings = engine::all(&evidence);
+    let mut findings = facilities::engine(&evidence);
     let panics = host::panics(&evidence);
     // Not both complete and partial.
     findings.extend(Some(host::processes(&evidence)).filter(|finding| panics.is_none() || finding.cause.is_some()));

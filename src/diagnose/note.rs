@@ -66,5 +66,5 @@ impl Note {
 }
 
 pub(super) fn prefix(side: Option<Side>) -> String {
-    side.map(|side| format!("{side}: ")).unwrap_or_default()
+    side.map(|side| format!("{}: ", side.name())).unwrap_or_default()
 }

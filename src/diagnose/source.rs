@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::model::{Metric, SourceFile, TaskstatsFamily};
+use crate::model::{Metric, SourceFile, TaskstatsFamily, named};
 
 /// A source of data, judged as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +24,6 @@ pub enum DataSource {
     Cgroups,
     /// Names of containers, from the files of their runtimes.
     Containers,
-    /// Pressure of the host.
     Pressure,
     SchedExt,
 }
@@ -47,7 +46,6 @@ impl DataSource {
         self == other || other.carrier().as_ref() == Some(self)
     }
 
-    /// The source that contains this one.
     pub(super) fn carrier(&self) -> Option<Self> {
         match self {
             Self::DelayAccounting | Self::HighWaterMarks => Some(Self::Taskstats),
@@ -81,19 +79,12 @@ impl fmt::Display for DataSource {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The earlier snapshot.
-    Baseline,
-    /// The later snapshot.
-    Candidate,
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Baseline => "baseline",
-            Self::Candidate => "candidate",
-        })
+named! {
+    /// A side of a comparison.
+    pub enum Side {
+        /// The earlier snapshot.
+        Baseline = "baseline",
+        /// The later snapshot.
+        Candidate = "candidate",
     }
 }

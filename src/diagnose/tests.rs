@@ -47,7 +47,7 @@ fn on_host(host: HostContext) -> CtprofSnapshot {
 }
 
 fn setcap(capabilities: &[Capability]) -> Option<Fix> {
-    Some(Fix::Setcap { capabilities: capabilities.iter().cloned().collect() })
+    Some(Fix::Setcap(capabilities.iter().cloned().collect()))
 }
 
 #[test]

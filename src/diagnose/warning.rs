@@ -29,7 +29,7 @@ coded! {
         DifferentTickRate { baseline: Option<String>, candidate: Option<String> } = "different-tick-rate",
             ("different tick rate, ticks are not comparable: {}", both(baseline, candidate));
         /// Only one side has values from a source.
-        OneSidedSource { source: DataSource, side: Side } = "one-sided-source", ("only the {side} has values from {source}");
+        OneSidedSource { source: DataSource, side: Side } = "one-sided-source", ("only the {} has values from {source}", side.name());
         /// The captures were made with different options, named as in the snapshot file.
         DifferentOptions { options: Vec<String> } = "different-options",
             ("captured with different options: {}", options.join(", "));
