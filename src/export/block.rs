@@ -7,9 +7,8 @@ use std::iter::repeat_n;
 
 use parquet::data_type::ByteArray;
 
-use super::column::{Column, ColumnType, Entries, Get};
 use super::identity::Identity;
-use super::schema::Schema;
+use super::{Column, ColumnType, Entries, Get, Schema};
 use crate::model::{Value, cpu_ranges};
 
 /// The values of a leaf of the schema, in some consecutive rows.
@@ -170,7 +169,6 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Some rows of a capture.
     pub(super) fn new<R>(schema: &Schema<R>, identity: &Identity, rows: &[R]) -> Result<Self, OutOfRange> {
         let mut leaves = Vec::new();
         let identities = || repeat_n(identity, rows.len());

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::cgroups::{RecordValues, pressure, pressure_values, record_column};
-use super::column::{Column, column_name, columns, entries};
+use super::cgroups::{RecordValues, pressure, pressure_values, record_column, text};
+use super::column::columns;
 use super::identity::{known, microseconds};
+use super::{Column, column_name, entries};
 use crate::diagnose::gaps;
 use crate::model::{
     Census, CtprofParseSummary, HostContext, SchedExtSysfs, Section, SnapshotHead, Value, WindowInfo, record_rows,
@@ -66,10 +67,6 @@ pub(super) fn word(field: Option<impl serde::Serialize>) -> Option<Value<'static
     json.as_str().map(|word| word.to_owned().into())
 }
 
-fn text(text: Option<&String>) -> Option<Value<'_>> {
-    text.map(|text| (&**text).into())
-}
-
 fn own_columns() -> Vec<Column<CaptureRow>> {
     columns! { CaptureRow;
         captured_at_unix_ns: Integer in "ns" = |row| known(row.head.captured_at_unix_ns).map(Into::into), "`time` in nanoseconds since 1970.";
@@ -118,20 +115,20 @@ fn own_columns() -> Vec<Column<CaptureRow>> {
             Some(Value::Signed(row.window()?.command.as_ref()?.status?.into()))
         }, "Its exit status; NULL if a signal ended it.";
 
-        boot_id: Text in "" = |row| text(row.host()?.boot_id.as_ref()), "Boot. Totals of different boots cannot be subtracted.";
+        boot_id: Text in "" = |row| text(&row.host()?.boot_id), "Boot. Totals of different boots cannot be subtracted.";
         uptime_ns: Integer in "ns" = |row| row.head.boottime_ns().map(Into::into), "Time since boot.";
-        kernel_release: Text in "" = |row| text(row.host()?.kernel_release.as_ref()), "Release of the kernel, as printed by `uname -r`.";
-        kernel_version: Text in "" = |row| text(row.host()?.kernel_version.as_ref()), "Build of the kernel, as printed by `uname -v`.";
-        kernel_cmdline: Text in "" = |row| text(row.host()?.kernel_cmdline.as_ref()), "Kernel command line.";
-        arch: Text in "" = |row| text(row.host()?.arch.as_ref()), "Architecture.";
-        cpu_model: Text in "" = |row| text(row.host()?.cpu_model.as_ref()), "CPU model.";
+        kernel_release: Text in "" = |row| text(&row.host()?.kernel_release), "Release of the kernel, as printed by `uname -r`.";
+        kernel_version: Text in "" = |row| text(&row.host()?.kernel_version), "Build of the kernel, as printed by `uname -v`.";
+        kernel_cmdline: Text in "" = |row| text(&row.host()?.kernel_cmdline), "Kernel command line.";
+        arch: Text in "" = |row| text(&row.host()?.arch), "Architecture.";
+        cpu_model: Text in "" = |row| text(&row.host()?.cpu_model), "CPU model.";
         online_cpus: Integer in "count" = |row| row.host()?.online_cpus.map(Into::into), "CPUs online.";
         numa_nodes: Integer in "count" = |row| row.host()?.numa_nodes.map(Into::into), "NUMA nodes online.";
         total_memory_kib: Integer in "KiB" = |row| row.host()?.total_memory_kib.map(Into::into), "Memory.";
         page_size: Integer in "bytes" = |row| row.host()?.page_size.map(Into::into), "Page size.";
         clock_ticks_per_second: Integer in "" = |row| row.host()?.clock_ticks_per_second.map(Into::into), "`USER_HZ`: ticks per second.";
-        thp_enabled: Text in "" = |row| text(row.host()?.thp_enabled.as_ref()), "Transparent huge pages: the options, with the active one in brackets.";
-        loadavg: Text in "" = |row| text(row.host()?.loadavg.as_ref()), "Load averages over 1, 5 and 15 minutes, runnable and all tasks, last process id.";
+        thp_enabled: Text in "" = |row| text(&row.host()?.thp_enabled), "Transparent huge pages: the options, with the active one in brackets.";
+        loadavg: Text in "" = |row| text(&row.host()?.loadavg), "Load averages over 1, 5 and 15 minutes, runnable and all tasks, last process id.";
         task_delayacct: Text in "" = |row| word(row.host()?.task_delayacct), "Delay accounting: `on`, `runtime_off`, `config_off` or `unknown`.";
         sched_schedstats: Text in "" = |row| word(row.host()?.sched_schedstats), "Scheduler statistics of each thread: the same words.";
         cgroup_layout: Text in "" = |row| word(row.host()?.cgroup_layout), "How cgroups are mounted: `unified`, `hybrid`, `legacy` or `none`.";

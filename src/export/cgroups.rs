@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::column::{Column, ColumnType, Entries, column_name, columns, entries};
+use super::column::columns;
+use super::{Column, ColumnType, Entries, column_name, entries};
 use crate::model::{
     Cell, CgroupStats, Container, Psi, PsiHalf, PsiResource, RecordRow, RecordValue, Section, Value, ValueType,
     record_rows,
 };
 use crate::names::{cgroup_pattern, workload};
 
-/// One cgroup of a capture: its values by column.
 pub(super) struct CgroupRow {
     path: String,
     container: Container,
@@ -103,7 +103,7 @@ pub(super) fn columns() -> Vec<Column<CgroupRow>> {
     all
 }
 
-fn text(name: &Option<String>) -> Option<Value<'_>> {
+pub(super) fn text(name: &Option<String>) -> Option<Value<'_>> {
     name.as_deref().map(Into::into)
 }
 

@@ -10,7 +10,7 @@ use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
-use super::block::{Leaf, Values};
+use super::{Leaf, Values};
 
 /// A leaf of a row group, while it is encoded and compressed.
 pub(super) struct Chunk {

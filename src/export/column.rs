@@ -11,20 +11,7 @@ pub enum ColumnType {
     Text,
     /// An instant in UTC, in microseconds since 1970: Spark reads no nanoseconds. Without a time zone, because engines would convert to that of the session.
     Time,
-    /// A map from names to numbers.
     Counts,
-}
-
-impl ColumnType {
-    pub fn sql_name(self) -> &'static str {
-        match self {
-            Self::Integer => "BIGINT",
-            Self::Flag => "BOOLEAN",
-            Self::Text => "VARCHAR",
-            Self::Time => "TIMESTAMP",
-            Self::Counts => "MAP(VARCHAR, BIGINT)",
-        }
-    }
 }
 
 impl From<Shape> for ColumnType {
@@ -52,7 +39,6 @@ pub(super) type Entries<'r> = Vec<(&'r str, u64)>;
 type GetValue<R> = Box<dyn for<'r> Fn(&'r R) -> Option<Value<'r>> + Send + Sync>;
 type GetCounts<R> = for<'r> fn(&'r R) -> Option<Entries<'r>>;
 
-/// What a row has in a column.
 pub(super) enum Get<R> {
     Value(GetValue<R>),
     Counts(GetCounts<R>),

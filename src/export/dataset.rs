@@ -14,9 +14,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 use rayon::prelude::*;
 
-use super::block::{Block, Values};
-use super::chunk::Chunk;
-use super::column::{ColumnDoc, ColumnType};
+use super::{Block, Chunk, ColumnDoc, ColumnType, Values};
 
 pub(super) const ROW_GROUP: usize = 100_000;
 
@@ -45,9 +43,11 @@ pub(super) struct Dataset<W: Write + Send> {
 
 impl<W: Write + Send> Dataset<W> {
     pub(super) fn create(out: W, columns: &[&ColumnDoc]) -> Result<Self> {
-        let properties = properties()?.set_key_value_metadata(Some(vec![units(columns)]));
-        let writer = SerializedFileWriter::new(out, schema(columns)?, Arc::new(properties.build()))?;
-        let packed = packed_properties()?;
+        let usual = properties()?.set_key_value_metadata(Some(vec![units(columns)]));
+        let writer = SerializedFileWriter::new(out, schema(columns)?, Arc::new(usual.build()))?;
+        // The differences of integers are smaller than a dictionary, and need no hashes.
+        let packed = properties()?.set_dictionary_enabled(false).set_encoding(Encoding::DELTA_BINARY_PACKED);
+        let packed = Arc::new(packed.build());
         Ok(Self { writer, packed, pending: Vec::new(), pending_rows: 0, group: Vec::new(), group_rows: 0, rows: 0 })
     }
 
@@ -107,12 +107,6 @@ fn properties() -> Result<WriterPropertiesBuilder> {
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true);
     Ok(properties)
-}
-
-/// The properties of integers of which differences are smaller than a dictionary, and need no hashes.
-fn packed_properties() -> Result<WriterPropertiesPtr> {
-    let properties = properties()?.set_dictionary_enabled(false).set_encoding(Encoding::DELTA_BINARY_PACKED);
-    Ok(Arc::new(properties.build()))
 }
 
 /// Whether integers need no dictionary: most of the first ones differ from each other, or none does.

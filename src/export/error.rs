@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::block::OutOfRange;
+use super::OutOfRange;
 use crate::store::{ENDINGS, StoreError};
 
 /// Why a capture, or a file of the export, could not be written.

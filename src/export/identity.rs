@@ -1,6 +1,7 @@
 //! The columns that every dataset has, so that queries about one dataset need no join.
 
-use super::column::{Column, columns};
+use super::Column;
+use super::column::columns;
 use crate::model::{SnapshotHead, Value};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

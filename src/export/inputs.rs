@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::error::ExportError;
+use super::ExportError;
 use super::identity::Identity;
 use crate::process::Progress;
 use crate::store::{Input, PartPath, is_snapshot_name};

@@ -24,8 +24,5 @@ mod threads;
 mod tree;
 mod write;
 
-pub use self::column::{ColumnDoc, ColumnType};
-pub use self::error::ExportError;
-pub use self::inputs::ExportOptions;
-pub use self::schema::datasets;
-pub use self::write::{Exported, Output, export};
+use self::{block::*, chunk::*, dataset::*, partition::*, rows::*, tree::*};
+pub use self::{column::*, error::*, inputs::*, schema::*, write::*};

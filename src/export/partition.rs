@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::inputs::CaptureFile;
+use super::CaptureFile;
 
 /// Directory names of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

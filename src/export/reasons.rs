@@ -1,12 +1,12 @@
 //! The columns of reasons: whose they are, what they are, and how often they were seen.
 
+use super::Column;
 use super::captures::word;
-use super::column::{Column, columns};
+use super::column::columns;
 use super::threads::party;
 use crate::model::{Name, OtherThread, Reason, ReasonTime, Reasons, SampledThreads};
 use crate::names::{cgroup_pattern, pattern_key};
 
-/// A reason of the threads of a window.
 pub(super) struct ReasonRow {
     threads: SampledThreads,
     reason: Reason,

@@ -4,14 +4,12 @@
 use std::fs;
 use std::sync::Arc;
 
-use super::block::{BLOCK, Block, OutOfRange};
 use super::captures::CaptureRow;
 use super::cgroups::CgroupRow;
-use super::error::ExportError;
 use super::identity::{Identity, known};
-use super::inputs::{CaptureFile, ExportOptions, LARGEST_AHEAD};
-use super::reasons;
-use super::schema::{Schema, Schemas};
+use super::{
+    BLOCK, Block, CaptureFile, ExportError, ExportOptions, LARGEST_AHEAD, OutOfRange, Schema, Schemas, reasons,
+};
 use crate::model::{Census, CgroupStats, CtprofSnapshot, SnapshotHead, ThreadState, Threads};
 use crate::store::Input;
 

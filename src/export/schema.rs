@@ -2,10 +2,9 @@
 
 use super::captures::{self, CaptureRow};
 use super::cgroups::{self, CgroupRow};
-use super::column::{Column, ColumnDoc};
 use super::identity::{self, Identity};
 use super::reasons::{self, ReasonRow};
-use super::threads;
+use super::{Column, ColumnDoc, threads};
 use crate::model::ThreadState;
 
 /// The columns of a dataset: those that all datasets have, then its own.
@@ -19,11 +18,13 @@ impl<R> Schema<R> {
         Self { identity: identity::columns(), columns }
     }
 
-    pub(super) fn docs(&self) -> Vec<&ColumnDoc> {
+    fn docs(&self) -> Vec<&ColumnDoc> {
         let own = self.columns.iter().map(|column| &column.doc);
         self.identity.iter().map(|column| &column.doc).chain(own).collect()
     }
 }
+
+pub(super) const DATASETS: [&str; 4] = ["threads", "cgroups", "captures", "reasons"];
 
 pub(super) struct Schemas {
     pub(super) threads: Schema<ThreadState>,
@@ -41,20 +42,20 @@ impl Schemas {
             reasons: Schema::new(reasons::columns()),
         }
     }
+
+    /// The columns of each dataset, in the order of [`DATASETS`].
+    pub(super) fn docs(&self) -> [Vec<&ColumnDoc>; 4] {
+        let Self { threads, cgroups, captures, reasons } = self;
+        [threads.docs(), cgroups.docs(), captures.docs(), reasons.docs()]
+    }
 }
 
 /// The columns of each dataset, by its name.
 pub fn datasets() -> [(&'static str, Vec<ColumnDoc>); 4] {
-    let Schemas { threads, cgroups, captures, reasons } = &Schemas::new();
-    let datasets =
-        [(THREADS, threads.docs()), (CGROUPS, cgroups.docs()), (CAPTURES, captures.docs()), (REASONS, reasons.docs())];
-    datasets.map(|(name, columns)| (name, columns.into_iter().cloned().collect()))
+    let schemas = Schemas::new();
+    let docs = schemas.docs();
+    std::array::from_fn(|place| (DATASETS[place], docs[place].iter().copied().cloned().collect()))
 }
-
-pub(super) const THREADS: &str = "threads";
-pub(super) const CGROUPS: &str = "cgroups";
-pub(super) const CAPTURES: &str = "captures";
-pub(super) const REASONS: &str = "reasons";
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! The columns of threads: identity and names, then every metric of the table.
 
-use super::column::{Column, columns, entries};
+use super::column::columns;
+use super::{Column, entries};
 use crate::model::{METRICS, Owner, PROCESS, ThreadState, Value};
 use crate::names::{cgroup_pattern, pattern_key};
 

@@ -9,8 +9,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use parquet::file::metadata::ParquetMetaDataReader;
 
-use super::dataset::CAPTURES;
-use super::error::ExportError;
+use super::{CAPTURES, ExportError};
 use crate::store::{create_directory, names_in};
 
 /// An open directory: it stays the same if its name is replaced by a link.
@@ -50,7 +49,8 @@ impl Directory {
     pub(super) fn exported(&self) -> Result<Vec<Vec<String>>, ExportError> {
         let mut exported = Vec::new();
         let names = names_in(&self.fd).map_err(|source| ExportError::output(&self.path, source))?;
-        for name in names.iter().filter(|name| is_part(name)) {
+        let is_part = |name: &&String| name.starts_with("ctprof-") && name.ends_with(".parquet");
+        for name in names.iter().filter(is_part) {
             let captures = self.captures(name);
             exported.push(captures.ok_or_else(|| ExportError::ForeignFile(self.path.join(name)))?);
         }
@@ -74,8 +74,4 @@ pub(super) fn part_name(captures: &[&str]) -> String {
     captures.sort_unstable();
     let hash = blake3::hash(captures.join("\n").as_bytes()).to_hex();
     format!("ctprof-{}.parquet", &hash[..32])
-}
-
-fn is_part(name: &str) -> bool {
-    name.starts_with("ctprof-") && name.ends_with(".parquet")
 }

@@ -8,16 +8,12 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use super::dataset::Dataset;
-use super::error::{ExportError, io_error};
-use super::inputs::{self, CaptureFile, ExportOptions};
-use super::partition::{self, Partition};
-use super::rows::{self, CaptureRows};
-use super::schema::{CAPTURES, CGROUPS, REASONS, Schemas, THREADS};
-use super::tree::{Directory, part_name};
+use super::{
+    CaptureFile, CaptureRows, DATASETS, Dataset, Directory, ExportError, ExportOptions, Partition, Schemas, inputs,
+    io_error, part_name, partition, rows,
+};
 use crate::store::{OutputPlace, PendingFile};
 
-/// Where an export goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// One file with the threads of all captures. The other datasets are left out.
@@ -47,10 +43,8 @@ pub struct Exported {
 
 /// Exports snapshots and windows, and those in directories. The same input gives the same files.
 ///
-/// An input that cannot be read is passed to `report` and left out; the others are written.
-///
-/// # Errors
-/// [`ExportError`] if the output cannot be written. Files that were written before stay.
+/// An input that cannot be read is passed to `report` and left out; the others are written. If the output cannot be written,
+/// files that were written before stay.
 pub fn export(
     inputs: &[PathBuf],
     output: &Output,
@@ -103,7 +97,7 @@ impl DatasetExport<'_> {
         captures: Vec<CaptureFile>,
     ) -> Result<(), ExportError> {
         let open = |dataset| root.child(dataset)?.child(&partition.date)?.child(&partition.host);
-        let directories = [open(THREADS)?, open(CGROUPS)?, open(CAPTURES)?, open(REASONS)?];
+        let directories = DATASETS.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
         // Threads get their name first: what an interrupted export left is written again.
         let existing = directories[0].exported()?;
         let name = |captures: &[&str]| part_name(captures).into();
@@ -122,10 +116,10 @@ impl DatasetExport<'_> {
         // Files get their names when they are whole, because these depend on the captures.
         let pending = to.directories.iter().map(|(directory, _)| PendingFile::within(directory.try_clone()?));
         let pending = pending.collect::<io::Result<Vec<_>>>().map_err(failed)?;
-        let Schemas { threads, cgroups, captures: of_captures, reasons } = &self.schemas;
-        let columns = [threads.docs(), cgroups.docs(), of_captures.docs(), reasons.docs()];
-        let create = |(file, columns): (_, &Vec<_>)| Dataset::create(buffered(file), columns).map_err(io_error);
-        let mut files = pending.iter().zip(&columns).map(create).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        let columns = self.schemas.docs();
+        let buffered = pending.iter().map(|file| BufWriter::with_capacity(1 << 20, file.file()));
+        let files = buffered.zip(&columns).map(|(file, columns)| Dataset::create(file, columns).map_err(io_error));
+        let mut files = files.collect::<Result<Vec<_>, _>>().map_err(failed)?;
         let written = self.add(captures, &mut files, shown)?;
         if written.len() < at_least {
             return Ok(());
@@ -183,10 +177,6 @@ impl DatasetExport<'_> {
 }
 
 type OpenFile<'f> = Dataset<BufWriter<&'f File>>;
-
-fn buffered(file: &PendingFile) -> BufWriter<&File> {
-    BufWriter::with_capacity(1 << 20, file.file())
-}
 
 /// The number of rows and of bytes of a file that was written.
 fn flushed((out, rows): (BufWriter<&File>, u64)) -> parquet::errors::Result<(u64, u64)> {

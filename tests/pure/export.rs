@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use crate::fleet::{self, Fleet};
 use ctprof::CtprofSnapshot;
-use ctprof::export::datasets;
+use ctprof::export::{ColumnType, datasets};
 use ctprof::model::{ExitedWork, METRICS, MonotonicNs, ThreadSpan, Value};
 use parquet::file::reader::SerializedFileReader;
 use parquet::record::{Field, Row};
@@ -571,6 +571,16 @@ fn is_of_metrics(name: &str) -> bool {
     is_record || METRICS_PAGE.contains(&format!("\n| `{}` |", name.trim_start_matches("process_")))
 }
 
+fn sql_name(column_type: ColumnType) -> &'static str {
+    match column_type {
+        ColumnType::Integer => "BIGINT",
+        ColumnType::Flag => "BOOLEAN",
+        ColumnType::Text => "VARCHAR",
+        ColumnType::Time => "TIMESTAMP",
+        ColumnType::Counts => "MAP(VARCHAR, BIGINT)",
+    }
+}
+
 /// The page with the table under each heading replaced by the program's.
 fn with_columns(page: &str) -> String {
     let datasets = datasets().map(|(_, columns)| columns);
@@ -590,7 +600,7 @@ fn with_columns(page: &str) -> String {
         let end = page[start..].find("\n\n").map_or(page.len(), |length| start + length + 1);
         let mut table = String::from("| column | type | unit | meaning |\n|---|---|---|---|\n");
         for column in columns.iter().filter(|column| !is_of_metrics(&column.name)) {
-            let (name, kind) = (&column.name, column.column_type.sql_name());
+            let (name, kind) = (&column.name, sql_name(column.column_type));
             writeln!(table, "| `{name}` | {kind} | {} | {} |", column.unit, column.meaning).unwrap();
         }
         page.replace_range(start..end, &table);
