@@ -13,25 +13,16 @@ use super::token::{HexId, TokenForm, tokens};
 /// ```
 #[must_use]
 pub fn pattern_key(name: &str) -> String {
-    pattern(name, ShortIds::Replaced)
+    pattern(name, |_| true)
 }
 
-/// Whether tokens of few hexadecimal digits are ids.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ShortIds {
-    /// They are: `db01` is `{H}`.
-    Replaced,
-    /// They are letters and digits: `db01` is `db{N}`.
-    Spelled,
-}
-
-fn pattern(name: &str, short_ids: ShortIds) -> String {
+/// The pattern in which these are ids. Without short ones, `db01` is `db{N}` and not `{H}`.
+fn pattern(name: &str, is_id: fn(HexId) -> bool) -> String {
     let mut pattern = String::with_capacity(name.len() + 2);
     for token in tokens(name) {
         let text = token.text;
-        let is_id = token.hex_id().is_some_and(|id| id == HexId::Long || short_ids == ShortIds::Replaced);
         let pieces = match token.form {
-            _ if is_id => ["{H}", ""],
+            _ if token.hex_id().is_some_and(is_id) => ["{H}", ""],
             TokenForm::Uuid => ["{U}", ""],
             TokenForm::Digits => ["{N}", ""],
             TokenForm::LettersDigits(at) => [&text[..at], "{N}"],
@@ -63,7 +54,7 @@ pub(super) struct Ids {
 impl Readings {
     pub(super) fn from_name(name: &str) -> Self {
         let mut ids = tokens(name).filter_map(|token| Some((token, token.hex_id()?))).peekable();
-        let spelled = pattern(name, ShortIds::Spelled);
+        let spelled = pattern(name, |id| id == HexId::Long);
         if ids.peek().is_none() {
             return Self { spelled, ids: None };
         }
@@ -76,7 +67,7 @@ impl Readings {
             }
             shape.push('/');
         }
-        let pattern = pattern(name, ShortIds::Replaced);
+        let pattern = pattern_key(name);
         Self { spelled, ids: Some(Ids { pattern, shape, can_be_words }) }
     }
 }
