@@ -1,7 +1,6 @@
 //! Counts of threads that findings need, so that the threads themselves need not be kept.
 
-use super::table::{METRIC_COUNT, METRICS, Metric};
-use super::thread::ThreadState;
+use super::{METRIC_COUNT, METRICS, Metric, ThreadState};
 
 /// Numbers of threads and processes, and the metrics that any thread has a value of.
 #[derive(Clone, Debug, Default)]

@@ -5,44 +5,28 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use super::cgroup_source::Conversion::{LimitAbove, Nanoseconds, NegativeIsMax, Shares, UnreachableIsMax};
-use super::cgroup_source::{CgroupFile, UNREACHABLE_LIMIT, v1, v2};
-use super::limit::{Limit, LimitBytes, LimitCount, LimitUs, ProtectedBytes};
-use super::psi::Psi;
 use super::record::{KeyPattern, RecordField, RecordValue, ValueScope, ValueType, record};
-use super::record_types::{
-    CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, PeriodUs, ValueKind, Weight,
+use super::{
+    CgroupFile, CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, Limit, LimitBytes, LimitCount,
+    LimitUs, OrdinalI32, PeakBytes, PeriodUs, ProtectedBytes, Psi, Reading, Reduction, Section, UNREACHABLE_LIMIT,
+    Value, Weight, v1, v2,
 };
-use super::section::Section;
-use super::unit::{OrdinalI32, PeakBytes, Reading};
-use super::value::Value;
 
-/// One cgroup.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(default)]
-pub struct CgroupStats {
-    /// CPU.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub cpu: CgroupCpuStats,
-    /// Memory.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub memory: CgroupMemoryStats,
-    /// Processes and threads.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub pids: CgroupPidsStats,
-    /// Block I/O.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub io: CgroupIoStats,
-    /// Pressure.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub psi: Psi,
-}
-
-fn is_empty<T: Default + PartialEq>(part: &T) -> bool {
-    *part == T::default()
+stored! {
+    /// One cgroup.
+    pub struct CgroupStats {
+        /// CPU.
+        optional cpu: CgroupCpuStats,
+        /// Memory.
+        optional memory: CgroupMemoryStats,
+        /// Processes and threads.
+        optional pids: CgroupPidsStats,
+        /// Block I/O.
+        optional io: CgroupIoStats,
+        /// Pressure.
+        optional psi: Psi,
+    }
 }
 
 /// The possible files of a value; the first with the value counts.
@@ -188,7 +172,7 @@ impl CgroupStats {
                 let cpu = CGROUP_CPU.iter().filter_map(|field| field.described(&self.cpu));
                 let memory = CGROUP_MEMORY.iter().filter_map(|field| field.described(&self.memory));
                 let pids = CGROUP_PIDS.iter().filter_map(|field| field.described(&self.pids));
-                let is_shown = |value: &RecordValue<'_>| value.value_type.kind.cgroup_section() == section;
+                let is_shown = |value: &RecordValue<'_>| value.value_type.cgroup_section() == section;
                 cpu.chain(memory).chain(pids).filter(is_shown).collect()
             }
             Section::MemoryStat => self.memory.stat.iter().flat_map(memory_stat).collect(),
@@ -200,7 +184,6 @@ impl CgroupStats {
     }
 }
 
-/// The type of the value of a key of `memory.stat`.
 pub(crate) fn memory_stat_type(key: &str) -> Option<&'static ValueType> {
     let plain = key.strip_prefix(WITH_DESCENDANTS).unwrap_or(key);
     MEMORY_STAT.iter().find(|pattern| pattern.matches(plain)).map(|pattern| &pattern.value_type)
@@ -229,8 +212,8 @@ fn keyed<'r>(
     value: u64,
 ) -> Option<RecordValue<'r>> {
     let pattern = patterns.iter().find(|pattern| pattern.matches(kernel_key))?;
-    let value = match (pattern.value_type.kind, value) {
-        (ValueKind::Limit, UNREACHABLE_LIMIT..) => Limit::Max.into(),
+    let value = match (pattern.value_type.reduction, value) {
+        (Reduction::Range, UNREACHABLE_LIMIT..) => Limit::Max.into(),
         _ => Value::Unsigned(value),
     };
     Some(RecordValue { name: name.to_owned().into(), value_type: &pattern.value_type, scope, value })
@@ -268,25 +251,24 @@ mod tests {
     #[test]
     fn every_key_of_memory_stat_has_the_type_that_the_kernel_documents() {
         // Linux 7.3, and the last three 6.18 in a hierarchy of version 1.
-        for (key, kind, name) in [
-            ("anon", ValueKind::Gauge, "CurrentBytes"),
-            ("pagetables", ValueKind::Gauge, "CurrentBytes"),
-            ("file_thp", ValueKind::Gauge, "CurrentBytes"),
-            ("zswapped", ValueKind::Gauge, "CurrentBytes"),
-            ("swapcached", ValueKind::Gauge, "CurrentBytes"),
-            ("pgfault", ValueKind::Counter, "CounterEvents"),
-            ("swpin_zero", ValueKind::Counter, "CounterEvents"),
-            ("thp_swpout_fallback", ValueKind::Counter, "CounterEvents"),
-            ("numa_pte_updates", ValueKind::Counter, "CounterEvents"),
-            ("total_pgmajfault", ValueKind::Counter, "CounterEvents"),
-            ("total_rss", ValueKind::Gauge, "CurrentBytes"),
-            ("hierarchical_memory_limit", ValueKind::Limit, "LimitBytes"),
+        for (key, name) in [
+            ("anon", "CurrentBytes"),
+            ("pagetables", "CurrentBytes"),
+            ("file_thp", "CurrentBytes"),
+            ("zswapped", "CurrentBytes"),
+            ("swapcached", "CurrentBytes"),
+            ("pgfault", "CounterEvents"),
+            ("swpin_zero", "CounterEvents"),
+            ("thp_swpout_fallback", "CounterEvents"),
+            ("numa_pte_updates", "CounterEvents"),
+            ("total_pgmajfault", "CounterEvents"),
+            ("total_rss", "CurrentBytes"),
+            ("hierarchical_memory_limit", "LimitBytes"),
         ] {
             let stats: CgroupStats =
                 serde_json::from_str(&format!(r#"{{"memory":{{"stat":{{"{key}":1}}}}}}"#)).unwrap();
             let values = stats.values(Section::MemoryStat);
-            let found = (&*values[0].name, values[0].value_type.kind, values[0].value_type.name);
-            assert_eq!(found, (key, kind, name));
+            assert_eq!((&*values[0].name, values[0].value_type.name), (key, name));
         }
     }
 

@@ -42,7 +42,6 @@ pub(crate) enum Conversion {
 /// size, up to 64 KiB, below 2^63 (`PAGE_COUNTER_MAX`).
 pub(crate) const UNREACHABLE_LIMIT: u64 = (u64::MAX >> 1) & !0xffff;
 
-/// A file of version 2.
 pub(super) const fn v2(file: &'static str) -> CgroupFile {
     CgroupFile { controller: None, file, place: Place::Whole, conversion: Conversion::Same }
 }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::reduce::{Cell, CpuSetSizes, Reduce, Reduction};
-use super::unit::{Reading, Shape};
-use super::value::{Mismatch, Value};
+use super::{Cell, CpuSetSizes, Mismatch, Reading, Reduce, Reduction, Shape, Value};
 
 /// The CPUs a thread may run on, ascending. Threads can share it: hosts have up to thousands of CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -15,16 +13,8 @@ use super::value::{Mismatch, Value};
 #[serde(transparent)]
 pub struct CpuSet(pub Arc<[u32]>);
 
-/// Sizes of CPU sets, and the set itself if all are equal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CpuSets {
-    fewest: usize,
-    most: usize,
-    common: Option<CpuSet>,
-}
-
 impl Reading for CpuSet {
-    type Reduced = CpuSets;
+    type Reduced = CpuSetSizes;
     const NAME: &'static str = "CpuSet";
     const SHAPE: Shape = Shape::Cpus;
 
@@ -40,30 +30,22 @@ impl Reading for CpuSet {
     }
 }
 
-impl Reduce<CpuSet> for CpuSets {
+impl Reduce<CpuSet> for CpuSetSizes {
     const REDUCTION: Reduction = Reduction::Cpus;
 
-    fn single(value: &CpuSet) -> Self {
-        let cpus = value.0.len();
-        Self { fewest: cpus, most: cpus, common: Some(value.clone()) }
-    }
-
-    fn add(&mut self, value: &CpuSet) {
-        self.fewest = self.fewest.min(value.0.len());
-        self.most = self.most.max(value.0.len());
-        self.common.take_if(|common| common != value);
+    fn single(CpuSet(cpus): &CpuSet) -> Self {
+        let size = u64::try_from(cpus.len()).unwrap_or(u64::MAX);
+        Self { fewest: size, most: size, cpus: Some(Arc::clone(cpus)) }
     }
 
     fn merge(&mut self, other: &Self) {
         self.fewest = self.fewest.min(other.fewest);
         self.most = self.most.max(other.most);
-        self.common.take_if(|common| Some(&*common) != other.common.as_ref());
+        self.cpus.take_if(|cpus| Some(&*cpus) != other.cpus.as_ref());
     }
 
     fn cell(&self) -> Cell {
-        let size = |cpus: usize| u64::try_from(cpus).unwrap_or(u64::MAX);
-        let cpus = self.common.as_ref().map(|common| common.0.to_vec());
-        Cell::Cpus(Box::new(CpuSetSizes { fewest: size(self.fewest), most: size(self.most), cpus }))
+        Cell::Cpus(Box::new(self.clone()))
     }
 }
 
@@ -98,11 +80,11 @@ mod tests {
     fn total(sets: &[&[u32]]) -> Cell {
         let (first, rest) = sets.split_first().unwrap();
         let set = |cpus: &[u32]| CpuSet(cpus.into());
-        let mut added = CpuSets::single(&set(first));
+        let mut added = CpuSetSizes::single(&set(first));
         let mut merged = added.clone();
         for cpus in rest {
             added.add(&set(cpus));
-            merged.merge(&CpuSets::single(&set(cpus)));
+            merged.merge(&CpuSetSizes::single(&set(cpus)));
         }
         assert_eq!(added.cell(), merged.cell());
         added.cell()
@@ -111,7 +93,7 @@ mod tests {
     #[test]
     fn a_total_has_a_set_of_cpus_if_all_threads_have_the_same() {
         let cpus = |fewest, most, cpus: Option<&[u32]>| {
-            Cell::Cpus(Box::new(CpuSetSizes { fewest, most, cpus: cpus.map(<[u32]>::to_vec) }))
+            Cell::Cpus(Box::new(CpuSetSizes { fewest, most, cpus: cpus.map(Arc::from) }))
         };
         assert_eq!(total(&[&[0, 1], &[0, 1]]), cpus(2, 2, Some(&[0, 1])));
         assert_eq!(total(&[&[0, 1], &[0, 2]]), cpus(2, 2, None));

@@ -7,11 +7,7 @@
 
 use std::sync::LazyLock;
 
-use super::reduce::Reduction;
-use super::source::TaskstatsFamily;
-use super::table::{METRICS, Metric, Metrics};
-use super::unit::{NS_PER_TICK, Unit};
-use super::value::Value;
+use super::{METRICS, Metric, Metrics, NS_PER_TICK, Reduction, TaskstatsFamily, Unit, Value};
 
 /// The clock of delays is not adjusted to NTP, which changes the speed of the other by at most a 2,000th.
 const CLOCK_DRIFT: u64 = 2000;

@@ -2,11 +2,8 @@
 
 use std::fmt;
 
-use super::direction::Direction;
-use super::reduce::Cell;
-use super::section::Section;
 use super::table::{METRICS, Metric, MetricId, MetricId as M, Totals};
-use super::unit::Unit;
+use super::{Cell, Direction, Section, Unit};
 
 /// Whether a version of the kernel's `struct taskstats`, if it is known, is too old for the metric.
 fn predates(version: Option<u16>, metric: &Metric) -> bool {
@@ -64,7 +61,6 @@ impl Formula {
         }
     }
 
-    /// The unit of its values.
     const fn unit(self) -> Unit {
         match self {
             Ratio(..) => Unit::Ratio,
@@ -94,6 +90,7 @@ impl fmt::Display for Formula {
 }
 
 /// A derived metric.
+#[derive(Debug)]
 pub struct Derived {
     /// Public name.
     pub name: &'static str,
@@ -107,12 +104,6 @@ pub struct Derived {
     pub section: Section,
     /// Whether a larger value is worse.
     pub direction: Direction,
-}
-
-impl fmt::Debug for Derived {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
 }
 
 impl Derived {

@@ -59,18 +59,17 @@ impl From<BpfObstacle> for NoBpf {
     }
 }
 
-/// What the BPF engine did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(default)]
-pub struct BpfUse {
-    /// Time to read the kernel's type information and to load the programs, in nanoseconds.
-    pub setup_ns: u64,
-    /// Names of the metrics without values because the kernel's verifier rejected access to their fields.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub dropped: Vec<String>,
-    /// Number of processes that `/proc` lists and the BPF iterator did not return. procfs read them.
-    pub missed_processes: u64,
+stored! {
+    /// What the BPF engine did.
+    #[derive(Eq)]
+    pub struct BpfUse {
+        /// Time to read the kernel's type information and to load the programs, in nanoseconds.
+        pub setup_ns: u64,
+        /// Names of the metrics without values because the kernel's verifier rejected access to their fields.
+        optional dropped: Vec<String>,
+        /// Number of processes that `/proc` lists and the BPF iterator did not return. procfs read them.
+        pub missed_processes: u64,
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The heap of ctprof itself, as counted by its jemalloc.
 
-use super::unit::Unit;
+use super::Unit;
 
 optional_record! {
     /// ctprof's own jemalloc.

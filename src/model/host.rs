@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::heap::HostHeapState;
+use super::HostHeapState;
 
 /// Whether a kernel facility with a run-time switch is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

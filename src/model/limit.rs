@@ -2,9 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::reduce::{Cell, Settable, Settings};
-use super::unit::{Reading, Shape, Unit};
-use super::value::{Mismatch, Value};
+use super::{Cell, Mismatch, Reading, Settable, Settings, Shape, Unit, Value};
 
 /// The kernel's word for "no limit".
 const MAX: &str = "max";
@@ -50,7 +48,6 @@ impl TryFrom<Value<'_>> for Limit {
     }
 }
 
-/// The JSON of a limit.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a number or \"max\"")]
 enum LimitJson {

@@ -12,6 +12,31 @@ macro_rules! optional_record {
     };
 }
 
+/// A record whose fields can be missing in files: what is `optional` is left out where it has no value, or that of
+/// [`Default`].
+macro_rules! stored {
+    ($(#[$meta:meta])* pub struct $name:ident { $($fields:tt)* }) => { stored! { [$(#[$meta])*] $name {} $($fields)* } };
+    ([$($meta:tt)*] $name:ident { $($done:tt)* }) => {
+        $($meta)*
+        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[non_exhaustive]
+        #[serde(default)]
+        pub struct $name { $($done)* }
+    };
+    ($meta:tt $name:ident { $($done:tt)* } $(#[$doc:meta])* pub $field:ident: $type:ty, $($others:tt)*) => {
+        stored! { $meta $name { $($done)* $(#[$doc])* pub $field: $type, } $($others)* }
+    };
+    ($meta:tt $name:ident { $($done:tt)* } $(#[$doc:meta])* optional $field:ident: $type:ty, $($others:tt)*) => {
+        stored! { $meta $name {
+            $($done)* $(#[$doc])* #[serde(skip_serializing_if = "crate::model::is_default")] pub $field: $type,
+        } $($others)* }
+    };
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// An enum whose variants have names in listings.
 macro_rules! named {
     ($(#[$meta:meta])* pub enum $type:ident { $(#[doc = $doc:literal] $variant:ident = $name:literal,)+ }) => {
@@ -66,7 +91,6 @@ mod reduce;
 mod sample;
 mod sched_ext;
 mod section;
-mod series;
 mod snapshot;
 mod source;
 mod stored_name;
@@ -82,7 +106,7 @@ mod window_rule;
 pub use self::{
     census::*, cgroup::*, container::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*, host::*,
     limit::*, name::*, process::*, psi::*, reasons::*, record::*, record_types::*, reduce::*, sample::*, sched_ext::*,
-    section::*, series::*, snapshot::*, source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*,
-    window::*, window_rule::*,
+    section::*, snapshot::*, source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*, window::*,
+    window_rule::*,
 };
 pub(crate) use self::{cgroup_source::*, kernel_field::*, numbered_values::*, record_listing::*, stored_name::*};

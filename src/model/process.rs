@@ -3,7 +3,7 @@
 use super::record::{RecordField, ValueScope, ValueType, record};
 use super::source::Source::{self, Io, Stat};
 use super::table::MetricId::{self, self as M};
-use super::unit::{Bytes, ClockTicks, MonotonicCount, Reading};
+use super::{Bytes, ClockTicks, MonotonicCount, Reading};
 
 use Includes::{Both, Children, Threads};
 

@@ -2,9 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{RecordField, RecordValue, ValueScope, ValueType};
-use super::record_types::{CounterUs, Hundredths};
-use super::unit::Reading;
+use super::{CounterUs, Hundredths, Reading, RecordField, RecordValue, ValueScope, ValueType};
 
 optional_record! {
     /// Pressure by resource (`/proc/pressure`, or `<resource>.pressure` of a cgroup).

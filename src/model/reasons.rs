@@ -4,23 +4,20 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::name::Name;
-use super::numbered_values::NumberedValues;
-use super::thread::Owner;
+use super::{Name, NumberedValues, Owner};
 
-/// Why the threads of a window waited. Counters say how long; samples only divide that time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(default)]
-pub struct Reasons {
-    /// How the samples were taken.
-    pub sampling: Sampling,
-    /// Whose reasons these are.
-    pub threads: Vec<SampledThreads>,
-    /// The reasons, each once.
-    pub reasons: Vec<Reason>,
-    /// For how long which threads had which reason.
-    pub times: Vec<ReasonTime>,
+stored! {
+    /// Why the threads of a window waited. Counters say how long; samples only divide that time.
+    pub struct Reasons {
+        /// How the samples were taken.
+        pub sampling: Sampling,
+        /// Whose reasons these are.
+        pub threads: Vec<SampledThreads>,
+        /// The reasons, each once.
+        pub reasons: Vec<Reason>,
+        /// For how long which threads had which reason.
+        pub times: Vec<ReasonTime>,
+    }
 }
 
 /// The reasons of windows that follow each other, together.
@@ -85,28 +82,27 @@ impl SampledTime {
 /// Threads of more processes are not told apart by process.
 const MOST_PROCESSES: usize = 1 << 16;
 
-/// How the threads of a window were sampled.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(default)]
-pub struct Sampling {
-    /// What took the samples: `bpf` or `procfs`.
-    pub source: String,
-    /// Number of times that the threads were looked at.
-    pub passes: u64,
-    /// Median time between two passes, in nanoseconds.
-    pub period_ns: u64,
-    /// Samples of threads that had a reason other than to be idle.
-    pub samples: u64,
-    /// Samples that were lost.
-    pub lost: u64,
-    /// Samples of reasons that were merged because there were too many.
-    pub merged: u64,
-    /// CPU time of the sampler, in nanoseconds.
-    pub cost_ns: u64,
-    /// Why reasons have no functions of the kernel, if they have none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub no_functions: Option<String>,
+stored! {
+    /// How the threads of a window were sampled.
+    #[derive(Eq)]
+    pub struct Sampling {
+        /// What took the samples: `bpf` or `procfs`.
+        pub source: String,
+        /// Number of times that the threads were looked at.
+        pub passes: u64,
+        /// Median time between two passes, in nanoseconds.
+        pub period_ns: u64,
+        /// Samples of threads that had a reason other than to be idle.
+        pub samples: u64,
+        /// Samples that were lost.
+        pub lost: u64,
+        /// Samples of reasons that were merged because there were too many.
+        pub merged: u64,
+        /// CPU time of the sampler, in nanoseconds.
+        pub cost_ns: u64,
+        /// Why reasons have no functions of the kernel, if they have none.
+        optional no_functions: Option<String>,
+    }
 }
 
 impl Sampling {
@@ -129,60 +125,52 @@ impl Sampling {
     }
 }
 
-/// Threads of one process with equal names, in one cgroup.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(default)]
-pub struct SampledThreads {
-    /// Process id; `None` for processes that were folded because there were many.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tgid: Option<u32>,
-    /// Name of the process.
-    pub pcomm: Name,
-    /// Name of the threads.
-    pub comm: Name,
-    /// Path of their cgroup.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cgroup: Option<Name>,
-    /// Whose threads they are, if that matters.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<Owner>,
+stored! {
+    /// Threads of one process with equal names, in one cgroup.
+    #[derive(Eq, PartialOrd, Ord, Hash)]
+    pub struct SampledThreads {
+        /// Process id; `None` for processes that were folded because there were many.
+        optional tgid: Option<u32>,
+        /// Name of the process.
+        pub pcomm: Name,
+        /// Name of the threads.
+        pub comm: Name,
+        /// Path of their cgroup.
+        optional cgroup: Option<Name>,
+        /// Whose threads they are, if that matters.
+        optional owner: Option<Owner>,
+    }
 }
 
-/// What a thread did, or what it waited for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(default)]
-pub struct Reason {
-    /// What kind of reason it is.
-    pub class: ReasonClass,
-    /// How the thread got into the kernel: the name of a system call, or `page fault`. Absent in user code, for kernel threads
-    /// and where it is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub entry: Option<Name>,
-    /// Functions of the kernel that it waits in, the innermost first, without those of the scheduler.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub functions: Vec<Name>,
-    /// What the system call works on: a path, socket or pipe.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub object: Option<Name>,
-    /// Who ran on the CPU that it waited for, or who owns the lock.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<OtherThread>,
+stored! {
+    /// What a thread did, or what it waited for.
+    #[derive(Eq, PartialOrd, Ord, Hash)]
+    pub struct Reason {
+        /// What kind of reason it is.
+        pub class: ReasonClass,
+        /// How the thread got into the kernel: the name of a system call, or `page fault`. Absent in user code, for kernel threads
+        /// and where it is unknown.
+        optional entry: Option<Name>,
+        /// Functions of the kernel that it waits in, the innermost first, without those of the scheduler.
+        optional functions: Vec<Name>,
+        /// What the system call works on: a path, socket or pipe.
+        optional object: Option<Name>,
+        /// Who ran on the CPU that it waited for, or who owns the lock.
+        optional by: Option<OtherThread>,
+    }
 }
 
-/// A thread that another one waits for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(default)]
-pub struct OtherThread {
-    /// Name of its process.
-    pub pcomm: Name,
-    /// Its name.
-    pub comm: Name,
-    /// Path of its cgroup.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cgroup: Option<Name>,
+stored! {
+    /// A thread that another one waits for.
+    #[derive(Eq, PartialOrd, Ord, Hash)]
+    pub struct OtherThread {
+        /// Name of its process.
+        pub pcomm: Name,
+        /// Its name.
+        pub comm: Name,
+        /// Path of its cgroup.
+        optional cgroup: Option<Name>,
+    }
 }
 
 /// For how long some threads had a reason.

@@ -1,15 +1,11 @@
 //! Records: the values of cgroups, of pressure and of sched_ext, one table row each.
 //!
-//! A row has meaning, name, type and source; its type has unit, kind and reduction. Capture, comparison
+//! A row has meaning, name, type and source; its type has unit and reduction. Capture, comparison
 //! and listing are loops over the tables.
 
 use std::borrow::Cow;
 
-use super::record_types::{Recorded, ValueKind};
-use super::reduce::{Cell, Reduce, Reduction};
-use super::unit::{Shape, Unit};
-use super::value::{Mismatch, Value};
-use super::window_rule::{InWindow, WindowRule};
+use super::{Cell, InWindow, Mismatch, Reading, Reduce, Reduction, Section, Shape, Unit, Value, WindowRule};
 
 /// A type of values, as data.
 #[derive(Clone, Copy, Debug)]
@@ -17,20 +13,17 @@ pub struct ValueType {
     pub name: &'static str,
     pub unit: Unit,
     pub shape: Shape,
-    pub kind: ValueKind,
     pub window: WindowRule,
     pub reduction: Reduction,
     reduce: fn(&mut dyn Iterator<Item = Value<'_>>) -> Option<Cell>,
 }
 
 impl ValueType {
-    /// The type `T`.
-    pub(super) const fn of<T: Recorded>() -> Self {
+    pub(super) const fn of<T: Reading>() -> Self {
         Self {
             name: T::NAME,
             unit: T::UNIT,
             shape: T::SHAPE,
-            kind: T::KIND,
             window: T::WINDOW,
             reduction: <T::Reduced as Reduce<T>>::REDUCTION,
             reduce: reduce::<T>,
@@ -41,9 +34,14 @@ impl ValueType {
     pub fn reduce<'v>(&self, values: impl IntoIterator<Item = Value<'v>>) -> Option<Cell> {
         (self.reduce)(&mut values.into_iter())
     }
+
+    /// The section of a cgroup's value: what is configured has a range, and stands apart from what is measured.
+    pub(super) fn cgroup_section(&self) -> Section {
+        if self.reduction == Reduction::Range { Section::CgroupLimits } else { Section::CgroupStats }
+    }
 }
 
-fn reduce<T: Recorded>(values: &mut dyn Iterator<Item = Value<'_>>) -> Option<Cell> {
+fn reduce<T: Reading>(values: &mut dyn Iterator<Item = Value<'_>>) -> Option<Cell> {
     let mut values = values.filter_map(|value| T::from_value(value).ok().flatten());
     let mut reduced = T::Reduced::single(&values.next()?);
     values.for_each(|value| reduced.add(&value));
@@ -84,10 +82,7 @@ impl<R, S> RecordField<R, S> {
         (self.get)(record)
     }
 
-    /// Stores a value in the record.
-    ///
-    /// # Errors
-    /// [`Mismatch`] if the field cannot hold `value`; the old value stays.
+    /// Stores a value in the record. If the field cannot hold it, the old value stays.
     pub fn set(&self, record: &mut R, value: Value<'_>) -> Result<(), Mismatch> {
         (self.set)(record, value)
     }
@@ -143,11 +138,10 @@ pub(crate) struct KeyPattern {
 }
 
 impl KeyPattern {
-    pub(super) const fn new<T: Recorded>(pattern: &'static str, doc: &'static str) -> Self {
+    pub(super) const fn new<T: Reading>(pattern: &'static str, doc: &'static str) -> Self {
         Self { pattern, doc, value_type: ValueType::of::<T>() }
     }
 
-    /// Whether `key` matches the pattern.
     pub(crate) fn matches(&self, key: &str) -> bool {
         self.pattern.strip_suffix('*').map_or(key == self.pattern, |front| key.starts_with(front))
     }

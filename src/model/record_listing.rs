@@ -1,13 +1,9 @@
 //! The listing of the values of records, from their tables.
 
-use super::cgroup::{
-    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, DeviceFile, MEMORY_EVENTS, MEMORY_EVENTS_V1, MEMORY_STAT,
+use super::{
+    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupFile, DeviceFile, KeyPattern, MEMORY_EVENTS,
+    MEMORY_EVENTS_V1, MEMORY_STAT, PSI_HALF, RecordField, SCHED_EXT, Section, ValueType,
 };
-use super::cgroup_source::CgroupFile;
-use super::psi::PSI_HALF;
-use super::record::{KeyPattern, RecordField, ValueType};
-use super::sched_ext::SCHED_EXT;
-use super::section::Section;
 
 /// A value of a record, as documentation lists it.
 #[derive(Clone, Debug)]
@@ -59,7 +55,7 @@ fn cgroup_fields<R>(table: &'static [RecordField<R, &[CgroupFile]>]) -> impl Ite
     let described =
         |_: &str, files: &&[CgroupFile]| files.iter().map(CgroupFile::describe).collect::<Vec<_>>().join(", else ");
     let values = fields(Section::CgroupStats, "", table, described);
-    values.map(|value| RecordRow { section: value.value_type.kind.cgroup_section(), ..value })
+    values.map(|value| RecordRow { section: value.value_type.cgroup_section(), ..value })
 }
 
 fn keys(

@@ -20,6 +20,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -113,14 +114,14 @@ pub struct MostFrequent {
 }
 
 /// The sizes of CPU sets.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CpuSetSizes {
     /// CPUs in the smallest set.
     pub fewest: u64,
     /// CPUs in the largest set.
     pub most: u64,
     /// The set, if all threads have the same.
-    pub cpus: Option<Vec<u32>>,
+    pub cpus: Option<Arc<[u32]>>,
 }
 
 impl From<u64> for Cell {

@@ -1,7 +1,6 @@
 //! What a thread does at one moment.
 
-use super::name::Name;
-use super::thread::ExitedThread;
+use super::{ExitedThread, Name};
 
 /// A thread as a sampler saw it. Samplers leave out threads that are still in the sleep of their sample before.
 #[derive(Clone, Debug, Default, PartialEq)]

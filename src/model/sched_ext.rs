@@ -1,8 +1,7 @@
 //! The state of `sched_ext` (`Documentation/scheduler/sched-ext.rst`).
 
 use super::record::{RecordField, RecordValue, ValueScope, ValueType, record};
-use super::record_types::{CounterEvents, SwitchNumber};
-use super::unit::{Reading, StateWord};
+use super::{CounterEvents, Reading, StateWord, SwitchNumber};
 
 record! {
     /// `/sys/kernel/sched_ext/`. The source of a value is its file there.

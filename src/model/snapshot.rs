@@ -2,20 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::cgroup::CgroupStats;
-use super::container::Container;
-use super::engine::{BpfUse, NoBpf};
-use super::failure::Errno;
-use super::host::{HostContext, HostCpuTime};
-use super::psi::Psi;
-use super::reasons::Reasons;
-use super::sched_ext::SchedExtSysfs;
-use super::series::SeriesInfo;
-use super::summary::{CtprofParseSummary, CtprofProbeSummary, TaskstatsSummary};
-use super::thread::ThreadState;
-use super::window::WindowInfo;
+use super::{
+    BpfUse, CgroupStats, Container, CtprofParseSummary, CtprofProbeSummary, Errno, HostContext, HostCpuTime, NoBpf,
+    Psi, Reasons, SchedExtSysfs, TaskstatsSummary, ThreadState, WindowInfo,
+};
 
 /// Version of the file format. Version 1 has neither windows, whose values are increases, nor usual values, which
 /// threads leave out.
@@ -34,62 +26,45 @@ pub struct CtprofSnapshot {
     pub threads: Vec<ThreadState>,
 }
 
-/// A snapshot without its threads.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(default)]
-pub struct SnapshotHead {
-    /// The series that begins with this capture; `None` if it is a capture or a window alone. It is first in files, which are
-    /// known by it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub series: Option<SeriesInfo>,
-    /// Version of the file format; `None` in files of other tools.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub format_version: Option<u32>,
-    /// Wall clock just before the threads were read, in nanoseconds since 1970.
-    pub captured_at_unix_ns: u64,
-    /// How the capture was made.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub capture: Option<CaptureInfo>,
-    /// The window whose increases this is; `None` if the values are those of one capture.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub window: Option<WindowInfo>,
-    /// Why threads waited; `None` without samples.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reasons: Option<Box<Reasons>>,
-    /// The host.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub host: Option<HostContext>,
-    /// CPU time of the host, before the threads were read; in a window its increase.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_time: Option<HostCpuTime>,
-    /// CPU time of the host, after the threads were read; `None` in windows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_time_after: Option<HostCpuTime>,
-    /// Values of every cgroup that a captured thread is in, by path.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub cgroup_stats: BTreeMap<String, CgroupStats>,
-    /// The containers that captured threads are in, by the path of their cgroup.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub containers: BTreeMap<String, Container>,
-    /// Directories in which names of containers were looked for in vain, by error; empty if all containers have a name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub containers_unread: BTreeMap<Errno, BTreeSet<String>>,
-    /// Results of the jemalloc probe; `None` if it was disabled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub probe_summary: Option<CtprofProbeSummary>,
-    /// What could not be read from procfs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parse_summary: Option<CtprofParseSummary>,
-    /// How taskstats answered; `None` if it was not used.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub taskstats_summary: Option<TaskstatsSummary>,
-    /// The host's pressure.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub psi: Option<Psi>,
-    /// The state of `sched_ext`; `None` if the kernel lacks it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sched_ext: Option<SchedExtSysfs>,
+stored! {
+    /// A snapshot without its threads.
+    pub struct SnapshotHead {
+        /// The series that begins with this capture; `None` if it is a capture or a window alone. It is first in files, which are
+        /// known by it.
+        optional series: Option<SeriesInfo>,
+        /// Version of the file format; `None` in files of other tools.
+        optional format_version: Option<u32>,
+        /// Wall clock just before the threads were read, in nanoseconds since 1970.
+        pub captured_at_unix_ns: u64,
+        /// How the capture was made.
+        optional capture: Option<CaptureInfo>,
+        /// The window whose increases this is; `None` if the values are those of one capture.
+        optional window: Option<WindowInfo>,
+        /// Why threads waited; `None` without samples.
+        optional reasons: Option<Box<Reasons>>,
+        /// The host.
+        optional host: Option<HostContext>,
+        /// CPU time of the host, before the threads were read; in a window its increase.
+        optional cpu_time: Option<HostCpuTime>,
+        /// CPU time of the host, after the threads were read; `None` in windows.
+        optional cpu_time_after: Option<HostCpuTime>,
+        /// Values of every cgroup that a captured thread is in, by path.
+        optional cgroup_stats: BTreeMap<String, CgroupStats>,
+        /// The containers that captured threads are in, by the path of their cgroup.
+        optional containers: BTreeMap<String, Container>,
+        /// Directories in which names of containers were looked for in vain, by error; empty if all containers have a name.
+        optional containers_unread: BTreeMap<Errno, BTreeSet<String>>,
+        /// Results of the jemalloc probe; `None` if it was disabled.
+        optional probe_summary: Option<CtprofProbeSummary>,
+        /// What could not be read from procfs.
+        optional parse_summary: Option<CtprofParseSummary>,
+        /// How taskstats answered; `None` if it was not used.
+        optional taskstats_summary: Option<TaskstatsSummary>,
+        /// The host's pressure.
+        optional psi: Option<Psi>,
+        /// The state of `sched_ext`; `None` if the kernel lacks it.
+        optional sched_ext: Option<SchedExtSysfs>,
+    }
 }
 
 impl SnapshotHead {
@@ -106,85 +81,81 @@ impl SnapshotHead {
     }
 }
 
-/// How a capture was made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(default)]
-pub struct CaptureInfo {
-    /// Name of the program.
-    pub tool: String,
-    /// Its version.
-    pub version: String,
-    /// How long the capture took, in nanoseconds.
-    pub duration_ns: u64,
-    /// `CLOCK_MONOTONIC` just before the threads were read, in nanoseconds: it stops while the host is suspended.
-    /// Absent if the procfs is not that of this host.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub monotonic_ns: Option<u64>,
-    /// `CLOCK_BOOTTIME` at the same moment, in nanoseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub boottime_ns: Option<u64>,
-    /// Nanoseconds from the start until all threads were read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub walk_ns: Option<u64>,
-    /// The engine that read the threads: `bpf` or `procfs`.
-    pub engine: String,
-    /// Why it was not `bpf`. Absent if it was, or if `procfs` was requested.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub no_bpf: Option<NoBpf>,
-    /// What the BPF engine did; absent if it did not read the threads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bpf: Option<BpfUse>,
-    /// Number of workers.
-    pub jobs: u64,
-    /// Whether it read the names of what interpreters run.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub programs: bool,
-    /// Effective user id.
-    pub euid: u32,
-    /// Names of the effective capabilities, with `cap_`.
-    pub capabilities: Vec<String>,
-    /// The options.
-    pub options: CaptureOptions,
-    /// The cost.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub self_cost: Option<SelfCost>,
+stored! {
+    /// How a series was recorded. Its file has a capture with this, and then what changed in each step.
+    #[derive(Eq)]
+    pub struct SeriesInfo {
+        /// Length of a step that was asked for, in nanoseconds.
+        pub every_ns: u64,
+        /// Process id of the recorder.
+        pub recorder: u32,
+        /// The command that ran; empty if there was none, or names are redacted.
+        optional command: Vec<String>,
+    }
 }
 
-/// The options that affect the content of the snapshot.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(default)]
-pub struct CaptureOptions {
-    /// Root of procfs, if it was not `/proc`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub procfs: Option<String>,
-    /// Root of sysfs, if it was not `/sys`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sysfs: Option<String>,
-    /// Whether allocator counters were disabled.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub no_jemalloc: bool,
-    /// Whether taskstats was disabled.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub no_taskstats: bool,
-    /// Whether names were replaced by hashes.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub redacted: bool,
-    /// The engine, if one was requested.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub engine: Option<String>,
-    /// Root of cgroups, if it was given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cgroupfs: Option<String>,
-    /// Selected processes; empty for all.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub pids: Vec<u32>,
-    /// When `smaps_rollup` was read: `auto`, `always` or `never`.
-    pub smaps: String,
-    /// Largest resident set for which `auto` read it, in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub smaps_max_rss_bytes: Option<u64>,
+stored! {
+    /// How a capture was made.
+    pub struct CaptureInfo {
+        /// Name of the program.
+        pub tool: String,
+        /// Its version.
+        pub version: String,
+        /// How long the capture took, in nanoseconds.
+        pub duration_ns: u64,
+        /// `CLOCK_MONOTONIC` just before the threads were read, in nanoseconds: it stops while the host is suspended.
+        /// Absent if the procfs is not that of this host.
+        optional monotonic_ns: Option<u64>,
+        /// `CLOCK_BOOTTIME` at the same moment, in nanoseconds.
+        optional boottime_ns: Option<u64>,
+        /// Nanoseconds from the start until all threads were read.
+        optional walk_ns: Option<u64>,
+        /// The engine that read the threads: `bpf` or `procfs`.
+        pub engine: String,
+        /// Why it was not `bpf`. Absent if it was, or if `procfs` was requested.
+        optional no_bpf: Option<NoBpf>,
+        /// What the BPF engine did; absent if it did not read the threads.
+        optional bpf: Option<BpfUse>,
+        /// Number of workers.
+        pub jobs: u64,
+        /// Whether it read the names of what interpreters run.
+        optional programs: bool,
+        /// Effective user id.
+        pub euid: u32,
+        /// Names of the effective capabilities, with `cap_`.
+        pub capabilities: Vec<String>,
+        /// The options.
+        pub options: CaptureOptions,
+        /// The cost.
+        optional self_cost: Option<SelfCost>,
+    }
+}
+
+stored! {
+    /// The options that affect the content of the snapshot.
+    #[derive(Eq)]
+    pub struct CaptureOptions {
+        /// Root of procfs, if it was not `/proc`.
+        optional procfs: Option<String>,
+        /// Root of sysfs, if it was not `/sys`.
+        optional sysfs: Option<String>,
+        /// Whether allocator counters were disabled.
+        optional no_jemalloc: bool,
+        /// Whether taskstats was disabled.
+        optional no_taskstats: bool,
+        /// Whether names were replaced by hashes.
+        optional redacted: bool,
+        /// The engine, if one was requested.
+        optional engine: Option<String>,
+        /// Root of cgroups, if it was given.
+        optional cgroupfs: Option<String>,
+        /// Selected processes; empty for all.
+        optional pids: Vec<u32>,
+        /// When `smaps_rollup` was read: `auto`, `always` or `never`.
+        pub smaps: String,
+        /// Largest resident set for which `auto` read it, in bytes.
+        optional smaps_max_rss_bytes: Option<u64>,
+    }
 }
 
 optional_record! {

@@ -1,6 +1,6 @@
 //! Sources of the values of a metric, and the conditions under which the kernel counts them.
 
-use super::kernel_field::KernelField;
+use super::KernelField;
 
 /// The source of a value: a file of `/proc/<tgid>/task/<tid>/`, or a facility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,17 +45,14 @@ const fn taskstats(at: u16, since: u16, family: TaskstatsFamily) -> Source {
     Source::Taskstats(TaskstatsField { at, since, family })
 }
 
-/// A field of taskstats that the scheduler counts.
 pub(super) const fn cpu_delay(at: u16, since: u16) -> Source {
     taskstats(at, since, TaskstatsFamily::Cpu)
 }
 
-/// A field of taskstats that needs delay accounting.
 pub(super) const fn delay(at: u16, since: u16) -> Source {
     taskstats(at, since, TaskstatsFamily::Delay)
 }
 
-/// A high-water mark of taskstats.
 pub(super) const fn watermark(at: u16, since: u16) -> Source {
     taskstats(at, since, TaskstatsFamily::Watermark)
 }

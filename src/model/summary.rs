@@ -2,46 +2,42 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use super::{Errno, ProbeFailure, SourceFile};
 
-/// What could not be read from procfs. Threads that exit during the capture are not failures.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(default)]
-pub struct CtprofParseSummary {
-    /// Number of threads listed.
-    pub tids_walked: u64,
-    /// Number of threads that exited before they could be read.
-    pub ghosts: u64,
-    /// Number of files that could not be read, of threads that did not exit.
-    pub read_failures: u64,
-    /// Number of files that could not be read, by file.
-    pub read_failures_by_file: BTreeMap<SourceFile, u64>,
-    /// Number of files that could not be read, by file, then by error.
-    pub read_failures_by_errno: BTreeMap<SourceFile, BTreeMap<Errno, u64>>,
-    /// Names of a few processes whose file could not be read, by file: at most
-    /// [`MAX_UNREAD_NAMES`](Self::MAX_UNREAD_NAMES) per file, in alphabetical order.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub unread_names: BTreeMap<SourceFile, Vec<String>>,
-    /// The file that failed most often.
-    pub dominant_read_failure: Option<SourceFile>,
-    /// Whether at least half of the failures are a missing `schedstat` or `io`.
-    pub kernel_config_dominant: bool,
-    /// Whether at least half of the failures are permission errors.
-    pub permission_dominant: bool,
-    /// Number of times that the kernel printed as negative, after a clock step.
-    pub negative_dotted_values: u64,
-    /// Number of threads that lack delays because the kernel's are longer than they have lived.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub impossible_delays: u64,
-    /// Number of processes whose `smaps_rollup` was not read because they exceed the size limit.
-    pub smaps_skipped: u64,
-    /// Number of processes whose `smaps_rollup` was not read because those of smaller processes took all the time.
-    pub smaps_out_of_time: u64,
-    /// Number of processes, or parts of large ones, that lost values to a panic of this program.
-    pub worker_panics: u64,
+stored! {
+    /// What could not be read from procfs. Threads that exit during the capture are not failures.
+    #[derive(Eq)]
+    pub struct CtprofParseSummary {
+        /// Number of threads listed.
+        pub tids_walked: u64,
+        /// Number of threads that exited before they could be read.
+        pub ghosts: u64,
+        /// Number of files that could not be read, of threads that did not exit.
+        pub read_failures: u64,
+        /// Number of files that could not be read, by file.
+        pub read_failures_by_file: BTreeMap<SourceFile, u64>,
+        /// Number of files that could not be read, by file, then by error.
+        pub read_failures_by_errno: BTreeMap<SourceFile, BTreeMap<Errno, u64>>,
+        /// Names of a few processes whose file could not be read, by file: at most
+        /// [`MAX_UNREAD_NAMES`](Self::MAX_UNREAD_NAMES) per file, in alphabetical order.
+        optional unread_names: BTreeMap<SourceFile, Vec<String>>,
+        /// The file that failed most often.
+        pub dominant_read_failure: Option<SourceFile>,
+        /// Whether at least half of the failures are a missing `schedstat` or `io`.
+        pub kernel_config_dominant: bool,
+        /// Whether at least half of the failures are permission errors.
+        pub permission_dominant: bool,
+        /// Number of times that the kernel printed as negative, after a clock step.
+        pub negative_dotted_values: u64,
+        /// Number of threads that lack delays because the kernel's are longer than they have lived.
+        optional impossible_delays: u64,
+        /// Number of processes whose `smaps_rollup` was not read because they exceed the size limit.
+        pub smaps_skipped: u64,
+        /// Number of processes whose `smaps_rollup` was not read because those of smaller processes took all the time.
+        pub smaps_out_of_time: u64,
+        /// Number of processes, or parts of large ones, that lost values to a panic of this program.
+        pub worker_panics: u64,
+    }
 }
 
 impl CtprofParseSummary {
@@ -71,25 +67,25 @@ impl CtprofParseSummary {
     }
 }
 
-/// Results of the jemalloc probe.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(default)]
-pub struct CtprofProbeSummary {
-    /// Number of processes examined.
-    pub tgids_walked: u64,
-    /// Number of processes that use jemalloc.
-    pub jemalloc_detected: u64,
-    /// Number of threads whose counters were read.
-    pub probed_ok: u64,
-    /// Number of processes and threads with an unexpected failure.
-    pub failed: u64,
-    /// The most frequent of these reasons.
-    pub dominant_failure: Option<ProbeFailure>,
-    /// Whether at least half of the failures are denials.
-    pub privilege_dominant: bool,
-    /// How often each reason occurred, including routine ones.
-    pub failures: BTreeMap<ProbeFailure, u64>,
+stored! {
+    /// Results of the jemalloc probe.
+    #[derive(Eq)]
+    pub struct CtprofProbeSummary {
+        /// Number of processes examined.
+        pub tgids_walked: u64,
+        /// Number of processes that use jemalloc.
+        pub jemalloc_detected: u64,
+        /// Number of threads whose counters were read.
+        pub probed_ok: u64,
+        /// Number of processes and threads with an unexpected failure.
+        pub failed: u64,
+        /// The most frequent of these reasons.
+        pub dominant_failure: Option<ProbeFailure>,
+        /// Whether at least half of the failures are denials.
+        pub privilege_dominant: bool,
+        /// How often each reason occurred, including routine ones.
+        pub failures: BTreeMap<ProbeFailure, u64>,
+    }
 }
 
 impl CtprofProbeSummary {
@@ -105,33 +101,25 @@ impl CtprofProbeSummary {
     }
 }
 
-/// How many taskstats queries succeeded and failed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(default)]
-pub struct TaskstatsSummary {
-    /// Number of threads with an answer.
-    pub ok_count: u64,
-    /// Number of threads denied, including those not queried after the first denial.
-    pub eperm_count: u64,
-    /// Number of threads that had exited.
-    pub esrch_count: u64,
-    /// Number of threads without an answer for another reason.
-    pub other_err_count: u64,
-    /// Version of the kernel's struct.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub struct_version: Option<u16>,
-    /// Its length in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub struct_bytes: Option<u64>,
-    /// Why taskstats could not be opened.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub open_error: Option<Errno>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-pub(super) fn is_zero(count: &u64) -> bool {
-    *count == 0
+stored! {
+    /// How many taskstats queries succeeded and failed.
+    #[derive(Eq)]
+    pub struct TaskstatsSummary {
+        /// Number of threads with an answer.
+        pub ok_count: u64,
+        /// Number of threads denied, including those not queried after the first denial.
+        pub eperm_count: u64,
+        /// Number of threads that had exited.
+        pub esrch_count: u64,
+        /// Number of threads without an answer for another reason.
+        pub other_err_count: u64,
+        /// Version of the kernel's struct.
+        optional struct_version: Option<u16>,
+        /// Its length in bytes.
+        optional struct_bytes: Option<u64>,
+        /// Why taskstats could not be opened.
+        optional open_error: Option<Errno>,
+    }
 }
 
 /// Whether a part, if there is one, is at least half of the whole.

@@ -1,7 +1,6 @@
 //! The total of one metric over a group of threads.
 
-use super::reduce::{Cell, Reduce, Sum, Summable};
-use super::unit::Reading;
+use super::{Cell, Reading, Reduce, Sum, Summable};
 
 /// The total of a metric over a group of threads: the reduction of their values, and how many have one.
 #[derive(Clone, Debug, PartialEq)]

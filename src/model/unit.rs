@@ -6,11 +6,10 @@ use std::num::NonZero;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::reduce::{
-    Cell, Largest, Maxable, Minable, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum, Summable,
+use super::{
+    Cell, Largest, Maxable, Minable, Mismatch, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum,
+    Summable, Value, WindowRule,
 };
-use super::value::{Mismatch, Value};
-use super::window_rule::WindowRule;
 
 named! {
     /// The unit of a number, which determines how it is scaled for display.
@@ -84,10 +83,7 @@ pub trait Reading: Sized + 'static {
     /// The value as plain data.
     fn value(&self) -> Value<'_>;
 
-    /// The typed value; `None` if it means "no event" in this type.
-    ///
-    /// # Errors
-    /// [`Mismatch`] if the value has another shape or is out of range.
+    /// The typed value; `None` if it means "no event" in this type, and an error if it has another shape or is out of range.
     fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch>;
 }
 

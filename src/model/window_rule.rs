@@ -1,6 +1,6 @@
 //! The value of a window, from the values of its two captures. The type of a value decides the rule.
 
-use super::value::Value;
+use super::Value;
 
 /// How the value of a window comes from those of its two captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
