@@ -2,19 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Mismatch, Reading, Settable, Settings, Shape, Unit, Value};
+use super::{Cell, Mismatch, Range, Rangeable, Reading, Shape, Unit, Value};
 
 /// The kernel's word for "no limit".
 const MAX: &str = "max";
 
 /// A limit. Numbers are smaller than `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(from = "LimitJson", into = "Value<'static>")]
+#[repr(u8)]
+#[serde(expecting = "expected a number or \"max\"")]
 pub enum Limit {
-    /// The number.
-    Number(u64),
     /// `max`: no limit, or full protection.
-    Max,
+    #[serde(rename = "max")]
+    Max = 1,
+    /// The number.
+    #[serde(untagged)]
+    Number(u64) = 0,
 }
 
 impl From<Limit> for Cell {
@@ -48,28 +51,6 @@ impl TryFrom<Value<'_>> for Limit {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a number or \"max\"")]
-enum LimitJson {
-    Number(u64),
-    Word(NoLimit),
-}
-
-#[derive(Deserialize)]
-enum NoLimit {
-    #[serde(rename = "max")]
-    Max,
-}
-
-impl From<LimitJson> for Limit {
-    fn from(json: LimitJson) -> Self {
-        match json {
-            LimitJson::Number(number) => Self::Number(number),
-            LimitJson::Word(NoLimit::Max) => Self::Max,
-        }
-    }
-}
-
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+ $name:ident: $unit:ident;)+) => {$(
         $(#[doc = $doc])+
@@ -77,7 +58,7 @@ macro_rules! limits {
         #[serde(transparent)]
         pub struct $name(pub Limit);
 
-        impl Settable for $name {}
+        impl Rangeable for $name {}
 
         impl From<$name> for Cell {
             fn from(limit: $name) -> Self {
@@ -86,7 +67,7 @@ macro_rules! limits {
         }
 
         impl Reading for $name {
-            type Reduced = Settings<$name>;
+            type Reduced = Range<$name>;
             const NAME: &'static str = stringify!($name);
             const UNIT: Unit = Unit::$unit;
             const SHAPE: Shape = Shape::Unsigned;
@@ -122,7 +103,7 @@ mod tests {
     fn limits_that_differ_are_a_range_in_which_no_limit_is_the_largest() {
         let cell = |limits: &[Limit]| {
             let mut limits = limits.iter().map(|limit| LimitBytes(*limit));
-            let mut range = Settings::single(&limits.next().unwrap());
+            let mut range = Range::single(&limits.next().unwrap());
             limits.for_each(|limit| range.add(&limit));
             range.cell()
         };

@@ -1,17 +1,5 @@
 //! Data about a host and its threads. No I/O, no system calls, no printing.
 
-/// A record whose fields are all optional: absent in memory is absent in the file.
-macro_rules! optional_record {
-    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-        #[non_exhaustive]
-        pub struct $name {
-            $($(#[$field_meta])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$type>,)+
-        }
-    };
-}
-
 /// A record whose fields can be missing in files: what is `optional` is left out where it has no value, or that of
 /// [`Default`].
 macro_rules! stored {
@@ -30,6 +18,13 @@ macro_rules! stored {
         stored! { $meta $name {
             $($done)* $(#[$doc])* #[serde(skip_serializing_if = "crate::model::is_default")] pub $field: $type,
         } $($others)* }
+    };
+}
+
+/// A record whose fields are all optional: absent in memory is absent in the file.
+macro_rules! optional_record {
+    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$doc:meta])* pub $field:ident: $type:ty,)+ }) => {
+        stored! { $(#[$meta])* pub struct $name { $($(#[$doc])* optional $field: Option<$type>,)+ } }
     };
 }
 

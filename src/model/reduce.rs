@@ -30,14 +30,11 @@ pub trait Summable: Copy + From<u64> + Into<u64> {}
 /// Types with the largest value as total.
 pub trait Maxable: Copy + Ord + Into<Cell> {}
 
-/// Types of settings, with the one value that all have, or else their range, as total.
-pub trait Settable: Copy + Ord + Into<Cell> {}
-
 /// Types with the smallest value as total.
 pub trait Minable: Copy + Ord + Into<Cell> {}
 
-/// Types with the range of values as total.
-pub trait Rangeable: Copy + Ord + Into<i64> {}
+/// Types with the range of values as total; of settings, it is the one value that all have, if they do.
+pub trait Rangeable: Copy + Ord + Into<Cell> {}
 
 /// Types with the most frequent value as total.
 pub trait Modeable: Clone + Ord + ToString {}
@@ -177,10 +174,6 @@ pub struct Range<T> {
     pub max: T,
 }
 
-/// Smallest and largest of settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings<T>(pub Range<T>);
-
 /// How often each value occurs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mode<T>(pub BTreeMap<T, u64>);
@@ -234,50 +227,24 @@ impl<T: Minable> Reduce<T> for Smallest<T> {
     }
 }
 
-impl<T: Copy + Ord> Range<T> {
-    fn of_one(value: T) -> Self {
-        Self { min: value, max: value }
-    }
-
-    fn widen(&mut self, other: &Self) {
-        self.min = self.min.min(other.min);
-        self.max = self.max.max(other.max);
-    }
-}
-
 impl<T: Rangeable> Reduce<T> for Range<T> {
     const REDUCTION: Reduction = Reduction::Range;
 
     fn single(value: &T) -> Self {
-        Self::of_one(*value)
+        Self { min: *value, max: *value }
     }
 
     fn merge(&mut self, other: &Self) {
-        self.widen(other);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
     }
 
     fn cell(&self) -> Cell {
-        Cell::Range { min: self.min.into(), max: self.max.into() }
-    }
-}
-
-impl<T: Settable> Reduce<T> for Settings<T> {
-    const REDUCTION: Reduction = Reduction::Range;
-
-    fn single(value: &T) -> Self {
-        Self(Range::of_one(*value))
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.0.widen(&other.0);
-    }
-
-    fn cell(&self) -> Cell {
-        let Range { min, max } = self.0;
-        if min == max {
-            min.into()
-        } else {
-            Cell::Settings(Box::new(SettingRange { min: min.into(), max: max.into() }))
+        match (self.min.into(), self.max.into()) {
+            // Positions on a scale are no settings, which are numbers without sign, or words.
+            (Cell::Signed(min), Cell::Signed(max)) => Cell::Range { min, max },
+            (min, max) if min == max => min,
+            (min, max) => Cell::Settings(Box::new(SettingRange { min, max })),
         }
     }
 }

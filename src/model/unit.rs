@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZero;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::{
     Cell, Largest, Maxable, Minable, Mismatch, Mode, Modeable, Range, Rangeable, Reduce, Reduction, Smallest, Sum,
@@ -88,8 +88,9 @@ pub trait Reading: Sized + 'static {
 }
 
 /// A number below 2⁶⁴ - 1, which stands for it. With nothing in its place, it takes 8 bytes and not 16: a thread has some ninety.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(transparent)]
+#[serde(from = "u64", into = "u64")]
 pub(super) struct Whole(NonZero<u64>);
 
 impl Default for Whole {
@@ -119,8 +120,9 @@ impl From<Whole> for u64 {
 macro_rules! numbers {
     ($($(#[doc = $doc:literal])+ $name:ident($inner:ident as $stored:ident) is $kind:ident($wide:ty): $reduced:ident, $unit:ident, $shape:ident, $window:ident;)+) => {$(
         $(#[doc = $doc])+
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[repr(transparent)]
+        #[serde(transparent)]
         pub struct $name($stored);
 
         impl $kind for $name {}
@@ -147,18 +149,6 @@ macro_rules! numbers {
         impl From<$inner> for $name {
             fn from(number: $inner) -> $name {
                 $name(number.into())
-            }
-        }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                self.number().serialize(serializer)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                <$inner>::deserialize(deserializer).map(Self::from)
             }
         }
 
