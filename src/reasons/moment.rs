@@ -122,6 +122,10 @@ mod tests {
             (sample(Running, 3, 1060, 0, 0), Asleep),
             // A real-time thread has no time since it got its CPU, but since it started.
             (sample(Asleep, 4, 900, 5000, 0), Asleep),
+            // They got or left a CPU at the very moment.
+            (sample(Runnable, 0, DUE, 50, SINCE), Running),
+            (sample(Running, 5, DUE, 0, 0), Running),
+            (sample(Asleep, 6, 900, 100, 0), Asleep),
         ];
         let (samples, expected): (Vec<_>, Vec<_>) = threads.into_iter().unzip();
         assert_eq!(activities(&samples), expected);

@@ -90,9 +90,22 @@ mod tests {
         for pass in 0..10 {
             times.add(20 * pass, 0);
         }
-        let mut slower = times.clone();
+        let (mut slower, mut in_time) = (times.clone(), times.clone());
         assert_eq!(times.add(3000, 0), PassTime { number: 10, at: 3000, until: 190, from: 2990 });
         let as_intended = PassTime { number: 10, at: 3000, until: 1590, from: 1590 };
         assert_eq!(slower.add(3000, 2000), as_intended);
+        assert_eq!(in_time.add(260, 0), PassTime { number: 10, at: 260, until: 220, from: 220 }, "four periods");
+    }
+
+    #[test]
+    fn the_period_is_the_median_of_the_last_64() {
+        let mut times = PassTimes::default();
+        let mut at = 0;
+        for period in (1..=100).rev() {
+            times.add(at, 0);
+            at += period;
+        }
+        times.add(at, 0);
+        assert_eq!(times.period_ns(), 33);
     }
 }

@@ -155,6 +155,7 @@ fn windows_that_follow_each_other_add_up_to_one_without_passes_over_all_threads(
         ("p4 Sleep epoll_wait do_epoll_wait", [0, 50]),
     ];
     assert_eq!(each.map(|(name, _)| [ns(&first, name), ns(&second, name)]), each.map(|(_, expected)| expected));
+    assert_eq!(second["p1 Idle epoll_wait do_epoll_wait"].1, 3, "one sample per pass, though it is left out");
     assert_eq!(first.len() + second.len(), 5 + 5, "{first:?} {second:?}");
 }
 
@@ -167,17 +168,19 @@ fn what_only_passes_over_all_threads_see_counts_for_the_time_between_them() {
         collector.add(PassMoment { at_ns: at * MS, scope, ..PassMoment::default() }, samples, 0);
     };
     add(1000, PassScope::All, &[asleep(1), asleep(2)]);
-    (1..50).for_each(|pass| add(1000 + 20 * pass, PassScope::Active, &[]));
+    let runs = sample(3, Activity::Running, 5);
+    (1..50).for_each(|pass| add(1000 + 20 * pass, PassScope::Active, std::slice::from_ref(&runs)));
     let blocked = in_call(1, Activity::Blocked, 6, libc::SYS_fsync, 2);
     // Passes over active threads have those that run: this one has just begun.
-    add(2000, PassScope::All, &[rare(blocked.clone()), rare(sample(2, Activity::Running, 6))]);
+    let found = [rare(blocked.clone()), rare(sample(2, Activity::Running, 6)), sample(3, Activity::Blocked, 6)];
+    add(2000, PassScope::All, &found);
     add(2020, PassScope::Active, &[sample(2, Activity::Running, 6)]);
     add(2040, PassScope::All, &[blocked, sample(2, Activity::Running, 6)]);
     let amounts = amounts(&concluded(collector, &[]));
     let ms = |name: &str| amounts[name].0;
     assert_eq!(
-        ["p1 Sleep epoll_wait do_epoll_wait", "p1 Block fsync submit_bio_wait", "p2 Run"].map(ms),
-        [500, 540, 50],
+        ["p1 Sleep epoll_wait do_epoll_wait", "p1 Block fsync submit_bio_wait", "p2 Run", "p3 Run"].map(ms),
+        [500, 540, 50, 980],
         "{amounts:?}"
     );
 }
@@ -275,6 +278,14 @@ fn a_thread_that_was_woken_up_while_it_was_sampled_slept_as_before() {
 }
 
 #[test]
+fn a_thread_that_was_woken_up_waits_for_a_cpu_until_it_switches() {
+    let asleep = in_call(1, Activity::Asleep, 5, libc::SYS_read, 2);
+    let woken = || vec![sample(1, Activity::Runnable, 5)];
+    let expected = map([("p1 Sleep read submit_bio_wait", (10, 1)), ("p1 Wait", (30, 2))]);
+    assert_eq!(shown(&[vec![asleep], woken(), woken()]), expected);
+}
+
+#[test]
 fn the_last_sleep_of_a_thread_ends_when_it_exits() {
     let waits = || in_call(1, Activity::Asleep, 6, libc::SYS_wait4, 1);
     let passes = [vec![], vec![waits()], vec![], vec![], vec![], vec![]];
@@ -291,6 +302,7 @@ fn the_last_sleep_of_a_thread_ends_when_it_exits() {
         amounts(&concluded(collector, &[]))
     };
     assert_eq!(with(&end(1065)), map([("cc1 Sleep wait4 do_epoll_wait", (60, 3))]));
+    assert_eq!(with(&end(1150)), map([("cc1 Sleep wait4 do_epoll_wait", (90, 5))]), "after the last pass");
     let of_another = ThreadEnd { start_time_clock_ticks: 8, ..end(1065) };
     let unknown = map([("p1 Sleep wait4 do_epoll_wait", (10, 1))]);
     assert_eq!((with(&of_another), shown(&passes)), (unknown.clone(), unknown));
@@ -327,6 +339,39 @@ fn nobody_knows_what_a_thread_did_while_the_sampler_was_stopped() {
     let shown = amounts(&concluded(collector, &[]));
     assert_eq!(shown["p1 Run"], (100, 6));
     assert_eq!(shown["p2 Idle epoll_wait do_epoll_wait"].0, 5080, "its switches say that it slept on");
+}
+
+#[test]
+fn a_thread_that_fell_asleep_slept_also_while_the_sampler_was_stopped() {
+    let sampler = || ThreadSample { last_arrival: 70, ..sample(SAMPLER, Activity::Running, 5) };
+    let falls_asleep = ThreadSample {
+        cpu: Some(1),
+        last_arrival: 60,
+        ran_ns: 15,
+        ..in_call(1, Activity::Asleep, 6, libc::SYS_read, 2)
+    };
+    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    for at in [0, 20, 40, 60, 5060, 5080] {
+        let mut samples = vec![sampler()];
+        samples.extend((at == 60).then(|| falls_asleep.clone()));
+        let moment = PassMoment { at_ns: at * MS, took_ns: 10, ..PassMoment::default() };
+        collector.add(moment, &samples, 0);
+    }
+    let reasons = concluded(collector.next_window(), &[]);
+    let expected = map([("p1 Run", (20, 1)), ("p1 Sleep read submit_bio_wait", (5010, 2))]);
+    assert_eq!(amounts(&reasons), expected);
+}
+
+#[test]
+fn a_window_says_how_often_it_was_sampled_and_what_was_lost() {
+    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    for (at, lost) in [(0, 0), (20, 2), (40, 3)] {
+        collector.add(PassMoment { at_ns: at * MS, ..PassMoment::default() }, &[], lost);
+    }
+    let sampling = |window| concluded(window, &[]).sampling;
+    let first = sampling(collector.next_window());
+    assert_eq!((first.passes, first.period_ns, first.lost), (3, 20 * MS, 5));
+    assert_eq!(sampling(collector.next_window()).lost, 0, "of the next window");
 }
 
 #[test]
@@ -378,6 +423,60 @@ fn threads_have_the_names_of_the_window() {
     let unknown =
         SampledThreads { tgid: None, pcomm: "p2".into(), comm: "t2".into(), cgroup: Some("/db".into()), owner: None };
     assert_eq!(threads, [unknown, known]);
+}
+
+#[test]
+fn a_sleep_that_began_in_the_window_before_is_idle_in_the_next_one() {
+    let asleep = in_call(1, Activity::Asleep, 6, libc::SYS_read, 2);
+    let mut collector = collected(&[vec![sample(1, Activity::Running, 5)], vec![asleep]]);
+    let first = amounts(&concluded(collector.next_window(), &[]));
+    assert_eq!(first, map([("p1 Run", (10, 1)), ("p1 Sleep read submit_bio_wait", (10, 1))]));
+    collector.add(PassMoment { at_ns: 1040 * MS, ..PassMoment::default() }, &[], 0);
+    let second = amounts(&concluded(collector.next_window(), &[]));
+    assert_eq!(second, map([("p1 Idle read submit_bio_wait", (20, 1))]));
+}
+
+/// Threads with their process, by name, of those that have exited.
+fn processes(window: ReasonCollector, tgids: &[u32]) -> BTreeMap<String, Option<u32>> {
+    let threads: Vec<_> = tgids.iter().map(|&tgid| ThreadState { tgid, ..ThreadState::default() }).collect();
+    concluded(window, &threads).threads.into_iter().map(|thread| (thread.comm.to_string(), thread.tgid)).collect()
+}
+
+#[test]
+fn an_exited_thread_is_of_a_process_that_was_there_before_the_window() {
+    let of = |tgid, tid| ThreadSample { tgid, ..sample(tid, Activity::Running, 5) };
+    let passes = [vec![of(1, 1), of(3, 3)], vec![of(1, 1), of(1, 11), of(2, 2), of(2, 12)], vec![of(1, 1)]];
+    let mut collector = collected(&passes);
+    let expected = [("t1", Some(1)), ("t11", Some(1)), ("t12", None), ("t2", None), ("t3", Some(3))];
+    // Another process has the id of the one that started and exited.
+    let first = processes(collector.next_window(), &[1, 2, 3]);
+    assert_eq!(first, expected.map(|(name, tgid)| (name.to_owned(), tgid)).into());
+    for (pass, samples) in [(3, vec![of(1, 1), of(2, 2)]), (4, vec![of(2, 2)])] {
+        collector.add(PassMoment { at_ns: 1000 * MS + 20 * MS * pass, ..PassMoment::default() }, &samples, 0);
+    }
+    collector.next_window();
+    collector.add(PassMoment { at_ns: 1100 * MS, ..PassMoment::default() }, &[], 0);
+    let later = processes(collector.next_window(), &[2]);
+    assert_eq!(later, [("t2".to_owned(), Some(2))].into(), "it started in an earlier window");
+}
+
+#[test]
+fn too_many_kinds_of_exited_threads_count_as_lost_samples() {
+    const MOST: u32 = 1 << 14;
+    let again = ThreadSample { tid: 2 * MOST, ..sample(1, Activity::Running, 5) };
+    let exit: Vec<_> = (1..=MOST + 2).map(|tid| sample(1000 + tid, Activity::Running, 5)).collect();
+    let known = ThreadSample { tgid: 1001, pcomm: "p1001".into(), comm: "t1001".into(), ..again };
+    let pass: Vec<_> = exit.into_iter().chain([known]).collect();
+    let reasons = concluded(collected(&[pass, Vec::new()]), &[]);
+    assert_eq!((reasons.threads.len(), reasons.sampling.lost), (1 << 14, 2));
+    assert_eq!(amounts(&reasons)["p1001 Run"], (20, 2), "two threads of one kind");
+}
+
+#[test]
+fn the_addresses_of_functions_are_those_of_all_stacks() {
+    let stack = ThreadSample { stack: vec![7, 8], ..in_call(1, Activity::Asleep, 5, libc::SYS_read, 7) };
+    let collector = collected(&[vec![stack, in_call(2, Activity::Asleep, 5, libc::SYS_read, 9)]]);
+    assert_eq!(collector.addresses().collect::<Vec<_>>(), [7, 8, 9]);
 }
 
 #[test]
