@@ -112,6 +112,8 @@ mod tests {
         assert_eq!(since("12:00:02..12:01"), Some([second * 3 / 2, second * 119 / 2]));
         assert_eq!(since("12:00:00.."), Some([0, u64::MAX]), "half a second before the start");
         assert_eq!(since("11:00:00..").unwrap()[0], 23 * 3600 * second - second / 2, "the next day");
+        assert_eq!(since("11:00:00.5..").unwrap()[0], 23 * 3600 * second, "and the last time of it");
+        assert_eq!(since("11:00:00.6..").unwrap()[0], 0, "within the hour before the start");
         assert_eq!(since("2024-10-04T12:00:01Z.."), Some([second / 2, u64::MAX]));
         for wrong in ["12s", "a..b", "5..-3", "12s...13s"] {
             assert_eq!(since(wrong), None, "{wrong}");

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{Moment, Part, Step, StepExits};
+use super::{Changes, Moment, Part, Step, StepExits};
 use crate::model::{
-    CaptureInfo, CgroupStats, CtprofSnapshot, ExitedThread, HostContext, ProcessState, SnapshotHead, ThreadState,
+    CaptureInfo, CgroupStats, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, HostCpuTime, ProcessState,
+    SnapshotHead, ThreadSpan, ThreadState,
 };
+use crate::window::FoldedPart;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -73,6 +75,8 @@ impl Host {
                 });
             }
         }
+        exits.records =
+            Some(ExitRecords { received: u64::try_from(exits.each.len()).unwrap(), ..ExitRecords::default() });
         self.step += 1;
         exits
     }
@@ -96,7 +100,7 @@ proptest! {
     fn a_file_has_what_was_recorded_and_its_steps_add_up_to_the_window(steps in events()) {
         let mut host = Host { threads: BTreeMap::from([(20, (5, 0)), (21, (6, 0))]), step: 0 };
         let first = host.capture();
-        let (mut recorded, mut read) = (Moment::new(first.clone()), Moment::new(first.clone()));
+        let [mut recorded, mut read, mut skipped] = [(); 3].map(|()| Moment::new(first.clone()));
         let mut whole = Part::begin(&read).unwrap();
         let (mut all, mut added) = (Vec::new(), (0, 0));
         for events in &steps {
@@ -105,12 +109,17 @@ proptest! {
             let later = host.capture();
             let earlier = recorded.head().unwrap();
             let (step, changed) = recorded.advance(later.clone(), &exits);
-            let mut step: Step = serde_json::from_slice(&serde_json::to_vec(&step).unwrap()).unwrap();
+            let json = serde_json::to_vec(&step).unwrap();
+            skipped.apply(&mut Step::changes(&json).unwrap()).unwrap();
+            prop_assert_eq!(skipped.capture().unwrap(), later.clone());
+            let mut step: Step = serde_json::from_slice(&json).unwrap();
             let applied = read.apply(&mut step).unwrap();
             prop_assert_eq!(read.capture().unwrap(), later.clone());
             prop_assert_eq!(recorded.capture().unwrap(), later.clone());
             prop_assert_eq!(&applied.before, &changed.before);
+            prop_assert_eq!(&applied.changed, &changed.changed);
             prop_assert_eq!(&applied.exits.each, &exits.each);
+            prop_assert_eq!(&applied.exits.records, &exits.records);
             let mut part = Part::with(earlier, applied.before);
             part.add(applied.exits.clone(), None);
             let threads = read.some_threads(&applied.changed);
@@ -137,4 +146,71 @@ fn a_step_of_another_capture_is_refused() {
     let exits = host.pass(&[(20, 3, false)]);
     let (mut step, _) = recorded.advance(host.capture(), &exits);
     assert!(Moment::new(CtprofSnapshot::default()).apply(&mut step).is_err());
+}
+
+#[test]
+fn counters_of_processes_and_of_their_exits_are_read_as_they_were_recorded() {
+    let capture = |tid, utime: u64, io: Option<u64>| {
+        let process = ProcessState {
+            utime_clock_ticks: Some(utime.into()),
+            stime_clock_ticks: Some(7.into()),
+            read_bytes: io.map(Into::into),
+            ..ProcessState::default()
+        };
+        let known = ThreadState { tid: 1, tgid: 1, process: Some(Box::new(process)), ..ThreadState::default() };
+        let other = ThreadState { tid, tgid: tid, ..known.clone() };
+        CtprofSnapshot { threads: vec![known, other], ..CtprofSnapshot::default() }
+    };
+    let (first, later) = (capture(2, 5, Some(9)), capture(3, 8, None));
+    let exit = ExitedThread { state: first.threads[1].clone(), ..ExitedThread::default() };
+    let row = ExitedThread { state: capture(4, 2, None).threads.remove(1), ..ExitedThread::default() };
+    let folded = vec![(1, FoldedPart::Children, row)];
+    let exits = StepExits { each: vec![exit], folded, impossible_delays: 4, ..StepExits::default() };
+    let (step, _) = Moment::new(first.clone()).advance(later.clone(), &exits);
+    let mut step: Step = serde_json::from_slice(&serde_json::to_vec(&step).unwrap()).unwrap();
+    let mut read = Moment::new(first);
+    let applied = read.apply(&mut step).unwrap();
+    assert_eq!(read.capture().unwrap(), later);
+    assert_eq!((&applied.exits.each, &applied.exits.folded), (&exits.each, &exits.folded));
+    assert_eq!(applied.exits.impossible_delays, 4);
+    assert_eq!(applied.exits.states().map(|state| state.tid).collect::<Vec<_>>(), [2, 4]);
+    let mut changes = Changes::default();
+    changes.add(step, applied);
+    assert_eq!(changes.exits, 2);
+}
+
+/// A thread of process 1 that exited after a second.
+fn exited(tid: u32, started_monotonic_ns: u64) -> ExitedThread {
+    let mut state = Host::thread(tid, (6, started_monotonic_ns));
+    state.tgid = 1;
+    ExitedThread { state, ppid: 1, started_monotonic_ns, elapsed_ns: SECOND, ..ExitedThread::default() }
+}
+
+#[test]
+fn of_exits_only_those_that_were_there_before_are_kept_one_by_one() {
+    let host = Host { threads: BTreeMap::from([(1, (5, 0))]), step: 0 };
+    let mut part = Part::begin(&Moment::new(host.capture())).unwrap();
+    // Threads 32 and 35 have the same name.
+    let each = [(30, 0), (31, 0), (32, 2), (35, 3), (34, 2)].map(|(tid, second)| exited(tid, second * SECOND));
+    part.add(StepExits { each: each.into(), ..StepExits::default() }, None);
+    assert_eq!(part.exits(), 4);
+}
+
+#[test]
+fn what_started_while_threads_were_read_and_was_not_listed_is_of_the_part() {
+    let capture = |step| {
+        let mut capture = Host { threads: BTreeMap::from([(1, (step, 0))]), step }.capture();
+        capture.head.capture.as_mut().unwrap().walk_ns = Some(SECOND);
+        (capture.head.cpu_time, capture.head.cpu_time_after) =
+            (Some(HostCpuTime::default()), Some(HostCpuTime::default()));
+        // The only thread was read at the end.
+        capture.threads[0].read_at_ns = Some(SECOND);
+        capture
+    };
+    let mut part = Part::begin(&Moment::new(capture(0))).unwrap();
+    let during = exited(30, SECOND * 3 / 2);
+    part.add(StepExits { each: vec![during, exited(31, SECOND / 2)], ..StepExits::default() }, None);
+    let window = part.end(capture(5), None, None).unwrap();
+    let exited = window.threads.iter().filter(|thread| thread.span.is_some_and(|span: ThreadSpan| span.exited));
+    assert_eq!(exited.map(|thread| thread.tid).collect::<Vec<_>>(), [30]);
 }
