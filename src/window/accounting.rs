@@ -80,6 +80,7 @@ mod tests {
         time.run_ns = Some(6);
         assert_eq!(of(&time), Some((BusySource::Idle, 5_500_000_000)), "less than the threads have");
         assert_eq!(of(&HostCpuTime { cpus: Some(2), ..HostCpuTime::default() }), None);
+        assert_eq!(of(&HostCpuTime { cpus: Some(0), ..time.clone() }), None);
         assert_eq!(of(&HostCpuTime { cpus: None, ..time }), None);
     }
 

@@ -157,6 +157,23 @@ mod tests {
         assert_eq!((clocks.duration_ns, clocks.suspended_ns), (3 * second, Some(60 * second)));
         assert!(clocks.started_within(700) && !clocks.started_within(699));
         assert_eq!(clocks.until_start(800), second);
+        let awake = snapshot(Some("x"), Some(5 * second), Some(70 * second));
+        assert_eq!(Clocks::between(&a, &awake).unwrap().duration_ns, 63 * second, "there was no other time");
+    }
+
+    #[test]
+    fn time_suspended_must_have_passed_by_the_wall_clock_where_both_captures_know_it() {
+        let second = 1_000_000_000;
+        let between = |first: u64, last: u64| {
+            let mut a = snapshot(Some("x"), Some(5 * second), Some(7 * second));
+            let mut b = snapshot(Some("x"), Some(8 * second), Some(70 * second));
+            (a.captured_at_unix_ns, b.captured_at_unix_ns) = (first * second, last * second);
+            Clocks::between(&a, &b).map(|clocks| clocks.suspended_ns)
+        };
+        let suspended = Ok(Some(60 * second));
+        assert_eq!([between(1000, 1063), between(1000, 1030)], [suspended.clone(), suspended.clone()]);
+        assert_eq!(between(1000, 1029), Err(NoWindow::DifferentClocks));
+        assert_eq!([between(0, 10), between(1000, 0)], [suspended.clone(), suspended]);
     }
 
     #[test]

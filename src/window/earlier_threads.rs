@@ -137,6 +137,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn cpu_time_that_a_new_sample_moved_from_system_to_user_mode_did_not_go_backwards() {
+        let ticks = |user: u64, system: u64| Metrics {
+            utime_clock_ticks: Some(user.into()),
+            stime_clock_ticks: Some(system.into()),
+            ..Metrics::default()
+        };
+        let mut later = ticks(2, 2);
+        subtract(&ticks(0, 3), &mut later, |metric| panic!("{} went backwards", metric.name));
+        assert_eq!(later, ticks(1, 0));
+    }
+
+    #[test]
+    fn memory_grows_with_threads_and_kinds_of_mappings() {
+        let mapped = |kinds: u32| ThreadState {
+            smaps_rollup_kib: Some((0..kinds).map(|kind| (format!("kind {kind}"), 1)).collect()),
+            ..ThreadState::default()
+        };
+        let bytes = |threads: &[ThreadState]| EarlierThreads::of_threads(threads.to_vec()).bytes();
+        assert!(bytes(&[mapped(0)]) > size_of::<ThreadState>());
+        assert_eq!([1, 3].map(|kinds| bytes(&[mapped(kinds)]) - bytes(&[mapped(0)])), [128, 384]);
+        let mut both = EarlierThreads::of_threads([mapped(1)]);
+        both.append(EarlierThreads::of_threads([mapped(3)]));
+        assert_eq!(both.bytes(), bytes(&[mapped(1)]) + bytes(&[mapped(3)]));
+    }
+
+    #[test]
     fn the_first_event_of_a_thread_is_the_smallest_of_the_window() {
         let smallest = |before: Metrics| {
             let mut later = Metrics { cpu_delay_min_ns: Some(5.into()), ..Metrics::default() };

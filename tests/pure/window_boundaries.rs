@@ -75,6 +75,39 @@ mod moments {
     }
 }
 
+mod parts_of_the_host {
+    use super::*;
+
+    /// The window of a shell, whose children ran for a second, and of the host.
+    fn window(fields: &Value) -> CtprofSnapshot {
+        let side = |second: u64, children: u64| {
+            let shell = process(5, 1, 0, 1, &json!({"cutime_clock_ticks": children}));
+            let host = json!({"boot_id": "b", "uptime_ns": second * SECOND, "clock_ticks_per_second": 100});
+            let time = json!({"cpus": 2, "idle_ticks": 0, "iowait_ticks": 0});
+            let known = json!({"host": with(host, &fields["host"]), "cpu_time": time, "capture": fields["capture"]});
+            snapshot_with(second, &[shell], &known)
+        };
+        between(side(10, 0), side(15, 100)).unwrap()
+    }
+
+    #[test]
+    fn a_window_of_a_container_or_of_some_processes_has_a_part_of_the_cpu_time() {
+        let of_namespace = |is_initial: bool| json!({"host": {"pid_namespace_initial": is_initial}});
+        let of_selected = json!({"host": {}, "capture": {"options": {"pids": [5]}}});
+        let is_partial = |fields: &Value| window(fields).head.window.unwrap().cpu.unwrap().partial;
+        assert_eq!([of_namespace(true), of_namespace(false)].map(|fields| is_partial(&fields)), [false, true]);
+        assert!(is_partial(&of_selected));
+        let children = |fields: &Value| exited_run(&window(fields));
+        assert_eq!(children(&json!({"host": {}})), [(5, "children".to_owned(), 1000)]);
+        assert_eq!(children(&of_selected), [], "what they had done before is unknown");
+    }
+
+    #[test]
+    fn a_window_without_an_impossible_delay_says_nothing_of_them() {
+        assert!(window(&json!({"host": {}})).head.parse_summary.is_none());
+    }
+}
+
 mod identity {
     use super::*;
 
@@ -108,7 +141,7 @@ mod identity {
         let values = |run: u64| {
             json!({"run_time_ns": run, "nice": -3, "policy": "SCHED_FIFO", "cpu_affinity": [0, 2],
             "cgroup": "/c", "kernel_thread": true, "party": "ctprof", "read_at_ns": run, "name_complete": true,
-            "smaps_rollup_kib": {"Rss": run}})
+            "smaps_rollup_kib": {"Rss": run}, "program": "run.py"})
         };
         let threads = |run: u64| [thread(1, 1, 2, &values(run)), thread(1, 3, 4, &values(run + 1))];
         let (mut a, mut b) = (snapshot(10, &threads(40)), snapshot(15, &threads(90)));

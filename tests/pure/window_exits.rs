@@ -50,6 +50,37 @@ mod before_the_window {
         assert_eq!([run(1010), run(1020)], [vec![], vec![(5, "children".to_owned(), 20)]]);
     }
 
+    /// What is left of the children of shell 5, of which three had worked before and are gone, if it counts so much more.
+    fn left(child: &Value, before_ms: u64, more_ms: u64) -> Vec<(u64, String, u64)> {
+        let gone = (10..13).map(|pid| thread(pid, pid, 2, child));
+        let earlier: Vec<_> = std::iter::once(shell(5, 1, 0)).chain(gone).collect();
+        let (a, b) = sides(&earlier, &[shell(5, 1, 3 * before_ms + more_ms)]);
+        exited_run(&between(a, b).unwrap())
+    }
+
+    #[test]
+    fn two_ticks_and_two_for_each_rounded_time_of_an_exited_process_are_no_work() {
+        let child =
+            |children: u64| json!({"process": {"ppid": 5, "utime_clock_ticks": 50, "cutime_clock_ticks": children}});
+        let exact = |child: Value| with(child, &json!({"run_time_ns": 500 * MS}));
+        let least = |child: &Value, before_ms: u64, ms: u64| {
+            assert_eq!(left(child, before_ms, ms - 10), [], "{child}");
+            assert_eq!(left(child, before_ms, ms), [(5, "children".to_owned(), ms)], "{child}");
+        };
+        least(&exact(child(0)), 500, 20);
+        least(&child(0), 500, 80);
+        least(&exact(child(10)), 600, 80);
+        least(&child(10), 600, 140);
+    }
+
+    #[test]
+    fn what_an_adopted_process_did_before_the_window_is_taken_from_the_one_that_adopted_it() {
+        let orphan = process(20, 2, 600 * MS, 5, &json!({}));
+        let (a, b) = sides(&[shell(4, 1, 0), shell(5, 1, 0), orphan], &[shell(4, 1, 600), shell(5, 1, 0)]);
+        let record = exit(20, 20, 4, (2, 12), &json!({"run_time_ns": 600 * MS}));
+        assert_eq!(exited_run(&with_records(a, b, &[record])), []);
+    }
+
     /// Init counts what an orphan had done, and the shell what the orphan's parent had: in whichever order their ids are.
     #[test]
     fn the_work_of_an_orphan_before_the_window_is_not_of_it_whatever_its_id() {
@@ -149,6 +180,30 @@ mod executed {
     #[test]
     fn a_lone_thread_keeps_what_it_did_however_late_it_was_read() {
         assert_eq!(increase(&[leader(30, 7, 30)], leader(530, 9, 130), &[]), [json!(500), json!(2)]);
+    }
+
+    #[test]
+    fn a_first_thread_that_did_no_more_than_its_process_is_continued_itself() {
+        let threads = [leader(30, 7, 930), other(2, 900, 50)];
+        let within_two_ticks = increase(&threads, leader(90, 9, 970), &[]);
+        assert_eq!(within_two_ticks, [json!(60), json!(2)], "ticks are rounded");
+        assert_eq!(
+            increase(&threads, leader(91, 9, 970), &[]),
+            [Value::Null, Value::Null],
+            "it is no other one either"
+        );
+    }
+
+    #[test]
+    fn a_process_that_executed_a_program_has_not_exited() {
+        let threads = |run_ms, csw, all_ms: u64| {
+            let counters = json!({"ppid": 5, "utime_clock_ticks": all_ms / 10, "stime_clock_ticks": 0});
+            thread(6, 6, 2, &json!({"run_time_ns": run_ms * MS, "voluntary_csw": csw, "process": counters}))
+        };
+        let worker = thread(6, 7, 2, &json!({"run_time_ns": 900 * MS, "voluntary_csw": 50}));
+        let (a, b) = sides(&[shell(5, 1, 0), threads(30, 7, 930), worker], &[shell(5, 1, 1000), threads(950, 60, 980)]);
+        let of_others = [(5, "children".to_owned(), 1000)];
+        assert_eq!(exited_run(&between(a, b).unwrap()), of_others, "the shell did not wait for it");
     }
 
     #[test]
@@ -283,6 +338,23 @@ mod folded {
     }
 
     #[test]
+    fn folded_exits_count_as_started_with_their_impossible_delays() {
+        let mut folded = FoldedExits::default();
+        let delayed = |ms: u64| with(ran(10), &json!({"blkio_delay_count": 1, "blkio_delay_total_ns": ms * MS}));
+        for (pid, ms) in [(6, 900), (7, 45_000_000), (8, 45_000_000)] {
+            assert!(folded.add(exit(pid, pid, 5, (11, 12), &delayed(ms))));
+        }
+        let (mut a, mut b) = sides(&[], &[]);
+        for side in [&mut a, &mut b] {
+            side.head.cpu_time =
+                serde_json::from_value(json!({"cpus": 2, "idle_ticks": 0, "iowait_ticks": 0})).unwrap();
+        }
+        let window = record(a, b, Exits { folded, ..Exits::default() });
+        assert_eq!(window.head.window.unwrap().cpu.unwrap().started_seen, 3);
+        assert_eq!(window.head.parse_summary.unwrap().impossible_delays, 2);
+    }
+
+    #[test]
     fn a_storm_of_processes_takes_the_memory_of_its_names() {
         let mut folded = FoldedExits::default();
         let names = (0..).map(|name: u64| folded.add(exit(6, 6, 5, (11, 12), &json!({"comm": name.to_string()}))));
@@ -315,6 +387,16 @@ mod known_processes {
         assert_eq!(said(&window, 21), [json!("late.py"), json!("ctprof"), json!(null)], "as the later capture says");
         assert_eq!(said(&window, 31), [json!("gone.py"), json!("command"), json!(null)], "as the earlier one says");
         assert_eq!(said(&window, 30), [json!("gone.py"), json!("command"), json!(null)]);
+    }
+
+    #[test]
+    fn only_processes_of_which_no_capture_has_anything_have_a_starter() {
+        let script = |pid| script(pid, None, None);
+        let started = with(script(60), &json!({"start_time_clock_ticks": 1200}));
+        let (a, b) = sides(&[script(20), script(30)], &[script(20), started]);
+        let records = [exit(30, 31, 20, (11, 12), &ran(10)), exit(60, 61, 20, (12, 13), &ran(10))];
+        let window = with_records(a, b, &records);
+        assert_eq!([31, 61].map(|tid| said(&window, tid)[2].clone()), [json!(null), json!(null)]);
     }
 
     #[test]

@@ -203,6 +203,7 @@ mod exited_work {
     fn all_counters_of_a_process_that_started_are_of_the_window() {
         let new = process(9, 12, 100 * MS, 1, &json!({"utime_clock_ticks": 60, "cutime_clock_ticks": 70}));
         let window = between(snapshot(10, &[process(1, 0, 0, 0, &json!({}))]), snapshot(15, &[new])).unwrap();
+        assert_eq!(row(&window, 9)["process"], Value::Null, "a window has no totals");
         assert_eq!(exited_run(&window), [(9, "threads".to_owned(), 500), (9, "children".to_owned(), 700)]);
     }
 
@@ -372,6 +373,13 @@ mod exit_records {
         assert_eq!([run(5), run(6), run(7)], [vec![100, 300], vec![200, 1000], vec![]]);
         let alive: Vec<_> = rows_of(&window, 5).iter().map(|row| row["alive_ns"].as_u64().unwrap() / SECOND).collect();
         assert_eq!(alive, [1, 1], "the process that was alive at the start exited after a second");
+    }
+
+    #[test]
+    fn a_record_that_comes_twice_is_of_one_thread() {
+        let (a, b) = sides(&[process(5, 2, 2 * SECOND, 1, &json!({}))], &[]);
+        let record = || exit(5, 5, 1, (2, 12), &ran(2300));
+        assert_eq!(row(&with_records(a, b, &[record(), record()]), 5)["run_time_ns"], 300 * MS);
     }
 
     #[test]
