@@ -207,3 +207,68 @@ impl<W: Write> Write for Metered<W> {
         self.inner.flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufWriter;
+
+    use super::*;
+
+    /// What the content takes in memory, read in two parts.
+    fn bytes(json: &str, cut: usize) -> usize {
+        let mut content = ContentLimit::new(1 << 30);
+        let (first, rest) = json.as_bytes().split_at(cut);
+        content.count(first).unwrap();
+        content.count(rest).unwrap();
+        content.bytes
+    }
+
+    #[test]
+    fn texts_elements_and_entries_take_memory_but_not_the_values_of_threads() {
+        for (json, expected) in [
+            (r#"{"host":{"load":[1,2]}}"#, 48 + 4 + 80 + 48 + 4 + 80 + 48 + 48),
+            (r#"{"threads":[{"tid":1,"cpus":[1,2]}]}"#, 48 + 7 + 80 + 3 + 4 + 48 + 48),
+            (r#"{"threads":[{"tid":1}],"a":[1]}"#, 48 + 7 + 80 + 3 + 48 + 1 + 80 + 48),
+            // Other keys.
+            (r#"{"thread":[{"a":1}]}"#, 48 + 6 + 80 + 48 + 48 + 1 + 80),
+            (r#"{"threadz":[{"a":1}]}"#, 48 + 7 + 80 + 48 + 48 + 1 + 80),
+            (r#"{"threads2":[{"a":1}]}"#, 48 + 8 + 80 + 48 + 48 + 1 + 80),
+            (r#"{"a\"threads":[{"a":1}]}"#, 48 + 10 + 80 + 48 + 48 + 1 + 80),
+            (r#"{"a":{"threads":[{"a":1}]}}"#, 48 + 1 + 80 + 48 + 7 + 80 + 48 + 48 + 1 + 80),
+        ] {
+            (0..=json.len()).for_each(|cut| assert_eq!(bytes(json, cut), expected, "{json} cut at {cut}"));
+        }
+    }
+
+    #[test]
+    fn content_may_take_the_limit_and_no_byte_more() {
+        let count = |text: &str| ContentLimit::new(0).count(format!("[{},\"{text}\"]", ",".repeat(2728)).as_bytes());
+        let max = 128 << 10;
+        assert_eq!(2730 * 48 + 32, max);
+        assert_eq!(count(&"a".repeat(32)), Ok(()));
+        let refused = SnapshotRefusal::TooLarge(128 << 10, "bytes of values in memory");
+        assert_eq!(count(&"a".repeat(33)), Err(refused));
+        let text = |length| ContentLimit::new(1 << 30).count(format!("\"{}\"", "a".repeat(length)).as_bytes());
+        assert_eq!(text(max - 1), Ok(()));
+        assert_eq!(text(max), Err(SnapshotRefusal::TooLong(max, "a text")));
+    }
+
+    #[test]
+    fn a_file_may_take_half_of_the_memory_that_others_left() {
+        let memory = MemoryBudget::new(1000);
+        assert_eq!(memory.of_file(), 500);
+        memory.take(400);
+        assert_eq!(memory.of_file(), 300);
+    }
+
+    #[test]
+    fn what_is_metered_may_have_the_limit_and_no_byte_more() {
+        let read = |limit| Metered::new(&b"abc"[..], limit).read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+        assert_eq!([read(3), read(2)], [Ok(3), Err(ErrorKind::FileTooLarge)]);
+        let mut written = Metered::new(BufWriter::new(Vec::new()), 3);
+        written.write_all(b"abc").unwrap();
+        assert_eq!(written.inner.get_ref(), b"");
+        written.flush().unwrap();
+        assert_eq!((&written.inner.get_ref()[..], written.bytes), (&b"abc"[..], 3));
+    }
+}

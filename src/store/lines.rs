@@ -353,6 +353,77 @@ mod tests {
         assert!(std::panic::catch_unwind(|| read(json.as_bytes(), 20_000, &Broken)).is_err());
     }
 
+    /// Ids of threads, which take 100 bytes each, and whether these are the first of all.
+    struct Counted(Vec<u32>, bool);
+
+    impl Threads for Counted {
+        fn another(&self) -> Self {
+            Self(Vec::new(), false)
+        }
+
+        fn first(&self) -> Self {
+            Self(Vec::new(), true)
+        }
+
+        fn add(&mut self, thread: ThreadState) {
+            self.0.push(thread.tid);
+        }
+
+        fn append(&mut self, later: Self) {
+            self.0.extend(later.0);
+        }
+
+        fn bytes(&self) -> usize {
+            100 * self.0.len()
+        }
+    }
+
+    #[test]
+    fn threads_of_all_batches_may_take_the_limit_and_no_byte_more() {
+        let many: Vec<u32> = (1..=10_000).collect();
+        let json = format!("{{\"format_version\":1,\"threads\":[\n{}\n]}}", lines(&many));
+        let read = |max_bytes| {
+            let begun = BegunLines::begin(json.as_bytes(), ReadLimits::new(1 << 30)).unwrap();
+            begun.read(&Counted(Vec::new(), false), max_bytes).map(|(_, threads)| (threads.0, threads.1))
+        };
+        assert_eq!(read(1_000_000), Ok((many, true)));
+        assert_eq!(read(999_999), Err(NotRead::Refused(SnapshotRefusal::in_memory(999_999))));
+    }
+
+    #[test]
+    fn runs_of_batches_are_one_if_a_comma_is_between_them_and_their_threads_are_in_order() {
+        let run = |first, last, ends_in_comma| {
+            let [first, last] = [first, last].map(|tid| ThreadId { tgid: 1, tid });
+            BatchRun { end: 1, threads: Vec::<ThreadState>::new(), ids: (first, last), ends_in_comma }
+        };
+        let joined = run(1, 5, true).join(run(5, 9, false)).unwrap();
+        assert_eq!((joined.ids.0.tid, joined.ids.1.tid, joined.ends_in_comma), (1, 9, false));
+        assert!(run(1, 5, true).join(run(4, 9, false)).is_none(), "out of order");
+        assert!(run(1, 5, false).join(run(6, 9, false)).is_none(), "a comma is missing");
+    }
+
+    #[test]
+    fn only_lines_of_threads_are_short() {
+        let padded = |before, thread, after| {
+            let space = |length| " ".repeat(length);
+            let thread = format!("{{\"tid\":5,\"tgid\":1{}}}", space(thread - 18));
+            let (before, after) = (space(before), space(after));
+            tids(&format!("{{\"format_version\":1,{before}\"threads\":[\n{thread}\n],{after}\"psi\":null}}"))
+        };
+        let five = Some(vec![5]);
+        assert_eq!(padded(0, LONGEST_THREAD, 0), five);
+        assert_eq!(padded(0, LONGEST_THREAD + 1, 0), None);
+        assert_eq!(padded(2 * LONGEST_THREAD, 100, 2 * LONGEST_THREAD), five, "what is around the threads");
+    }
+
+    #[test]
+    fn the_line_of_a_thread_without_end_is_not_read_to_its_end() {
+        let head = b"{\"format_version\":1,\"threads\":[\n{";
+        let mut source = head.chain(std::io::repeat(b' ').take(1 << 30));
+        assert_eq!(read::<Vec<ThreadState>>(&mut source, 1, &Vec::new()), Err(NotRead::Otherwise));
+        assert!(source.get_ref().1.limit() > (1 << 30) - 4 * LONGEST_THREAD as u64);
+    }
+
     #[test]
     fn a_line_without_end_is_not_read_to_its_end() {
         let mut source = std::io::repeat(b' ').take(1 << 30);

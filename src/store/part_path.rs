@@ -91,3 +91,21 @@ impl PartPath {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_an_at_sign_is_a_part_if_it_looks_like_one_or_the_file_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        ["s", "a@b"].iter().for_each(|name| std::fs::write(path(name), "").unwrap());
+        let file = |name: &str| PartPath::of(&path(name)).map(|part| (part.file, part.range.is_some()));
+        assert_eq!(file("a@b"), Ok((path("a@b"), false)), "there is such a file");
+        assert_eq!(file("s@1s..2s"), Ok((path("s"), true)));
+        assert_eq!(file("none@1s..2s"), Ok((path("none"), true)));
+        assert_eq!(file("none@1s"), Ok((path("none@1s"), false)));
+        assert!(file("s@1s").is_err(), "the dots are missing");
+    }
+}

@@ -119,6 +119,7 @@ fn temporarily<T>(make: impl Fn(&OsStr) -> Result<T, Errno>) -> Result<(OsString
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write as _;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -134,8 +135,10 @@ mod tests {
         assert_eq!([(); 2].map(|()| named(&dir, 0o600).publish_new(names()).unwrap()), ["a", "b"]);
         let path = dir.path().join("a");
         fs::write(&path, "old").unwrap();
-        named(&dir, 0o600).publish("a".as_ref()).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"");
+        let new = named(&dir, 0o600);
+        new.file().write_all(b"new").unwrap();
+        new.publish("a".as_ref()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
         drop(named(&dir, 0o600));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
     }

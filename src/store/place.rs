@@ -240,3 +240,69 @@ fn own_descriptor(path: &Path) -> Option<i32> {
     let directories = ["/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"];
     directories.iter().find_map(|directory| path.strip_prefix(directory))?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// The name of the file to which an output goes; `None` for a stream.
+    fn file(path: &Path) -> Result<Option<OsString>, io::Error> {
+        match find(path)? {
+            FoundOutput::File(place) => Ok(Some(place.name)),
+            FoundOutput::Stream(_) => Ok(None),
+            FoundOutput::Directory(_) => Err(ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    #[test]
+    fn a_link_to_a_file_or_to_nothing_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("file"), "").unwrap();
+        for (link, target) in [("a", "file"), ("b", "missing"), ("c", "missing/missing")] {
+            symlink(target, path(link)).unwrap();
+            assert_eq!(file(&path(link)).unwrap(), Some(link.into()), "to {target}");
+        }
+        symlink(dir.path(), path("d")).unwrap();
+        assert_eq!(file(&path("d")).unwrap_err().kind(), ErrorKind::IsADirectory);
+        assert_eq!(file(&path("d/new")).unwrap(), Some("new".into()), "in the directory to which it leads");
+    }
+
+    #[test]
+    fn as_many_links_are_followed_as_the_kernel_follows() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |number: usize| dir.path().join(number.to_string());
+        fs::create_dir(path(0)).unwrap();
+        (1..=41).for_each(|number| symlink((number - 1).to_string(), path(number)).unwrap());
+        for number in [1, 40, 41] {
+            let found = file(&path(number).join("new"));
+            assert_eq!(found.is_ok(), fs::read_dir(path(number)).is_ok(), "{number} links");
+        }
+        symlink("circle", dir.path().join("circle")).unwrap();
+        let circle = file(&dir.path().join("circle")).unwrap_err();
+        assert_eq!(circle.raw_os_error(), Some(Errno::ELOOP as i32));
+    }
+
+    #[test]
+    fn a_path_of_a_directory_is_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new/");
+        assert_eq!(file(&path).unwrap_err().kind(), ErrorKind::IsADirectory);
+    }
+
+    #[test]
+    fn descriptors_of_this_process_are_written_to_if_they_are_open_for_that() {
+        let numbers = ["/dev/stdout", "/dev/stderr", "/dev/fd/7", "/proc/self/fd/8", "/dev/fd/x", "/dev/null"];
+        let numbers = numbers.map(|path| own_descriptor(Path::new(path)));
+        assert_eq!(numbers, [Some(1), Some(2), Some(7), Some(8), None, None]);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let new = File::create(&path).unwrap();
+        assert_eq!(file(&through(&new)).unwrap(), None);
+        let read = File::open(&path).unwrap();
+        assert_eq!(file(&through(&read)).unwrap_err().raw_os_error(), Some(Errno::EBADF as i32));
+    }
+}

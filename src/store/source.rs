@@ -316,3 +316,50 @@ impl Read for CountedBytes {
         Ok(read)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    /// JSON in which threads have no lines, as a frame with a checksum.
+    fn frame(json: &str) -> Vec<u8> {
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.include_checksum(true).unwrap();
+        encoder.write_all(json.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn an_error_says_what_is_wrong_with_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let wrong = |bytes: &[u8], limit| {
+            std::fs::write(&path, bytes).unwrap();
+            load(&path, limit).unwrap_err()
+        };
+        let json = format!("{{\"threads\":[{{\"tid\":1,\"tgid\":1}}],{:1000}\"captured_at_unix_ns\":7}}", "");
+        let whole = frame(&json);
+        std::fs::write(&path, &whole).unwrap();
+        assert_eq!(load(&path, 1 << 20).unwrap().head.captured_at_unix_ns, 7);
+        let refused = |error, expected| matches!(error, StoreError::Refused(_, refusal) if refusal == expected);
+        assert!(refused(wrong(&whole[..whole.len() - 2], 1 << 20), SnapshotRefusal::Truncated));
+        assert!(refused(wrong(&whole, 500), SnapshotRefusal::TooLarge(500, BYTES)));
+        let mut damaged = whole.clone();
+        *damaged.last_mut().unwrap() ^= 1;
+        assert!(matches!(wrong(&damaged, 1 << 20), StoreError::Damaged(..)));
+        let long = frame(&format!("{{\"threads\":[],\"host\":{{\"ostype\":\"{}\"}}}}", "a".repeat(128 << 10)));
+        assert!(refused(wrong(&long, 1 << 20), SnapshotRefusal::TooLong(128 << 10, "a text")));
+        let of_field = wrong(b"{\"threads\":[{\"tid\":\"one\"}]}", 1 << 20).to_string();
+        assert!(of_field.contains(": threads[0].tid: "), "{of_field}");
+        let of_whole = wrong(b"{\"threads\":[],\"threads\":[]}", 1 << 20).to_string();
+        assert!(of_whole.ends_with("file: duplicate field at line 1 column 24"), "{of_whole}");
+    }
+
+    #[test]
+    fn of_a_stream_without_end_no_more_is_read_than_is_allowed() {
+        let opened = Stored::open(Path::new("/dev/zero"), 1000, &Arc::default()).map(drop);
+        assert!(matches!(opened, Err(StoreError::Refused(_, SnapshotRefusal::TooLarge(1000, BYTES)))));
+    }
+}

@@ -180,3 +180,25 @@ fn encode(snapshot: &SnapshotWriter<'_>, file: &File, limit: u64) -> io::Result<
     let metered = blocks.into_inner().map_err(IntoInnerError::into_error)?;
     Ok(metered.inner.finish()?.bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_that_readers_would_refuse_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.ctprof.zst");
+        let write = |limit| OutputTarget::create(&path).unwrap().write(&CtprofSnapshot::default(), limit);
+        assert!(matches!(write(10), Err(StoreError::TooLargeToWrite(refused, 10, BYTES)) if refused == path));
+        assert!(!path.exists());
+        let written = write(1 << 20).unwrap();
+        assert_eq!((&written.path, written.bytes), (&path, path.metadata().unwrap().len()));
+    }
+
+    #[test]
+    fn snapshots_in_directories_have_one_of_two_endings() {
+        let names = ["a.ctprof.zst", "a.json", "a.txt", "json"];
+        assert_eq!(names.map(is_snapshot_name), [true, true, false, false]);
+    }
+}

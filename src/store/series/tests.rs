@@ -247,17 +247,19 @@ fn all_steps_of_a_part_have_no_more_exits_than_a_snapshot_may_have_threads() {
     }
 }
 
+/// A frame of such captures is longer than a buffer.
+fn with_many_threads(second: u64) -> CtprofSnapshot {
+    let mut capture = capture(second);
+    let more = (4..40).map(|tid| ThreadState { tid, ..capture.threads[2].clone() });
+    capture.threads.extend(more.collect::<Vec<_>>());
+    capture
+}
+
 #[test]
 fn a_part_notices_damage_up_to_the_checksum_after_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");
-    // A frame is longer than a buffer.
-    let bytes = written_with(&path, 100, |second| {
-        let mut capture = capture(second);
-        let more = (4..40).map(|tid| ThreadState { tid, ..capture.threads[2].clone() });
-        capture.threads.extend(more.collect::<Vec<_>>());
-        capture
-    });
+    let bytes = written_with(&path, 100, with_many_threads);
     let cut = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
         let mut series = Stored::open(&path, 1 << 20, &Arc::default()).unwrap().series().unwrap().unwrap();
@@ -270,6 +272,48 @@ fn a_part_notices_damage_up_to_the_checksum_after_it() {
     let capture = memchr::memmem::find(&whole, &CAPTURE_FOLLOWS).unwrap();
     whole[capture - 1] ^= 1;
     assert!(cut(&whole).is_some_and(|why| why.starts_with("it is damaged")));
+}
+
+/// What is wrong at the end of a series.
+fn cut(path: &Path, limit: u64) -> Result<Option<String>, StoreError> {
+    let mut series = Stored::open(path, limit, &Arc::default())?.series()?.unwrap();
+    series.part(&SeriesRange::default())?;
+    Ok(series.cut)
+}
+
+#[test]
+fn a_series_says_whether_it_is_damaged_cut_or_too_large() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let bytes = written_with(&path, 100, with_many_threads).pop().unwrap();
+    assert_eq!(cut(&path, 1 << 20).unwrap(), None);
+    let mut damaged = bytes.clone();
+    let half = bytes.len() / 2;
+    damaged[half..half + 20].fill(0xff);
+    std::fs::write(&path, &damaged).unwrap();
+    let why = cut(&path, 1 << 20).unwrap().unwrap();
+    assert!(why.starts_with("it is damaged: "), "{why}");
+    std::fs::write(&path, &bytes[..half]).unwrap();
+    let why = cut(&path, 1 << 20).unwrap().unwrap();
+    assert_eq!(why, "it is still being written, or its recorder was killed or had a full disk");
+    let plain = zstd::decode_all(&bytes[..]).unwrap();
+    std::fs::write(&path, &plain[..plain.len() - 2]).unwrap();
+    assert_eq!(cut(&path, 1 << 20).unwrap().unwrap(), "the last step is not whole");
+    std::fs::write(&path, &bytes).unwrap();
+    let limit = u64::try_from(plain.len() - 1).unwrap();
+    let refused = SnapshotRefusal::TooLarge(limit, BYTES);
+    assert!(matches!(cut(&path, limit), Err(StoreError::Refused(_, refusal)) if refusal == refused));
+}
+
+#[test]
+fn a_series_that_has_begun_at_a_part_is_at_its_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    written(&path, 5);
+    let mut series = Stored::open(&path, 1 << 20, &Arc::default()).unwrap().series().unwrap().unwrap();
+    series.begin(&"3s..".parse().unwrap()).unwrap();
+    assert_eq!(series.since_ns(), 3 * SECOND);
+    assert!(series.check(5, 5, "threads").is_ok() && series.check(6, 5, "threads").is_err());
 }
 
 #[test]
@@ -366,7 +410,7 @@ fn record_with(directory: &Path, keep: Keep, mut captures: impl Iterator<Item = 
         let files: Vec<_> = files.collect();
         most = (most.0.max(files.len()), most.1.max(files.iter().sum()));
     }
-    segments.finish().unwrap();
+    assert_eq!(segments.finish().unwrap().path, directory);
     most
 }
 
@@ -393,6 +437,9 @@ fn a_directory_keeps_the_last_part_of_a_series_and_is_read_as_one() {
     assert!(most < 6_000 + 2_000, "{most}");
     assert!(runs.len() > 20 && runs.len() < 398 && runs.iter().all(|run| *run == 6), "{}: {runs:?}", runs.len());
     assert!(segments_in(dir.path()).unwrap().len() > 5);
+    let files = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+    let kept: u64 = files.sum();
+    assert!(kept > 5_000, "{kept}");
     // The recorder was started again a while later.
     record(dir.path(), Keep::Bytes(6_000), 1000..1010);
     let runs = runs_in(dir.path(), "..");
@@ -468,6 +515,66 @@ fn of_24_hours_the_last_one_is_kept() {
     assert!(files <= 15 && bytes < 200_000, "{files} files with {bytes} bytes");
     let last = runs_in(dir.path(), &format!("{}..", kept * 10 - 300));
     assert_eq!(last, [60; 30], "each step of the last five minutes");
+}
+
+#[test]
+fn a_minute_is_kept_in_twelve_segments_or_in_one_per_step() {
+    let minute = Keep::Time(Duration::from_secs(60));
+    for (step, files_at_most, kept) in [(1, 14, 61..=70), (7, 11, 9..=9)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (files, _) = record_with(dir.path(), minute, (0..200).map(|at| capture(step * at)));
+        let steps = runs_in(dir.path(), "..").len();
+        assert!(files <= files_at_most && kept.contains(&steps), "{steps} steps of {step} s in {files} files");
+    }
+}
+
+#[test]
+fn a_segment_that_somebody_removed_does_not_end_a_recorder_and_one_that_cannot_be_removed_does() {
+    for is_removed in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut moment = Moment::new(capture(0));
+        let minute = Keep::Time(Duration::from_secs(60));
+        let mut segments = SegmentWriter::create(dir.path(), minute, 1 << 20, &capture(0)).unwrap();
+        let mut add = |second: u64| {
+            let step = moment.advance(capture(second), &StepExits::default()).0;
+            segments.add(&step, &moment)
+        };
+        add(30).unwrap();
+        let first = dir.path().join(&segments_in(dir.path()).unwrap()[0].name);
+        std::fs::remove_file(&first).unwrap();
+        if !is_removed {
+            std::fs::create_dir(first).unwrap();
+        }
+        assert_eq!(add(100).is_ok(), is_removed);
+    }
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), Keep::Time(Duration::from_secs(60)), 1..20);
+    let segments = segments_in(dir.path()).unwrap();
+    let path = |place: usize| dir.path().join(&segments[place].name);
+    std::fs::remove_file(path(1)).unwrap();
+    std::fs::create_dir(path(1)).unwrap();
+    let (range, limit) = (SeriesRange::default(), 1 << 20);
+    let mut series = StoredSeries::in_directory(dir.path(), &range, limit, &Arc::default()).unwrap().unwrap();
+    assert!(matches!(series.part(&range), Err(StoreError::Read(failed, _)) if failed == path(1)));
+    std::fs::remove_file(path(0)).unwrap();
+    std::os::unix::fs::symlink("missing", path(0)).unwrap();
+    let first = StoredSeries::in_directory(dir.path(), &range, limit, &Arc::default());
+    assert!(matches!(first, Err(StoreError::Read(failed, _)) if failed == path(0)), "a link to nothing");
+}
+
+#[test]
+fn a_part_of_a_directory_is_in_the_segments_that_overlap_it() {
+    let names = ["00", "10", "20", "30"].map(|minute| format!("20260921T14{minute}00.000Z-b.segment.ctprof.zst"));
+    let dir = tempfile::tempdir().unwrap();
+    names.iter().for_each(|name| std::fs::write(dir.path().join(name), []).unwrap());
+    let segments = segments_in(dir.path()).unwrap();
+    let of_part = |range: &str| super::super::segments::of_part(&segments, &range.parse().unwrap()).unwrap().1;
+    let parts = ["..", "15m..25m", "10m..19m", "..9m", "40m.."].map(of_part);
+    assert_eq!(parts, [0..4, 1..3, 1..2, 0..1, 3..4]);
 }
 
 #[test]
