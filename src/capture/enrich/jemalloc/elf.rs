@@ -22,7 +22,7 @@ pub(super) struct Symbol {
 /// A file whose tables of symbols have been read, too.
 pub(super) type File<'d, R> = ElfFile64<'d, Endianness, R>;
 
-type Header = FileHeader64<Endianness>;
+type ElfHeader = FileHeader64<Endianness>;
 
 const ENDIAN: Endianness = Endianness::Little;
 
@@ -30,12 +30,12 @@ const ENDIAN: Endianness = Endianness::Little;
 pub(super) struct Headers<'d, R: ReadRef<'d>> {
     pub(super) data: R,
     segments: &'d [elf::ProgramHeader64<Endianness>],
-    sections: SectionTable<'d, Header, R>,
+    sections: SectionTable<'d, ElfHeader, R>,
 }
 
 /// Reads the headers. Refuses files for machines other than `machine` and files without thread-local storage.
 pub(super) fn open<'d, R: ReadRef<'d>>(machine: Machine, data: R) -> Result<(Headers<'d, R>, Tls), ProbeFailure> {
-    let header = Header::parse(data).map_err(|_| ProbeFailure::JemallocNotFound)?;
+    let header = ElfHeader::parse(data).map_err(|_| ProbeFailure::JemallocNotFound)?;
     let endian = header.endian().map_err(|_| ProbeFailure::JemallocNotFound)?;
     if header.e_machine(endian) != machine.in_header() || endian != ENDIAN {
         return Err(ProbeFailure::ArchMismatch);
@@ -51,7 +51,7 @@ pub(super) fn open<'d, R: ReadRef<'d>>(machine: Machine, data: R) -> Result<(Hea
 impl<'d, R: ReadRef<'d>> Headers<'d, R> {
     /// Those of a file with debug information of a program.
     pub(super) fn of_debug(data: R) -> Option<Self> {
-        let header = Header::parse(data).ok().filter(|header| header.is_little_endian())?;
+        let header = ElfHeader::parse(data).ok().filter(|header| header.is_little_endian())?;
         let (segments, sections) = (header.program_headers(ENDIAN, data).ok()?, header.sections(ENDIAN, data).ok()?);
         Some(Self { data, segments, sections })
     }
@@ -154,7 +154,7 @@ impl<'d, R: ReadRef<'d>> Headers<'d, R> {
         code.map_or(0, |code| code.p_vaddr(ENDIAN).wrapping_sub(code.p_offset(ENDIAN)))
     }
 
-    fn dynamic_symbols(&self) -> SymbolTable<'d, Header, R> {
+    fn dynamic_symbols(&self) -> SymbolTable<'d, ElfHeader, R> {
         self.sections.symbols(ENDIAN, self.data, SHT_DYNSYM).unwrap_or_default()
     }
 }
