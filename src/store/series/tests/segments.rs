@@ -1,0 +1,238 @@
+//! Segments of a series in a directory: what is kept, what is read, and whose they are.
+
+use super::*;
+use crate::store::segments::{self, Keep};
+
+/// Writes the steps up to this second into a directory, from the one before the first of them on. Returns the most files
+/// and bytes that there were.
+fn record(directory: &Path, keep: Keep, seconds: std::ops::Range<u64>) -> (usize, u64) {
+    record_with(directory, keep, seconds.map(capture))
+}
+
+fn record_with(directory: &Path, keep: Keep, mut captures: impl Iterator<Item = CtprofSnapshot>) -> (usize, u64) {
+    let first = captures.next().unwrap();
+    let mut moment = Moment::new(first.clone());
+    let mut segments = SegmentWriter::create(directory, keep, 1 << 24, &first).unwrap();
+    let mut most = (0, 0);
+    for capture in captures {
+        let step = moment.advance(capture, &StepExits::default()).0;
+        segments.add(&step, &moment).unwrap();
+        let files = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+        let files: Vec<_> = files.collect();
+        most = (most.0.max(files.len()), most.1.max(files.iter().sum()));
+    }
+    assert_eq!(segments.finish().unwrap().path, directory);
+    most
+}
+
+fn runs_in(directory: &Path, range: &str) -> Vec<u64> {
+    let range = range.parse().unwrap();
+    let mut series = StoredSeries::in_directory(directory, &range, 1 << 20, &Arc::default()).unwrap().unwrap();
+    let mut runs = Vec::new();
+    let run = |window: &CtprofSnapshot| {
+        window.threads.iter().filter_map(|thread| thread.metrics.run_time_ns).map(u64::from).sum()
+    };
+    let each = &mut |window: CtprofSnapshot| {
+        runs.push(run(&window));
+        Ok::<_, StoreError>(())
+    };
+    series.each_window(&range, 0, each).unwrap();
+    runs
+}
+
+#[test]
+fn a_directory_keeps_the_last_part_of_a_series_and_is_read_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, most) = record(dir.path(), Keep::Bytes(6_000), 1..400);
+    let runs = runs_in(dir.path(), "..");
+    assert!(most < 6_000 + 2_000, "{most}");
+    assert!(runs.len() > 20 && runs.len() < 398 && runs.iter().all(|run| *run == 6), "{}: {runs:?}", runs.len());
+    assert!(segments_in(dir.path()).unwrap().len() > 5);
+    let files = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+    let kept: u64 = files.sum();
+    assert!(kept > 5_000, "{kept}");
+    // The recorder was started again a while later.
+    record(dir.path(), Keep::Bytes(6_000), 1000..1010);
+    let runs = runs_in(dir.path(), "..");
+    let gap = runs.iter().position(|run| *run == 6 * 601).expect("a step without records");
+    assert_eq!(runs.len(), gap + 10);
+}
+
+/// The number of steps in a directory, and what is damaged there.
+fn steps_in(directory: &Path) -> (usize, Vec<String>) {
+    let range = SeriesRange::default();
+    let mut series = StoredSeries::in_directory(directory, &range, 1 << 20, &Arc::default()).unwrap().unwrap();
+    let mut steps = 0;
+    let each = &mut |_| {
+        steps += 1;
+        Ok::<_, StoreError>(())
+    };
+    series.each_window(&range, 0, each).unwrap();
+    (steps, series.damaged)
+}
+
+#[test]
+fn damaged_segments_leave_the_others_readable_and_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), Keep::Bytes(1 << 14), 1..400);
+    let segments: Vec<_> =
+        segments_in(dir.path()).unwrap().iter().map(|segment| dir.path().join(&segment.name)).collect();
+    assert!(segments.len() > 5, "{segments:?}");
+    let (all, damaged) = steps_in(dir.path());
+    assert!(damaged.is_empty());
+    let [first, empty, cut, last] = [0, 2, 4, segments.len() - 1].map(|at| &segments[at]);
+    for (path, left) in [(first, 20), (empty, 0), (last, 0)] {
+        std::fs::write(path, &std::fs::read(path).unwrap()[..left]).unwrap();
+    }
+    let bytes = std::fs::read(cut).unwrap();
+    std::fs::write(cut, &bytes[..bytes.len() - 10]).unwrap();
+    let (steps, damaged) = steps_in(dir.path());
+    assert!(steps > all / 3 && steps < all, "{steps} of {all}");
+    let names = |(path, what): (&PathBuf, &str)| format!("{}{what}", path.display());
+    let no_capture = " is left out: it has no whole capture";
+    let killed = ": it is still being written, or its recorder was killed or had a full disk";
+    let expected = [(first, no_capture), (empty, no_capture), (cut, killed), (last, no_capture)].map(names);
+    assert_eq!(damaged, expected);
+    segments.iter().for_each(|path| std::fs::write(path, []).unwrap());
+    let none = StoredSeries::in_directory(dir.path(), &SeriesRange::default(), 1 << 20, &Arc::default());
+    let error = none.err().map(|error| error.to_string()).unwrap();
+    assert!(error.ends_with(" is not a ctprof snapshot (no segment is whole)"), "{error}");
+}
+
+#[test]
+fn a_segment_that_a_recorder_removes_while_others_are_read_is_a_step_without_records() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), Keep::Bytes(1 << 14), 1..400);
+    let (all, range) = (steps_in(dir.path()).0, SeriesRange::default());
+    let mut series = StoredSeries::in_directory(dir.path(), &range, 1 << 20, &Arc::default()).unwrap().unwrap();
+    for segment in &segments_in(dir.path()).unwrap()[1..3] {
+        std::fs::remove_file(dir.path().join(&segment.name)).unwrap();
+    }
+    let window = series.part(&range).unwrap();
+    assert!(series.damaged.is_empty() && series.cut.is_none());
+    let run = |thread: &ThreadState| thread.metrics.run_time_ns.map(u64::from);
+    let run: Option<u64> = window.threads.iter().map(run).sum();
+    assert_eq!(run, u64::try_from(6 * all).ok());
+}
+
+const HOUR: Keep = Keep::Time(std::time::Duration::from_secs(3600));
+
+#[test]
+fn of_24_hours_the_last_one_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (files, bytes) = record_with(dir.path(), HOUR, (0..24 * 360).map(|at| capture(10 * at)));
+    let kept = runs_in(dir.path(), "..").len();
+    assert!((360..=360 + 2 * 30).contains(&kept), "{kept} steps of 10 s");
+    assert!(files <= 15 && bytes < 200_000, "{files} files with {bytes} bytes");
+    let last = runs_in(dir.path(), &format!("{}..", kept * 10 - 300));
+    assert_eq!(last, [60; 30], "each step of the last five minutes");
+}
+
+#[test]
+fn a_minute_is_kept_in_twelve_segments_or_in_one_per_step() {
+    let minute = Keep::Time(Duration::from_secs(60));
+    for (step, files_at_most, kept) in [(1, 14, 61..=70), (7, 11, 9..=9)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (files, _) = record_with(dir.path(), minute, (0..200).map(|at| capture(step * at)));
+        let steps = runs_in(dir.path(), "..").len();
+        assert!(files <= files_at_most && kept.contains(&steps), "{steps} steps of {step} s in {files} files");
+    }
+}
+
+#[test]
+fn a_segment_that_somebody_removed_does_not_end_a_recorder_and_one_that_cannot_be_removed_does() {
+    for is_removed in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut moment = Moment::new(capture(0));
+        let minute = Keep::Time(Duration::from_secs(60));
+        let mut segments = SegmentWriter::create(dir.path(), minute, 1 << 20, &capture(0)).unwrap();
+        let mut add = |second: u64| {
+            let step = moment.advance(capture(second), &StepExits::default()).0;
+            segments.add(&step, &moment)
+        };
+        add(30).unwrap();
+        let first = dir.path().join(&segments_in(dir.path()).unwrap()[0].name);
+        std::fs::remove_file(&first).unwrap();
+        if !is_removed {
+            std::fs::create_dir(first).unwrap();
+        }
+        assert_eq!(add(100).is_ok(), is_removed);
+    }
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), Keep::Time(Duration::from_secs(60)), 1..20);
+    let segments = segments_in(dir.path()).unwrap();
+    let path = |place: usize| dir.path().join(&segments[place].name);
+    std::fs::remove_file(path(1)).unwrap();
+    std::fs::create_dir(path(1)).unwrap();
+    let (range, limit) = (SeriesRange::default(), 1 << 20);
+    let mut series = StoredSeries::in_directory(dir.path(), &range, limit, &Arc::default()).unwrap().unwrap();
+    assert!(matches!(series.part(&range), Err(StoreError::Read(failed, _)) if failed == path(1)));
+    std::fs::remove_file(path(0)).unwrap();
+    std::os::unix::fs::symlink("missing", path(0)).unwrap();
+    let first = StoredSeries::in_directory(dir.path(), &range, limit, &Arc::default());
+    assert!(matches!(first, Err(StoreError::Read(failed, _)) if failed == path(0)), "a link to nothing");
+}
+
+#[test]
+fn a_part_of_a_directory_is_in_the_segments_that_overlap_it() {
+    let names = ["00", "10", "20", "30"].map(|minute| format!("20260921T14{minute}00.000Z-b.segment.ctprof.zst"));
+    let dir = tempfile::tempdir().unwrap();
+    names.iter().for_each(|name| std::fs::write(dir.path().join(name), []).unwrap());
+    let segments = segments_in(dir.path()).unwrap();
+    let of_part = |range: &str| segments::of_part(&segments, &range.parse().unwrap()).unwrap().1;
+    let parts = ["..", "15m..25m", "10m..19m", "..9m", "40m.."].map(of_part);
+    assert_eq!(parts, [0..4, 1..3, 1..2, 0..1, 3..4]);
+}
+
+#[test]
+fn a_part_of_a_day_is_read_from_ten_minutes_before_it_at_most() {
+    for keep in [Keep::Time(std::time::Duration::from_secs(24 * 3600)), Keep::Bytes(1 << 24)] {
+        let dir = tempfile::tempdir().unwrap();
+        record_with(dir.path(), keep, (0..=2 * 360).map(|at| capture(10 * at)));
+        assert_eq!(segments_in(dir.path()).unwrap().len(), 13, "of two hours, and one that begins");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_neither_removes_what_is_new_nor_keeps_what_is_old() {
+    for clock in [START_OF_BOOT + 86_400 * SECOND, START_OF_BOOT - 86_400 * SECOND] {
+        let dir = tempfile::tempdir().unwrap();
+        let capture = |at: u64| {
+            let mut capture = capture(10 * at);
+            if at > 1000 {
+                capture.head.captured_at_unix_ns = clock + 10 * at * SECOND;
+            }
+            capture
+        };
+        let (files, _) = record_with(dir.path(), HOUR, (0..1200).map(capture));
+        let kept = runs_in(dir.path(), "..").len();
+        assert!((360..=360 + 2 * 30).contains(&kept) && files <= 15, "{kept} steps in {files} files");
+    }
+}
+
+#[test]
+fn a_second_recorder_in_a_directory_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let create = || SegmentWriter::create(dir.path(), Keep::Bytes(1 << 20), 1 << 20, &capture(1));
+    let first = create().unwrap();
+    let error = create().err().map(|error| std::error::Error::source(&error).unwrap().to_string());
+    assert_eq!(error.as_deref(), Some("another ctprof records there; name another directory"));
+    first.finish().unwrap();
+    assert!(create().is_ok(), "it was interrupted");
+}
+
+#[test]
+fn a_directory_shows_the_last_boot() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), Keep::Bytes(1 << 20), 500..510);
+    for segment in segments_in(dir.path()).unwrap() {
+        let name = segment.name.replace("-b.", "-a.");
+        std::fs::rename(dir.path().join(&segment.name), dir.path().join(name)).unwrap();
+    }
+    record(dir.path(), Keep::Bytes(1 << 20), 1..4);
+    assert_eq!(runs_in(dir.path(), "..").len(), 2);
+}
