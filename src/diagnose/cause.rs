@@ -1,7 +1,7 @@
 //! Why a source, or a part of it, is missing.
 
 use super::{Capability, Fix};
-use crate::model::{BpfObstacle, Errno, NoBpf, ProbeFailure};
+use crate::model::{BpfObstacle, Errno, NoBpf, ProbeFailure, clause};
 
 coded! {
     /// Why a source, or a part of it, is missing: meaning, code, message, fix.
@@ -23,7 +23,7 @@ coded! {
         ProbeFailed { failure: ProbeFailure } = "probe-failed",
             ("mostly: {}", failure.meaning().map_or_else(|| failure.to_string(), clause)), (*failure == ProbeFailure::UnknownLayout).then_some(DEBUG_INFO);
         /// The BPF engine is not available, so procfs read the threads.
-        NoBpf { no_bpf: NoBpf } = "no-bpf", ("{}", obstacle(no_bpf)), fix_of_obstacle(&no_bpf.cause);
+        NoBpf { no_bpf: NoBpf } = "no-bpf", ("{no_bpf}"), fix_of_obstacle(&no_bpf.cause);
         /// The verifier of the kernel rejected access to the fields of metrics.
         FieldsRejected = "fields-rejected",
             ("the kernel's verifier rejected access to their fields"), Fix::Advice("capture with --engine procfs");
@@ -109,23 +109,6 @@ pub(super) const OTHER_USER_NAMESPACE: Cause = Cause::OtherNamespace {
     message: "permission denied despite cap_net_admin: not the initial user namespace",
     fix: RUN_IN_HOST_NETWORK,
 };
-
-/// A sentence as a clause of another one.
-fn clause(sentence: &str) -> String {
-    let mut clause = sentence.trim_end_matches('.').to_owned();
-    let is_name = clause.starts_with("BPF");
-    if let Some(first) = clause.get_mut(..1).filter(|_| !is_name) {
-        first.make_ascii_lowercase();
-    }
-    clause
-}
-
-/// The meaning of an obstacle, with the kernel's error.
-fn obstacle(NoBpf { cause, detail }: &NoBpf) -> String {
-    let mut meaning = clause(cause.meaning().unwrap_or(cause.name()));
-    detail.iter().for_each(|detail| meaning += &format!(" ({detail})"));
-    meaning
-}
 
 fn fix_of_obstacle(obstacle: &BpfObstacle) -> Option<Fix> {
     Some(Fix::Advice(match obstacle {

@@ -1,8 +1,10 @@
 //! The engine that read the threads of a capture: why BPF could not, or what it did.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use super::stored_name::stored_names;
+use super::stored_name::{clause, stored_names};
 
 stored_names! {
     /// Why the BPF engine could not read the threads.
@@ -53,6 +55,15 @@ impl NoBpf {
     }
 }
 
+/// The reason as a clause, and the detail.
+impl fmt::Display for NoBpf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cause, detail } = self;
+        f.write_str(&clause(cause.meaning().unwrap_or(cause.name())))?;
+        detail.iter().try_for_each(|detail| write!(f, " ({detail})"))
+    }
+}
+
 impl From<BpfObstacle> for NoBpf {
     fn from(cause: BpfObstacle) -> Self {
         Self { cause, detail: None }
@@ -76,6 +87,12 @@ stored! {
 mod tests {
     use super::super::{CaptureInfo, CaptureOptions};
     use super::*;
+
+    #[test]
+    fn an_obstacle_says_who_denied_what() {
+        let denied = NoBpf::with_detail(BpfObstacle::Denied, "EPERM").to_string();
+        assert_eq!(denied, "the kernel denied bpf(2) although the capabilities are held: by an LSM (EPERM)");
+    }
 
     #[test]
     fn captures_of_older_versions_do_not_say_why_procfs_read_the_threads() {

@@ -1,5 +1,15 @@
 //! Enums of names that files store: known names are variants, unknown ones are kept as they are.
 
+/// A sentence as a clause of another one.
+pub(crate) fn clause(sentence: &str) -> String {
+    let mut clause = sentence.trim_end_matches('.').to_owned();
+    let is_name = clause.starts_with("BPF");
+    if let Some(first) = clause.get_mut(..1).filter(|_| !is_name) {
+        first.make_ascii_lowercase();
+    }
+    clause
+}
+
 /// Makes an enum of stored names. The doc of a variant is also its [`meaning`](super::Errno::meaning).
 macro_rules! stored_names {
     ($(#[$meta:meta])* pub enum $name:ident { $(#[doc = $doc:literal] $variant:ident = $text:literal,)+ }) => {

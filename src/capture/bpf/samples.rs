@@ -147,7 +147,7 @@ impl BpfSampler {
             }
             Ok(Ok(names)) => (names, None),
             Ok(Err(errno)) => (HashMap::new(), Some(errno.to_string())),
-            Err(NoBpf { cause, detail }) => (HashMap::new(), Some(detail.clone().unwrap_or_else(|| cause.to_string()))),
+            Err(no_bpf) => (HashMap::new(), Some(no_bpf.to_string())),
         }
     }
 
