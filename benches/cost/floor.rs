@@ -56,7 +56,8 @@ impl Worker {
 
     fn process(&mut self, process: &Path) {
         if self.live {
-            PROCESS_FILES.iter().for_each(|name| self.file(&fs::File::open(process).expect("a process"), name));
+            let Ok(directory) = fs::File::open(process) else { return };
+            PROCESS_FILES.iter().for_each(|name| self.file(&directory, name));
         }
         let tasks = process.join("task");
         let Ok(directory) = open(&tasks, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) else { return };

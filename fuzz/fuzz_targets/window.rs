@@ -5,7 +5,7 @@
 
 use ctprof::compare::{CompareOptions, Digest, GroupBy, Runs, Sides, ThreadTotals, report, show};
 use ctprof::model::{ExitRecords, RecordedCommand, Threads};
-use ctprof::window::{ExitedThread, Exits, JoinedValues, PackedThreads, Recording, join, recorded};
+use ctprof::window::{ExitedThread, Exits, JoinedValues, EarlierThreads, Recording, join, recorded};
 use ctprof::{CtprofSnapshot, ThreadState};
 
 mod formats;
@@ -54,7 +54,7 @@ fn shown(earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]
     let exits = Exits { summary: Some(ExitRecords::default()), each: Some(&each), ..Exits::default() };
     let command = (records.len() % 2 == 1).then(RecordedCommand::default);
     let recording = Recording { exits, recorder: RECORDER, command, requested_ns: None };
-    let window = recorded(&earlier.head, PackedThreads::of_threads(earlier.threads), later, recording)
+    let window = recorded(&earlier.head, EarlierThreads::of_threads(earlier.threads), later, recording)
         .expect("two captures of one boot");
     assert_eq!(stored::again(&window), window);
     for group_by in [GroupBy::Pcomm, GroupBy::All] {
@@ -67,7 +67,7 @@ fn shown(earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]
 /// As `ctprof compare` compares them: like for like.
 fn compared(earlier: CtprofSnapshot, later: CtprofSnapshot) {
     let options = CompareOptions::default();
-    let (threads, totals_of) = (PackedThreads::of_threads(earlier.threads), ThreadTotals::new(&options, &[]));
+    let (threads, totals_of) = (EarlierThreads::of_threads(earlier.threads), ThreadTotals::new(&options, &[]));
     let join = join(&earlier.head, threads, &later.head, &totals_of, JoinedValues::Totals);
     let mut join = join.expect("two captures of one boot");
     later.threads.into_iter().for_each(|thread| join.add(thread));

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::judge::known;
 use super::{
-    ELAPSED, Gate, GateMetric, Group, GroupGlob, NoSuchGroup, ReportSection, Row, RowRuns, Sides, WORSE, of_kind,
+    ELAPSED, Gate, GateMetric, Group, GroupGlob, NoSuchGroup, ReportSection, Row, RowRuns, Sides, WORSE, are_half,
+    of_kind,
 };
 use crate::model::{Cell, Unit};
 use crate::statistics::{self, Beyond, Bound, Design, Interval, Margin, Sample, Scale, TAIL};
@@ -219,9 +220,11 @@ impl Gate {
     }
 }
 
+/// `None` if most runs have no value.
 fn median(numbers: &[f64], like: &Cell) -> Option<(f64, Cell)> {
     let known: Vec<f64> = numbers.iter().copied().filter(|number| !number.is_nan()).collect();
-    statistics::median(&known).map(|median| (median, of_kind(like, median)))
+    let median = statistics::median(&known).filter(|_| are_half(known.len(), numbers.len()));
+    median.map(|median| (median, of_kind(like, median)))
 }
 
 /// Fills in the values, their change, and its p-value or, of too few runs, the outcome.
@@ -568,5 +571,18 @@ mod tests {
         let results = judge(&gates, &GateJudge { design: Design::Paired, gates: 4, minor: BTreeSet::new() }, |_| &rows);
         let expected = (Design::Independent, (7, 10));
         assert!(results.iter().all(|result| result.outcome == Failed && result.tested == expected), "{results:?}");
+    }
+
+    #[test]
+    fn a_side_where_most_runs_have_no_value_has_no_data() {
+        let outcome = |known: usize| {
+            let side = |known: usize| {
+                (0..20).map(|place| run("run_time_ns", &[("", (place < known).then_some(Cell::Number(1)))])).collect()
+            };
+            let gate: Gate = "run_time_ns>10ms".parse().unwrap();
+            judged(&[gate], Sides::two(side(20), side(known))).remove(0).outcome
+        };
+        assert_eq!([outcome(10), outcome(20)], [GateOutcome::Passed, GateOutcome::Passed]);
+        assert_eq!([outcome(3), outcome(9)], [(); 2].map(|()| GateOutcome::Error(NO_CANDIDATE.to_owned())));
     }
 }

@@ -38,9 +38,11 @@ impl GroupGlob {
         path.iter().any(|name| self.is_match(name))
     }
 
-    /// The name of an interpreter also means what it runs: `python3` matches `python3 manage.py`.
+    /// The name of an interpreter also means what it runs: `python3` matches `python3 manage.py`. Names with brackets mean
+    /// themselves, too: `redis-server[123]`.
     pub(super) fn is_match(&self, name: &str) -> bool {
-        let is_front = || name.strip_prefix(self.0.as_str()).is_some_and(|rest| rest.starts_with(' '));
+        let is_rest = |rest: &str| rest.is_empty() || rest.starts_with(' ');
+        let is_front = || name.strip_prefix(self.0.as_str()).is_some_and(is_rest);
         self.0.matches(name) || is_front()
     }
 }
@@ -114,6 +116,12 @@ mod tests {
         assert!(includes("/a", &["/a", "app", "io"]) && includes("app", &["/a", "app", "io"]));
         assert!(!GroupGlob::new("app").unwrap().matches(&path(&["/a", "app", "io"])));
         assert!(GroupGlob::new("[").is_err());
+    }
+
+    #[test]
+    fn a_name_with_brackets_as_it_is_printed_means_itself() {
+        let is_match = |name: &str| GroupGlob::new("redis-server[123]").unwrap().is_match(name);
+        assert_eq!(["redis-server[123]", "redis-server1", "redis-server[124]"].map(is_match), [true, true, false]);
     }
 
     #[test]

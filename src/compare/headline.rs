@@ -40,12 +40,13 @@ struct Score {
 const LEAST_WEIGHT: f64 = 1e-3;
 
 impl Score {
-    fn add(&mut self, place: usize, verdict: Option<Verdict>, changed: f64) {
+    /// A value without a place counts, but does not stand for the group.
+    fn add(&mut self, place: Option<usize>, verdict: Option<Verdict>, changed: f64) {
         let is_same = verdict == Some(Verdict::Same);
         let is_clear = matches!(verdict, Some(Verdict::More | Verdict::Less));
         let weight = if is_same || changed < LEAST_WEIGHT { (false, 0.0) } else { (is_clear, changed) };
         // Of values that changed little, it is the first one: time on a CPU.
-        if self.leader.is_none_or(|(most, ..)| most < weight) {
+        if let Some(place) = place.filter(|_| self.leader.is_none_or(|(most, ..)| most < weight)) {
             self.leader = Some((weight, place, Headline::Change));
         }
         self.all += if is_same { 0.0 } else { changed };
@@ -87,7 +88,7 @@ pub(super) fn rank(
         }
         return None;
     }
-    let scores = scores(section, &host, per);
+    let scores = scores(section, &host, per, options);
     let has_verdicts = section.rows.iter().any(|row| row.verdict().is_some());
     let minor = minor_groups(section, if has_verdicts { options.min_time } else { 0.0 });
     let minor: Vec<bool> = section.groups.iter().map(|group| minor.contains(&group.key)).collect();
@@ -104,7 +105,7 @@ pub(super) fn rank(
     note
 }
 
-fn scores(section: &ReportSection, host: &HostSize, per: Per) -> Vec<Score> {
+fn scores(section: &ReportSection, host: &HostSize, per: Per, options: &CompareOptions) -> Vec<Score> {
     let mut rows: Vec<Vec<(usize, &Row)>> = vec![Vec::new(); section.groups.len()];
     let mut elapsed = None;
     for (place, row) in section.rows.iter().enumerate() {
@@ -125,7 +126,8 @@ fn scores(section: &ReportSection, host: &HostSize, per: Per) -> Vec<Score> {
         let share = if whole > 0.0 { changed(row) / whole } else { 0.0 };
         // Of commands, less wait is no good in itself: it can be that of threads that wait for a lock instead.
         let is_told = elapsed.is_none() || row.name != WAIT;
-        scores[row.group].add(*place, row.verdict(), if is_told { column.weight * share } else { 0.0 });
+        let place = Some(*place).filter(|_| options.wants_column(&row.name));
+        scores[row.group].add(place, row.verdict(), if is_told { column.weight * share } else { 0.0 });
     }
     let all = section.groups.iter().position(Group::is_all);
     if let Some(slowdown) = elapsed.zip(all).and_then(|(elapsed, all)| Slowdown::new(elapsed, &rows[all])) {

@@ -203,14 +203,19 @@ fn middle_cell(mut runs: Vec<Cell>) -> Option<Cell> {
         let place = (runs.len() - 1) / 2;
         return Some(runs.swap_remove(place));
     }
-    let frequency = |cell: &Cell| runs.iter().filter(|other| *other == cell).count();
+    // Of the most frequent words in each run, how often they were there is no matter.
+    let is_same = |one: &Cell, other: &Cell| match (one, other) {
+        (Cell::Mode(one), Cell::Mode(other)) => one.value == other.value,
+        _ => one == other,
+    };
+    let frequency = |cell: &Cell| runs.iter().filter(|other| is_same(other, cell)).count();
     runs.iter().rev().max_by_key(|cell| frequency(cell)).cloned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Unit;
+    use crate::model::{MostFrequent, Unit};
 
     fn run(members: u64, run_time: Option<u64>, wait_max: Option<u64>) -> SideSection {
         let measured = |name, value: Option<u64>, is_total| Measurement {
@@ -329,5 +334,14 @@ mod tests {
         assert_eq!(middle_cell(vec![Cell::Ratio(0.5), Cell::Ratio(1.0)]), Some(Cell::Ratio(0.75)));
         let ranges = [7, 1, 9, 3, 5].map(|max| Cell::Range { min: 0, max });
         assert_eq!(middle_cell(ranges.to_vec()), Some(Cell::Range { min: 0, max: 5 }));
+    }
+
+    #[test]
+    fn the_word_of_most_runs_counts_whatever_the_number_of_threads() {
+        let word =
+            |value: &str, count| Cell::Mode(Box::new(MostFrequent { value: value.to_owned(), count, total: count }));
+        let runs = vec![word("OTHER", 5), word("BATCH", 3), word("OTHER", 6), word("BATCH", 3), word("OTHER", 7)];
+        let Some(Cell::Mode(middle)) = middle_cell(runs) else { panic!("a word") };
+        assert_eq!(middle.value, "OTHER");
     }
 }

@@ -108,8 +108,12 @@ impl Captures {
             let keys = if is_sorted(section) { &options.sort_by[..] } else { &[] };
             let mut groups = sides.map(Option::unwrap_or_default);
             let known = groups.as_mut().map(|(_, known)| std::mem::take(known));
+            let mut groups = groups.map(|(groups, _)| groups);
+            if section == Section::Overview {
+                overview::remove_minor_exits(&mut groups);
+            }
             let judge = Judge { judged, known, design: self.design, threshold: options.threshold };
-            let mut table = ReportSection::new(section, groups.map(|(groups, _)| groups), keys, &judge);
+            let mut table = ReportSection::new(section, groups, keys, &judge);
             let is_by_cgroup = is_sorted(section) || section.is_of_cgroups();
             for group in table.groups.iter_mut().filter(|_| is_by_cgroup) {
                 group.renamed = group.key.first().is_some_and(|cgroup| self.cgroups.is_renamed(cgroup));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{CompareOptions, Group, GroupReason, OverviewColumn, Per, Quantity, Row, Runs, Sides};
+use super::{CompareOptions, Group, GroupReason, OverviewColumn, Per, Quantity, Row, Runs, Sides, number};
 use crate::model::Section;
 
 /// The values of a column, or the time of a reason, in parts of equal length, by group.
@@ -52,7 +52,8 @@ pub fn trends(
     let report = super::report(Sides::one(parts), &options, &[]);
     let trend = |(name, reason): (Cow<'static, str>, Option<Arc<GroupReason>>), rows: Vec<(&Group, &Row)>| {
         let unit = rows.first().map_or("", |(_, row)| row.unit.name());
-        let values = |row: &Row| row.runs.as_ref().map(|runs| runs.values.baseline.to_vec()).unwrap_or_default();
+        let of_one = |row: &Row| row.values.baseline.as_ref().and_then(number).into_iter().collect();
+        let values = |row: &Row| row.runs.as_ref().map_or_else(|| of_one(row), |runs| runs.values.baseline.to_vec());
         let group = |(group, row): (&Group, &Row)| GroupTrend { path: group.key.clone(), values: values(row) };
         let mut groups: Vec<_> = rows.into_iter().map(group).collect();
         groups.sort_by(|a, b| a.path.cmp(&b.path));

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::{BoundAmount, CompareOptions, Group, GroupGlob, OverviewColumn, Quantity, Row, number, show};
+use super::{BoundAmount, CompareOptions, Group, GroupGlob, OverviewColumn, Per, Quantity, Row, number, show};
 use crate::model::{CtprofSnapshot, Section, Unit};
 use crate::statistics::{Beyond, Bound, Scale};
 
@@ -22,9 +22,11 @@ impl FromStr for StepGate {
         let at = text.rfind(['<', '>']).ok_or_else(|| "no bound; write COLUMN>BOUND, such as run>200%".to_owned())?;
         let (what, bound) = (&text[..at], &text[at + 1..]);
         let (group, column) = what.rsplit_once(':').map_or((None, what), |(group, column)| (Some(group), column));
-        let column = OverviewColumn::of_groups().find(|known| known.name == column).ok_or_else(|| {
-            let names: Vec<_> = OverviewColumn::of_groups().map(|column| column.name).collect();
-            format!("`{column}` is no column of the overview: {}", names.join(", "))
+        // Of threads that did nothing in a step, only what they did is known.
+        let columns = || OverviewColumn::of_groups().filter(|column| column.is_ranked());
+        let column = columns().find(|known| known.name == column).ok_or_else(|| {
+            let names: Vec<_> = columns().map(|column| column.name).collect();
+            format!("`{column}` is no column of what groups did in a step: {}", names.join(", "))
         })?;
         let group = group.map(GroupGlob::new).transpose()?;
         let amount = BoundAmount::parse(bound).map_err(|error| error.to_string())?;
@@ -48,6 +50,7 @@ impl StepGate {
         let options = CompareOptions {
             sections: vec![Section::Overview],
             metrics: vec![Quantity::Column(self.column)],
+            per: Some(Per::Second),
             ..options.clone()
         };
         let is_of_gate = |group: &Group| match &self.group {
@@ -84,7 +87,10 @@ mod tests {
         assert_eq!(met("redis:run>50%", 510), Some("redis".to_owned()));
         assert_eq!([met("redis:run>50%", 490), met("other:run>1%", 510)], [None, None]);
         assert_eq!(met("run<50%", 490), Some(ALL_GROUPS.to_owned()));
-        for wrong in ["run", "rum>1%", "run>x", "[:run>1%", "elapsed>1s", "run>-1%"] {
+        // Whatever the screen divides by.
+        let total = CompareOptions { per: Some(Per::Run), ..CompareOptions::default() };
+        assert_eq!("run>200%".parse::<StepGate>().unwrap().met_by(&window(510), &total), None);
+        for wrong in ["run", "rum>1%", "run>x", "[:run>1%", "elapsed>1s", "run>-1%", "rss>1MiB", "sleep>1%"] {
             assert!(wrong.parse::<StepGate>().is_err(), "{wrong}");
         }
     }

@@ -35,9 +35,9 @@ impl ReasonSums {
     pub fn add(&mut self, later: Reasons) {
         let Reasons { sampling, threads, reasons, times } = later;
         self.sampling.merge(sampling);
-        let threads: Vec<_> = threads.into_iter().map(|threads| self.number_of(threads)).collect();
-        let reasons: Vec<_> = reasons.into_iter().map(|reason| self.reasons.number(&reason)).collect();
-        let place = |places: &[u32], at: u64| usize::try_from(at).ok().and_then(|at| places.get(at)).copied();
+        let threads: Vec<_> = threads.into_iter().map(|threads| self.number_of_threads(threads)).collect();
+        let reasons: Vec<_> = reasons.into_iter().map(|reason| self.number_of_reason(reason)).collect();
+        let place = |places: &[Option<u32>], at: u64| *usize::try_from(at).ok().and_then(|at| places.get(at))?;
         for ReasonTime { threads: of, reason, ns, samples } in times {
             if let (Some(of), Some(reason)) = (place(&threads, of), place(&reasons, reason)) {
                 self.times.entry((of, reason)).or_default().add(SampledTime { ns, samples });
@@ -45,9 +45,18 @@ impl ReasonSums {
         }
     }
 
-    fn number_of(&mut self, threads: SampledThreads) -> u32 {
+    /// `None` if there are too many names as well.
+    fn number_of_threads(&mut self, threads: SampledThreads) -> Option<u32> {
         let known = self.threads.number_up_to(MOST_PROCESSES, &threads);
-        known.unwrap_or_else(|| self.threads.number(&SampledThreads { tgid: None, ..threads }))
+        known.or_else(|| self.threads.number_up_to(2 * MOST_PROCESSES, &SampledThreads { tgid: None, ..threads }))
+    }
+
+    /// Beyond their limit, reasons of a class are one.
+    fn number_of_reason(&mut self, reason: Reason) -> Option<u32> {
+        let known = self.reasons.number_up_to(MOST_REASONS, &reason);
+        known.or_else(|| {
+            self.reasons.number_up_to(2 * MOST_REASONS, &Reason { class: reason.class, ..Reason::default() })
+        })
     }
 
     /// All of them.
@@ -81,6 +90,8 @@ impl SampledTime {
 
 /// Threads of more processes are not told apart by process.
 const MOST_PROCESSES: usize = 1 << 16;
+/// Distinct reasons that are kept apart.
+const MOST_REASONS: usize = 1 << 16;
 
 stored! {
     /// How the threads of a window were sampled.
@@ -274,5 +285,25 @@ mod tests {
         let [seventh, others] = [all.times[7], *all.times.last().unwrap()].map(|time| (time.ns, time.samples));
         assert_eq!((all.threads.len(), seventh, others), (MOST_PROCESSES + 1, (4, 2), (10, 5)));
         assert_eq!(all.threads.last().unwrap().tgid, None);
+    }
+
+    #[test]
+    fn reasons_without_end_take_no_memory_without_end() {
+        let most = u64::try_from(MOST_REASONS).unwrap();
+        let reasons =
+            (0..most + 5).map(|number| Reason { entry: Some(number.to_string().into()), ..Reason::default() });
+        let times = (0..most + 5).map(|reason| ReasonTime { threads: 0, reason, ns: 1, samples: 1 });
+        let mut sums = ReasonSums::default();
+        sums.add(Reasons {
+            threads: vec![SampledThreads::default()],
+            reasons: reasons.collect(),
+            times: times.collect(),
+            ..Reasons::default()
+        });
+        let all = sums.finish();
+        assert_eq!(
+            (all.reasons.len(), all.times.iter().map(|time| time.ns).sum::<u64>()),
+            (MOST_REASONS + 1, most + 5)
+        );
     }
 }

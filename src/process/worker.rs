@@ -35,7 +35,8 @@ impl Worker {
         let serve = move || {
             for (capabilities, work) in next {
                 capabilities.during(work);
-                if end.send(()).is_err() {
+                // Threads that it could not stop in time are stopped later, until it ends.
+                if crate::sys::ptrace::release_late() || end.send(()).is_err() {
                     return;
                 }
             }

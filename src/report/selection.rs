@@ -137,7 +137,7 @@ impl<'r> ShownSection<'r> {
         // Time asleep is not what a group did, and switches without run time are those of idle kernel threads. Memory that a group
         // has counts if it changed, or if groups are sorted by it.
         let mut rows = rows.iter().filter(|row| match &*row.name {
-            "sleep" | "csw" => false,
+            "sleep" | "csw" => !has_run_time,
             "rss" => !has_run_time || row.values.candidate.is_some() || self.section.order.contains("rss"),
             _ => true,
         });

@@ -7,7 +7,8 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 /// The rates of parts shorter than this part of the longest one are those of a moment, such as of the recorder's end.
 const SHORTEST_PART: u64 = 10;
 
-/// A bar per part of the series; blank before the group started, after it exited, and for parts that are too short.
+/// A bar per part of the series; blank before the group started, after it exited, and for parts that are too short or whose
+/// value is unknown.
 pub(super) fn sparkline(trend: &Trend, group: &Group) -> String {
     let Ok(place) = trend.groups.binary_search_by(|of| of.path.cmp(&group.key)) else { return String::new() };
     let values = &trend.groups[place].values;
@@ -22,7 +23,7 @@ pub(super) fn sparkline(trend: &Trend, group: &Group) -> String {
     let first = values.iter().position(is_something).filter(|_| has_started).unwrap_or(0);
     let last = values.iter().rposition(is_something).filter(|_| members == 0).unwrap_or(values.len());
     let bar = |(place, value): (usize, &f64)| match value {
-        _ if place < first || place > last || is_short(place) => ' ',
+        value if value.is_nan() || place < first || place > last || is_short(place) => ' ',
         value => {
             let is_above = |eighth: &usize| *value > most * *eighth as f64 / BARS.len() as f64;
             BARS[(1..BARS.len()).filter(is_above).count()]
@@ -74,6 +75,14 @@ mod tests {
         };
         assert_eq!(of(&[0, 1, 4, 8, 0], ThreadSpan::default()), "▁▁▄█▁");
         assert_eq!(of(&[0, 1, 4, 8, 0], ThreadSpan { started: true, exited: true, ..ThreadSpan::default() }), " ▁▄█ ");
+    }
+
+    #[test]
+    fn a_part_whose_value_is_unknown_has_no_bar() {
+        let mut parts: Vec<_> = [8, 1, 8].map(|run| window(run, ThreadSpan::default())).into();
+        parts[1].threads[0].metrics.run_time_ns = None;
+        assert_eq!(of_parts(&parts, ThreadSpan::default()), "█ █");
+        assert_eq!(of_parts(&parts[..1], ThreadSpan::default()), "█", "a series of one part");
     }
 
     #[test]

@@ -82,7 +82,12 @@ impl Moment {
         for (tgid, tid) in step.gone.drain(..) {
             before.push(self.threads.remove(&ThreadId { tgid, tid }).ok_or(SeriesError::UnknownThread)?);
         }
-        let threads = std::mem::take(&mut step.threads).threads(|id| self.threads.get(&id))?;
+        let table = std::mem::take(&mut step.threads);
+        // A row copies a thread, so that many of one would take more memory than any host's threads.
+        if !table.ids().is_sorted_by(|one, next| one < next) {
+            return Err(SeriesError::Columns);
+        }
+        let threads = table.threads(|id| self.threads.get(&id))?;
         let changed = threads.iter().map(ThreadState::id).collect();
         before.extend(threads.into_iter().filter_map(|thread| self.threads.insert(thread.id(), thread)));
         Ok(Applied { before, changed, cgroups, exits })

@@ -214,3 +214,18 @@ fn what_started_while_threads_were_read_and_was_not_listed_is_of_the_part() {
     let exited = window.threads.iter().filter(|thread| thread.span.is_some_and(|span: ThreadSpan| span.exited));
     assert_eq!(exited.map(|thread| thread.tid).collect::<Vec<_>>(), [30]);
 }
+
+#[test]
+fn a_step_that_names_a_thread_twice_is_refused_before_it_takes_memory() {
+    let known = CtprofSnapshot {
+        threads: vec![ThreadState { tid: 1, tgid: 1, ..ThreadState::default() }],
+        ..CtprofSnapshot::default()
+    };
+    for (rows, is_refused) in [("[[1,1]]", false), ("[[1,1],[1,1]]", true), ("[[2,2],[1,1]]", true)] {
+        let times = vec!["0"; rows.matches("],").count() + 1].join(",");
+        let step = format!(r#"{{"threads":{{"rows":{rows},"read_at_ns":[{times}]}}}}"#);
+        let mut step: Step = serde_json::from_str(&step).unwrap();
+        let applied = Moment::new(known.clone()).apply(&mut step);
+        assert_eq!(matches!(applied, Err(super::SeriesError::Columns)), is_refused, "{rows}: {:?}", applied.err());
+    }
+}

@@ -83,8 +83,9 @@ impl SeriesSegment {
 /// # Errors
 /// If the directory cannot be read.
 pub fn segments_in(directory: &Path) -> io::Result<Vec<SeriesSegment>> {
-    let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-    let mut segments = sorted(names.collect::<io::Result<_>>()?);
+    let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
+    let names: io::Result<Vec<_>> = names.filter_map(Result::transpose).collect();
+    let mut segments = sorted(names?);
     let boot = segments.last().map(|last| last.boot.clone());
     segments.retain(|segment| Some(&segment.boot) == boot.as_ref());
     Ok(segments)
@@ -169,7 +170,8 @@ impl SegmentWriter {
             let is_old = match (self.keep, self.segments.get(1)) {
                 (_, None) => false,
                 (Keep::Time(time), Some(next)) => {
-                    let since = || time_of(now).duration_since(next.time).try_into().unwrap_or(Duration::ZERO);
+                    // Times of another recording are off by as much as the clock was set since, ahead or back.
+                    let since = || time_of(now).duration_since(next.time).unsigned_abs();
                     next.age(boottime_ns).unwrap_or_else(since) > time
                 }
                 (Keep::Bytes(most), Some(_)) => all > most,

@@ -7,10 +7,12 @@ use std::sync::LazyLock;
 use nix::errno::Errno;
 use nix::unistd::{SysconfVar, sysconf};
 
-/// Bits of a page in `pagemap` (`fs/proc/task_mmu.c`): in memory, swapped out, and of a file or shared memory.
+/// Bits of a page in `pagemap` (`fs/proc/task_mmu.c`): in memory, swapped out, of a file or shared memory, and
+/// write-protected by userfaultfd(2), which pages that are nowhere can be too.
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const OF_FILE: u64 = 1 << 61;
+const WRITE_PROTECTED: u64 = 1 << 57;
 
 /// Nothing that is read is on more pages.
 const MAX_PAGES: usize = 2;
@@ -54,7 +56,7 @@ impl AddressSpace {
 }
 
 fn is_own(page: u64) -> bool {
-    page & (PRESENT | SWAPPED) != 0 && page & OF_FILE == 0
+    page & (PRESENT | SWAPPED) != 0 && page & (OF_FILE | WRITE_PROTECTED) == 0
 }
 
 fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> Result<(), Errno> {

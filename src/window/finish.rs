@@ -88,7 +88,7 @@ impl<T: Threads> Join<T> {
 
     /// Adds the exited threads that were folded while the window was open.
     fn add_folded(&mut self, records: &mut PlacedRecords<'_>, exits: &Exits<'_>, fold: &mut Fold) {
-        records.impossible_delays += exits.folded.impossible_delays;
+        records.impossible_delays = records.impossible_delays.saturating_add(exits.folded.impossible_delays);
         for (tgid, part, mut row) in exits.folded.rows(|cgroups| exits.cgroup?(cgroups)) {
             let lineage = self.lineage.as_mut();
             let (owner, parent, program) = match part {
@@ -105,7 +105,8 @@ impl<T: Threads> Join<T> {
             let work = Work::of_thread(&row.state.metrics, self.start.clocks.ns_per_tick);
             records.place_folded((tgid, part), work);
             self.explain(work, owner);
-            self.sums.started_and_exited += row.state.span.map_or(0, |span| span.count);
+            let count = row.state.span.map_or(0, |span| span.count);
+            self.sums.started_and_exited = self.sums.started_and_exited.saturating_add(count);
             fold.add(row);
         }
     }

@@ -81,7 +81,8 @@ impl FoldedExits {
             return false;
         }
         let ExitedThread { started_monotonic_ns, elapsed_ns, ppid, .. } = exited;
-        self.impossible_delays += u64::from(exited.state.metrics.remove_impossible_delays(elapsed_ns));
+        let impossible = u64::from(exited.state.metrics.remove_impossible_delays(elapsed_ns));
+        self.impossible_delays = self.impossible_delays.saturating_add(impossible);
         let span = ThreadSpan { alive_ns: elapsed_ns, started: true, exited: true, ..ThreadSpan::default() };
         exited.state.span = Some(span);
         let tgid = exited.state.tgid;

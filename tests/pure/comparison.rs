@@ -286,6 +286,24 @@ mod order_of_groups {
     }
 
     #[test]
+    fn exited_work_that_matters_on_one_side_has_its_value_on_both() {
+        let side = |exited: u64| {
+            let work = with(ran(exited), &json!({"tid": 0, "exited_work": "threads"}));
+            window(&[process(1, "app", &ran(10_000 - exited)), process(1, "app", &work)])
+        };
+        let run = |before: u64, after: u64| {
+            let comparison = compare(&side(before), &side(after), &options(|all| all.per = Some(Per::Run)));
+            let table = comparison.sections.iter().find(|table| table.section == Section::Overview).unwrap();
+            let mut rows = table.rows.iter().filter(|row| row.name == "run");
+            let row = rows.find(|row| table.groups[row.group].label == "(exited threads)")?;
+            Some(json!([row.values.baseline, row.values.candidate]))
+        };
+        let ms = 1_000_000;
+        assert_eq!(run(400, 600), Some(json!([400 * ms, 600 * ms])));
+        assert_eq!(run(400, 400), None);
+    }
+
+    #[test]
     fn only_cpu_time_in_ticks_is_imprecise_and_a_run_without_the_group_did_nothing() {
         let side = |values: Value| {
             let of_run = move |run: u64| {

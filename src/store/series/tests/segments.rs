@@ -1,5 +1,8 @@
 //! Segments of a series in a directory: what is kept, what is read, and whose they are.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use super::*;
 use crate::store::segments::{self, Keep};
 
@@ -212,6 +215,28 @@ fn a_clock_that_is_set_neither_removes_what_is_new_nor_keeps_what_is_old() {
         let kept = runs_in(dir.path(), "..").len();
         assert!((360..=360 + 2 * 30).contains(&kept) && files <= 15, "{kept} steps in {files} files");
     }
+}
+
+#[test]
+fn what_was_recorded_by_a_clock_that_was_ahead_does_not_fill_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let ahead = |at: u64| {
+        let mut capture = capture(10 * at);
+        capture.head.captured_at_unix_ns += 86_400 * SECOND;
+        capture
+    };
+    record_with(dir.path(), HOUR, (0..300).map(ahead));
+    let (files, _) = record_with(dir.path(), HOUR, (300..1500).map(|at| capture(10 * at)));
+    assert!(files <= 25, "{files} files");
+}
+
+#[test]
+fn a_file_whose_name_is_no_text_is_no_segment() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), Keep::Bytes(1 << 20), 1..4);
+    let first = OsStr::from_bytes(b"20260101T000000.000Z-\xff.segment.ctprof.zst");
+    std::fs::write(dir.path().join(first), []).unwrap();
+    assert_eq!(runs_in(dir.path(), "..").len(), 2);
 }
 
 #[test]
