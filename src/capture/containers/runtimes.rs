@@ -18,19 +18,17 @@ const MAX_LIST: u64 = 16 << 20;
 
 /// What Docker keeps in `config.v2.json`.
 #[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
 struct DockerConfiguration {
-    #[serde(rename = "Name")]
     name: Option<String>,
-    #[serde(rename = "Config", default)]
+    #[serde(default)]
     config: DockerConfig,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "PascalCase")]
 struct DockerConfig {
-    #[serde(rename = "Image")]
     image: Option<String>,
-    #[serde(rename = "Labels")]
     labels: Option<DockerLabels>,
 }
 
