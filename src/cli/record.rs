@@ -21,9 +21,6 @@ use crate::record::{RecordError, Recorder, Until, WindowEnd};
 use crate::report::{Column, escaped, record_summary};
 use crate::store::OutputTarget;
 
-/// Longer than any recording.
-const FOREVER: Duration = Duration::from_secs(u64::MAX >> 4);
-
 /// Records a window, or several; the exit status is that of the command.
 pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     check(args)?;
@@ -102,7 +99,7 @@ pub(super) fn signals(args: &RecordArgs) -> anyhow::Result<Signals> {
 
 pub(super) fn until(args: &RecordArgs) -> Until {
     match args.command.split_first() {
-        None => Until::Elapsed(args.duration.unwrap_or(FOREVER)),
+        None => Until::Elapsed(args.duration.unwrap_or(Duration::MAX)),
         Some((program, arguments)) => Until::Exited(Invocation::new(program, arguments)),
     }
 }

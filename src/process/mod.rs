@@ -25,6 +25,6 @@ pub use self::privileges::{CannotDrop, Privileges};
 pub(crate) use self::privileges::{as_caller, drop_file_capabilities, held, with_file_capabilities};
 pub use self::progress::Progress;
 pub(crate) use self::signals::without_stops;
-pub use self::signals::{Ended, Signals, fail_writes_beyond_limit};
+pub use self::signals::{Signals, fail_writes_beyond_limit};
 pub(crate) use self::stdout::check_stdout;
 pub use self::workers::{no_workers, worker_per_cpu, workers};

@@ -11,7 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::gettid;
 
 use super::pass_rate::PassRate;
-use crate::capture::{NoSamples, Options, ThreadSampler};
+use crate::capture::{NoSamples, Options, ThreadSampler, add_files, nanoseconds};
 use crate::model::{ExitedThread, Name, PassScope, Reasons, ThreadEnd, ThreadSample, ThreadState};
 use crate::process::{Privileges, RaisedPriority, RunsFirst, with_file_capabilities, without_stops};
 use crate::reasons::{Conclusion, PassMoment, ReasonCollector, waits_for_mutex, works_on_descriptor};
@@ -279,7 +279,7 @@ impl SamplingSession {
             scope,
             period_ns: nanoseconds(self.rate.period),
         };
-        sampler.add_files(samples, works_on_descriptor);
+        add_files(samples, works_on_descriptor);
         sampler.add_owners(samples, waits_for_mutex);
         self.collector.add(moment, samples, lost);
         for end in sampler.take_ends() {
@@ -288,10 +288,6 @@ impl SamplingSession {
         self.before_at = nanoseconds(at);
         Ok(())
     }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn monotonic() -> Duration {

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::error::RecordError;
+use crate::capture::nanoseconds;
 use crate::model::{CtprofSnapshot, RecordedCommand};
-use crate::process::{Child, CommandEnd, Ended, Invocation, Signals};
+use crate::process::{Child, CommandEnd, Invocation, Signals};
 
 /// When a window ends.
 #[derive(Clone, Debug)]
@@ -90,18 +91,14 @@ impl Waiting {
 
     fn pause(&self, signals: &Signals, deadline: Option<Instant>) -> Result<Option<WindowEnd>, RecordError> {
         let first = self.end.into_iter().chain(deadline).min();
-        let time = first.map_or(FOREVER, |first| first.saturating_duration_since(Instant::now()));
-        let interrupted = match signals.pause(time).map_err(RecordError::CannotWait)? {
-            Ended::Elapsed if self.end.is_none_or(|end| Instant::now() < end) => return Ok(None),
-            Ended::Elapsed => None,
-            Ended::Signal(signal) => Some(signal),
-        };
+        let time = first.map_or(Duration::MAX, |first| first.saturating_duration_since(Instant::now()));
+        let interrupted = signals.pause(time).map_err(RecordError::CannotWait)?;
+        if interrupted.is_none() && self.end.is_none_or(|end| Instant::now() < end) {
+            return Ok(None);
+        }
         Ok(Some(WindowEnd { interrupted, of_command: None, requested_ns: None, command: None }))
     }
 }
-
-/// Longer than any recording.
-const FOREVER: Duration = Duration::from_secs(u64::MAX >> 4);
 
 impl WindowEnd {
     /// Reaps the command without a later capture.
@@ -135,7 +132,7 @@ fn add_io(later: &mut CtprofSnapshot, child: Child) -> Result<(), RecordError> {
 fn recorded_command(invocation: &Invocation, end: &CommandEnd) -> RecordedCommand {
     RecordedCommand {
         arguments: arguments(invocation),
-        elapsed_ns: u64::try_from(end.elapsed.as_nanos()).unwrap_or(u64::MAX),
+        elapsed_ns: nanoseconds(end.elapsed),
         status: end.status,
         signal: end.signal,
     }
