@@ -69,14 +69,14 @@ impl Child {
     pub fn wait_exited(&mut self, signals: &Signals, deadline: Option<Instant>) -> io::Result<Option<CommandEnd>> {
         loop {
             let seen = Instant::now();
-            while let Some(child) = zombie()? {
-                if child.pid == self.pid {
-                    let (status, signal) = (child.status.ok(), child.status.err());
+            while let Some((pid, status)) = zombie()? {
+                if pid == self.pid {
+                    let (status, signal) = (status.ok(), status.err());
                     // The key that ended the command can arrive here after its exit is seen.
                     let interrupted = self.interrupted.or_else(|| signals.interruption());
                     return Ok(Some(CommandEnd { status, signal, elapsed: seen - self.started, interrupted }));
                 }
-                reap(child.pid)?;
+                reap(pid)?;
             }
             let Some(received) = signals.receive(deadline)? else { return Ok(None) };
             self.interrupted = self.interrupted.or(received.interrupts());
