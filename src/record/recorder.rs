@@ -3,10 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
-
 use super::error::RecordError;
-use super::sampler::{EndedSamples, OpenSamples, SampledAs, Sampler};
+use super::sampler::{EndedSamples, OpenSamples, SampledAs, Sampler, monotonic};
 use super::until::{Until, WindowEnd};
 use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
 use crate::model::{CtprofSnapshot, ExitedThread, HostContext, SnapshotHead};
@@ -183,8 +181,7 @@ impl OpenWindow<'_> {
 /// Time since the threads of a capture of this boot were read.
 pub(super) fn time_since(capture: &SnapshotHead) -> Duration {
     let start = capture.capture.as_ref().and_then(|capture| capture.monotonic_ns);
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
-    start.map_or(Duration::ZERO, |start| now.saturating_sub(Duration::from_nanos(start)))
+    start.map_or(Duration::ZERO, |start| monotonic().saturating_sub(Duration::from_nanos(start)))
 }
 
 /// What records exits; `None` if nothing can.

@@ -290,7 +290,7 @@ impl SamplingSession {
     }
 }
 
-fn monotonic() -> Duration {
+pub(super) fn monotonic() -> Duration {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
 }
 
