@@ -52,19 +52,16 @@ fn one(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     if args.sources.redact {
         window.redact(&redact_key());
     }
-    let written = match target.map(|target| target.write(&window, args.view.limits.max_snapshot_bytes)) {
-        Some(Ok(written)) => {
-            if messages == Messages::All {
-                let file = escaped(&written.path.to_string_lossy()).into_owned();
-                let summary = record_summary(&mut io::stderr().lock(), &window, &file, written.bytes);
-                return reported(summary.context("cannot write to standard error"), status);
-            }
-            free_at_exit(window);
-            return Ok(status);
+    let written = target.map(|target| target.write(&window, args.view.limits.max_snapshot_bytes)).transpose();
+    if let Ok(Some(written)) = written {
+        if messages == Messages::All {
+            let file = escaped(&written.path.to_string_lossy()).into_owned();
+            let summary = record_summary(&mut io::stderr().lock(), &window, &file, written.bytes);
+            return reported(summary.context("cannot write to standard error"), status);
         }
-        Some(Err(error)) => Err(error),
-        None => Ok(()),
-    };
+        free_at_exit(window);
+        return Ok(status);
+    }
     // What a full disk refuses is still printed.
     let printed = print(args, &window);
     written?;

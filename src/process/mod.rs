@@ -18,7 +18,7 @@ pub use self::command_end::{CommandEnd, RECORD_FAILED, SpawnError, killed};
 pub use self::cpus::{allowed_cpus, run_on};
 pub use self::invocation::{Invocation, Streams};
 pub(crate) use self::patience::map_patiently;
-pub(crate) use self::priority::{RaisedPriority, RunsFirst};
+pub(crate) use self::priority::RaisedPriority;
 #[cfg(test)]
 pub(crate) use self::privileges::CAPABILITIES;
 pub use self::privileges::{CannotDrop, Privileges};
