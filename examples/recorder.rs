@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ctprof::process::{Child, Ended, Invocation, Privileges, Signals, fail_writes_beyond_limit};
+use ctprof::process::{Child, Invocation, Privileges, Signals, fail_writes_beyond_limit};
 use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
@@ -85,8 +85,9 @@ fn record_pause(time: Duration) -> Result<ExitCode, Failure> {
     let ended = signals.pause(time)?;
     let waited = begin.elapsed();
     drop(signals);
-    println!("{ended:?} {}", waited.as_millis());
-    if ended != Ended::Elapsed {
+    let what = ended.map_or("Elapsed".to_owned(), |signal| format!("Signal({signal})"));
+    println!("{what} {}", waited.as_millis());
+    if ended.is_some() {
         thread::sleep(Duration::from_secs(10));
     }
     Ok(ExitCode::SUCCESS)
@@ -97,7 +98,7 @@ fn survive_interrupts() -> Result<ExitCode, Failure> {
     let signals = Signals::for_pause()?;
     println!("ready");
     let mut patience = Duration::from_secs(10);
-    while let Ended::Signal(_) = signals.pause(patience)? {
+    while signals.pause(patience)?.is_some() {
         println!("interrupted");
         patience = Duration::from_millis(100);
     }

@@ -42,10 +42,7 @@ fn chosen(options: &Options, smaps: Smaps) -> CaptureOptions {
         pids: options.pids.clone(),
         engine: options.engine.requested().map(str::to_owned),
         smaps: smaps.name().to_owned(),
-        smaps_max_rss_bytes: match smaps {
-            Smaps::Auto { max_rss_bytes } => Some(max_rss_bytes),
-            _ => None,
-        },
+        smaps_max_rss_bytes: if let Smaps::Auto { max_rss_bytes } = smaps { Some(max_rss_bytes) } else { None },
     }
 }
 

@@ -106,21 +106,18 @@ impl Capturer {
         // Before Linux 5.19, opening an iterator needs the capabilities that loading needs. Each is a file.
         let most = if boot.is_at_least((5, 19)) { 2 } else { 512 };
         let engine = SelectedEngine::select(&options, &procfs, captures.min(most), passes)?;
-        let (programs, css_sets) = (Arc::default(), Arc::default());
-        let container_names = ContainerNames::new(&options.roots);
-        let (preparation, has_captured) = (begin.elapsed(), false);
         Ok(Self {
+            container_names: ContainerNames::new(&options.roots),
             options,
             procfs,
             selected,
-            has_captured,
+            has_captured: false,
             boot,
             engine,
             capabilities,
-            preparation,
-            programs,
-            css_sets,
-            container_names,
+            preparation: begin.elapsed(),
+            programs: Arc::default(),
+            css_sets: Arc::default(),
             host: None,
             mounts: Mounts::default(),
             has_heap_counters: false,

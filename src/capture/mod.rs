@@ -30,7 +30,9 @@ pub use self::enrich::jemalloc::{Offsets, Route, TsdLayout, inspect};
 pub use self::enrich::smaps::Smaps;
 pub use self::error::CaptureError;
 pub use self::options::{Engine, Options, Roots, Use};
+pub(crate) use self::sampled_files::add_files;
 pub use self::sampler::{NoSamples, ThreadSampler};
+pub(crate) use self::start::nanoseconds;
 use crate::model::{BpfObstacle, CtprofSnapshot, NoBpf};
 
 /// Captures every thread of every process.

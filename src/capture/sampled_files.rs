@@ -15,7 +15,7 @@ const LONGEST_PATH: usize = 512;
 /// Adds the files that the system calls of `samples` work on. `descriptor` says which descriptor that is, if any.
 ///
 /// Nothing is remembered: between two samples, a descriptor can become another file.
-pub(super) fn add_files(samples: &mut [ThreadSample], descriptor: impl Fn(KernelEntry) -> Option<u32>) {
+pub(crate) fn add_files(samples: &mut [ThreadSample], descriptor: impl Fn(KernelEntry) -> Option<u32>) {
     let mut left = MAX_LINKS;
     for activity in [Activity::Blocked, Activity::Asleep] {
         for sample in samples.iter_mut().filter(|sample| sample.activity == activity) {

@@ -10,7 +10,6 @@ use super::mutex_owners::MutexOwners;
 use super::options::{Engine, Options, Tree};
 use super::procfs::directory::ProcDirectory;
 use super::procfs::samples::ProcfsSampler;
-use super::sampled_files::add_files;
 use crate::model::{BpfObstacle, KernelEntry, Name, PassScope, ThreadEnd, ThreadSample};
 
 /// Samples threads, one pass at a time: all by BPF, or by procfs those that the caller may trace.
@@ -80,11 +79,6 @@ impl ThreadSampler {
     /// Threads that the last pass did not find any more, where passes find all that live. When they exited is unknown.
     pub fn take_ends(&mut self) -> Vec<ThreadEnd> {
         if self.bpf.is_some() { Vec::new() } else { self.procfs.take_ends() }
-    }
-
-    /// Adds the files that the system calls of `samples` work on, by the descriptor that each has.
-    pub fn add_files(&self, samples: &mut [ThreadSample], descriptor: fn(KernelEntry) -> Option<u32>) {
-        add_files(samples, descriptor);
     }
 
     /// Adds the owners of the mutexes that `samples` wait for, by the address that each has.

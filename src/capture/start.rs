@@ -35,7 +35,7 @@ impl Start {
     }
 }
 
-/// Saturating.
-pub(super) fn nanoseconds(time: Duration) -> u64 {
+/// A time in nanoseconds, saturating.
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -23,10 +23,9 @@ pub(super) struct Watch {
 
 /// Shows the progress of a task if standard error is a terminal and messages are enabled.
 pub(super) fn watch(progress: &Arc<Progress>, messages: Messages) -> Option<Watch> {
-    (messages == Messages::All && io::stderr().is_terminal()).then(|| start(progress))
-}
-
-fn start(progress: &Arc<Progress>) -> Watch {
+    if messages != Messages::All || !io::stderr().is_terminal() {
+        return None;
+    }
     let (end, ended) = channel();
     let progress = Arc::clone(progress);
     let draw = move || {
@@ -41,7 +40,7 @@ fn start(progress: &Arc<Progress>) -> Watch {
         bar.finish_and_clear();
     };
     // If the thread cannot start, there is no bar.
-    Watch { end: Some(end), drawing: without_stops(|| thread::Builder::new().spawn(draw).ok()) }
+    Some(Watch { end: Some(end), drawing: without_stops(|| thread::Builder::new().spawn(draw).ok()) })
 }
 
 impl Drop for Watch {

@@ -21,9 +21,6 @@ use crate::record::{RecordError, Recorder, Until, WindowEnd};
 use crate::report::{Column, escaped, record_summary};
 use crate::store::OutputTarget;
 
-/// Longer than any recording.
-const FOREVER: Duration = Duration::from_secs(u64::MAX >> 4);
-
 /// Records a window, or several; the exit status is that of the command.
 pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     check(args)?;
@@ -55,19 +52,16 @@ fn one(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     if args.sources.redact {
         window.redact(&redact_key());
     }
-    let written = match target.map(|target| target.write(&window, args.view.limits.max_snapshot_bytes)) {
-        Some(Ok(written)) => {
-            if messages == Messages::All {
-                let file = escaped(&written.path.to_string_lossy()).into_owned();
-                let summary = record_summary(&mut io::stderr().lock(), &window, &file, written.bytes);
-                return reported(summary.context("cannot write to standard error"), status);
-            }
-            free_at_exit(window);
-            return Ok(status);
+    let written = target.map(|target| target.write(&window, args.view.limits.max_snapshot_bytes)).transpose();
+    if let Ok(Some(written)) = written {
+        if messages == Messages::All {
+            let file = escaped(&written.path.to_string_lossy()).into_owned();
+            let summary = record_summary(&mut io::stderr().lock(), &window, &file, written.bytes);
+            return reported(summary.context("cannot write to standard error"), status);
         }
-        Some(Err(error)) => Err(error),
-        None => Ok(()),
-    };
+        free_at_exit(window);
+        return Ok(status);
+    }
     // What a full disk refuses is still printed.
     let printed = print(args, &window);
     written?;
@@ -102,7 +96,7 @@ pub(super) fn signals(args: &RecordArgs) -> anyhow::Result<Signals> {
 
 pub(super) fn until(args: &RecordArgs) -> Until {
     match args.command.split_first() {
-        None => Until::Elapsed(args.duration.unwrap_or(FOREVER)),
+        None => Until::Elapsed(args.duration.unwrap_or(Duration::MAX)),
         Some((program, arguments)) => Until::Exited(Invocation::new(program, arguments)),
     }
 }

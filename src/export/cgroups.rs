@@ -27,6 +27,10 @@ impl CgroupRow {
         let plain = [Section::CgroupStats, Section::CgroupLimits, Section::Pressure];
         let mut values: RecordValues = plain.into_iter().flat_map(|section| plain_values(stats, section)).collect();
         values.extend(values_of_devices(&stats.values(Section::IoStat)));
+        let counted = |value: RecordValue<'_>| match value.value {
+            Value::Unsigned(number) => Some((value.name.into_owned(), number)),
+            _ => None,
+        };
         let map = |section| stats.values(section).into_iter().filter_map(counted).collect();
         let container = container.cloned().unwrap_or_default();
         Self {
@@ -40,18 +44,8 @@ impl CgroupRow {
 }
 
 fn plain_values(stats: &CgroupStats, section: Section) -> Vec<(String, Value<'static>)> {
-    let name = |name: &str| match section {
-        Section::Pressure => pressure_name(name),
-        _ => column_name(name),
-    };
+    let name = if section == Section::Pressure { pressure_name } else { column_name };
     stats.values(section).into_iter().map(|value| (name(&value.name), value.value.into_owned())).collect()
-}
-
-fn counted(value: RecordValue<'_>) -> Option<(String, u64)> {
-    match value.value {
-        Value::Unsigned(number) => Some((value.name.into_owned(), number)),
-        _ => None,
-    }
 }
 
 /// The combination of each value over all devices: the names are `MAJOR:MINOR FIELD`.

@@ -27,19 +27,18 @@ impl CtprofSnapshot {
     /// names, except among the processes that could not be read. The command of a window and user ids are removed.
     pub fn redact(&mut self, key: &str) {
         let hash = Hash::new(key);
-        let (mut tasks, mut cgroups) = (Redacted::default(), Redacted::default());
+        let (mut tasks, mut cgroups) = (HashMap::new(), HashMap::new());
         let kernel_threads = self.threads.iter().filter(|thread| thread.kernel_thread);
         let kernel_threads: HashSet<Name> = kernel_threads.map(|thread| Name::clone(&thread.comm)).collect();
         for thread in &mut self.threads {
             thread.euid = None;
             if !thread.kernel_thread {
-                tasks.replace(&mut thread.pcomm, |name| hash.task(name));
-                tasks.replace(&mut thread.comm, |name| hash.task(name));
-                let others = [&mut thread.program, &mut thread.parent].into_iter().flatten();
-                others.for_each(|name| tasks.replace(name, |name| hash.task(name)));
+                let names = [&mut thread.program, &mut thread.parent].into_iter().flatten();
+                let names = names.chain([&mut thread.pcomm, &mut thread.comm]);
+                names.for_each(|name| replace(name, &mut tasks, |name| hash.task(name)));
             }
             let paths = [&mut thread.cgroup, &mut thread.cpu_cgroup].into_iter().flatten();
-            paths.for_each(|path| cgroups.replace(path, |path| hash.cgroup(path)));
+            paths.for_each(|path| replace(path, &mut cgroups, |path| hash.cgroup(path)));
         }
         let head = &mut self.head;
         head.reasons.iter_mut().for_each(|reasons| hash.redact_reasons(reasons, &kernel_threads));
@@ -67,15 +66,10 @@ impl CtprofSnapshot {
     }
 }
 
-/// The names redacted so far, because many threads share a name.
-#[derive(Default)]
-struct Redacted(HashMap<Name, Name>);
-
-impl Redacted {
-    fn replace(&mut self, name: &mut Name, redact: impl FnOnce(&str) -> String) {
-        let redacted = self.0.entry(Name::clone(name)).or_insert_with(|| redact(name).into());
-        *name = Name::clone(redacted);
-    }
+/// Redacts a name, or takes it from those redacted so far: many threads share a name.
+fn replace(name: &mut Name, known: &mut HashMap<Name, Name>, redact: impl FnOnce(&str) -> String) {
+    let redacted = known.entry(Name::clone(name)).or_insert_with(|| redact(name).into());
+    *name = Name::clone(redacted);
 }
 
 impl Hash {

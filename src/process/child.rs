@@ -14,9 +14,9 @@ use nix::unistd::Pid;
 use super::command_end::{CommandEnd, SpawnError};
 use super::invocation::Invocation;
 use super::privileges::{CannotDrop, with_file_capabilities};
-use super::signals::{Received, Sender, Signals};
+use super::signals::{Received, Signals};
 use crate::sys::signals::inherit;
-use crate::sys::wait::{ExitCause, reap, zombie};
+use crate::sys::wait::{reap, zombie};
 
 /// A command that ctprof has started.
 ///
@@ -69,17 +69,14 @@ impl Child {
     pub fn wait_exited(&mut self, signals: &Signals, deadline: Option<Instant>) -> io::Result<Option<CommandEnd>> {
         loop {
             let seen = Instant::now();
-            while let Some(child) = zombie()? {
-                if child.pid == self.pid {
-                    let (status, signal) = match child.cause {
-                        ExitCause::Exit(status) => (Some(status), None),
-                        ExitCause::Signal(signal) => (None, Some(signal)),
-                    };
+            while let Some((pid, status)) = zombie()? {
+                if pid == self.pid {
+                    let (status, signal) = (status.ok(), status.err());
                     // The key that ended the command can arrive here after its exit is seen.
                     let interrupted = self.interrupted.or_else(|| signals.interruption());
                     return Ok(Some(CommandEnd { status, signal, elapsed: seen - self.started, interrupted }));
                 }
-                reap(child.pid)?;
+                reap(pid)?;
             }
             let Some(received) = signals.receive(deadline)? else { return Ok(None) };
             self.interrupted = self.interrupted.or(received.interrupts());
@@ -88,7 +85,7 @@ impl Child {
     }
 
     fn forward(&self, received: Received) {
-        if received.sender == Sender::Kernel {
+        if !received.is_from_process {
             return;
         }
         if let Err(errno) = kill(self.pid, received.signal) {

@@ -18,13 +18,13 @@ pub use self::command_end::{CommandEnd, RECORD_FAILED, SpawnError, killed};
 pub use self::cpus::{allowed_cpus, run_on};
 pub use self::invocation::{Invocation, Streams};
 pub(crate) use self::patience::map_patiently;
-pub(crate) use self::priority::{RaisedPriority, RunsFirst};
+pub(crate) use self::priority::RaisedPriority;
 #[cfg(test)]
 pub(crate) use self::privileges::CAPABILITIES;
 pub use self::privileges::{CannotDrop, Privileges};
 pub(crate) use self::privileges::{as_caller, drop_file_capabilities, held, with_file_capabilities};
 pub use self::progress::Progress;
 pub(crate) use self::signals::without_stops;
-pub use self::signals::{Ended, Signals, fail_writes_beyond_limit};
+pub use self::signals::{Signals, fail_writes_beyond_limit};
 pub(crate) use self::stdout::check_stdout;
 pub use self::workers::{no_workers, worker_per_cpu, workers};

@@ -2,46 +2,35 @@
 
 use std::marker::PhantomData;
 
-use crate::sys::priority::{self, lower_priority, raise_priority};
+use crate::sys::priority::{lower_priority, raise_priority, run_first, run_in_turn};
 
 /// A higher priority of this thread, if it may have one, until it is dropped. Threads and processes that it starts
 /// do not inherit it.
 pub(crate) struct RaisedPriority {
-    is_raised: bool,
+    /// `None` if the priority is not higher.
+    lower: Option<fn()>,
     _of_this_thread: PhantomData<*const ()>,
 }
 
 impl RaisedPriority {
     pub(crate) fn of_this_thread() -> Self {
-        Self { is_raised: raise_priority(), _of_this_thread: PhantomData }
+        Self { lower: raise_priority().then_some(lower_priority), _of_this_thread: PhantomData }
+    }
+
+    /// Lets this thread run before all with a usual policy, as soon as it is ready, or at least with a higher priority if it may.
+    pub(crate) fn run_first() -> Self {
+        if run_first() {
+            Self { lower: Some(run_in_turn), _of_this_thread: PhantomData }
+        } else {
+            Self::of_this_thread()
+        }
     }
 }
 
 impl Drop for RaisedPriority {
     fn drop(&mut self) {
-        if self.is_raised {
-            lower_priority();
-        }
-    }
-}
-
-/// This thread runs before all with a usual policy, as soon as it is ready, or at least with a higher priority if it may, until
-/// this is dropped.
-pub(crate) struct RunsFirst {
-    /// Instead of the policy, where this thread may not have that.
-    raised: Option<RaisedPriority>,
-}
-
-impl RunsFirst {
-    pub(crate) fn this_thread() -> Self {
-        Self { raised: (!priority::run_first()).then(RaisedPriority::of_this_thread) }
-    }
-}
-
-impl Drop for RunsFirst {
-    fn drop(&mut self) {
-        if self.raised.is_none() {
-            priority::run_in_turn();
+        if let Some(lower) = self.lower {
+            lower();
         }
     }
 }

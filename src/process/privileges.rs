@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use nix::errno::Errno;
 use nix::unistd::{getegid, geteuid, getgid, getuid};
 
-use crate::sys::capabilities::{self, HeldCapabilities, Inheritable, keep, limit_effective, set_effective};
+use crate::sys::capabilities::{HeldCapabilities, Inheritable, keep, limit_effective, set_effective};
 
 /// The capabilities that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,18 +116,11 @@ pub(crate) fn as_caller<T>(work: impl FnOnce() -> T) -> Result<T, CannotDrop> {
     with_effective(limit_effective(of_caller()), work)
 }
 
-/// The capabilities of a thread, for another one that works for it.
-pub(super) struct ThreadCapabilities(HeldCapabilities);
-
-impl ThreadCapabilities {
-    pub(super) fn of_this_thread() -> Result<Self, Errno> {
-        capabilities::of_this_thread().map(Self)
-    }
-
+impl HeldCapabilities {
     /// Does `work` with these in a thread that has them, and drops the others. Those that only the file `ctprof` has are set aside
     /// after it.
     pub(super) fn during(self, work: impl FnOnce()) {
-        let taken = keep(self.0.permitted, Inheritable::Keep).and_then(|()| set_effective(self.0.effective));
+        let taken = keep(self.permitted, Inheritable::Keep).and_then(|()| set_effective(self.effective));
         taken.expect("the thread that it works for could change its capabilities");
         work();
         limit_effective(of_caller()).expect("capabilities could be changed before");
@@ -165,59 +158,21 @@ fn set(key: &str) -> u64 {
 }
 
 fn mask(includes: impl Fn(&str) -> bool) -> u64 {
-    let bits = CAPABILITIES.iter().enumerate().filter(|(_, name)| includes(name));
+    let bits = CAPABILITIES.split(' ').enumerate().filter(|(_, name)| includes(name));
     bits.map(|(bit, _)| 1 << bit).sum()
 }
 
 fn named(mask: u64) -> Vec<String> {
-    let held = |(bit, name): (usize, &&str)| (mask >> bit & 1 == 1).then(|| format!("cap_{name}"));
-    CAPABILITIES.iter().enumerate().filter_map(held).collect()
+    let held = |(bit, name): (usize, &str)| (mask >> bit & 1 == 1).then(|| format!("cap_{name}"));
+    CAPABILITIES.split(' ').enumerate().filter_map(held).collect()
 }
 
 /// In the order of `include/uapi/linux/capability.h`.
-pub(crate) const CAPABILITIES: [&str; 41] = [
-    "chown",
-    "dac_override",
-    "dac_read_search",
-    "fowner",
-    "fsetid",
-    "kill",
-    "setgid",
-    "setuid",
-    "setpcap",
-    "linux_immutable",
-    "net_bind_service",
-    "net_broadcast",
-    "net_admin",
-    "net_raw",
-    "ipc_lock",
-    "ipc_owner",
-    "sys_module",
-    "sys_rawio",
-    "sys_chroot",
-    "sys_ptrace",
-    "sys_pacct",
-    "sys_admin",
-    "sys_boot",
-    "sys_nice",
-    "sys_resource",
-    "sys_time",
-    "sys_tty_config",
-    "mknod",
-    "lease",
-    "audit_write",
-    "audit_control",
-    "setfcap",
-    "mac_override",
-    "mac_admin",
-    "syslog",
-    "wake_alarm",
-    "block_suspend",
-    "audit_read",
-    "perfmon",
-    "bpf",
-    "checkpoint_restore",
-];
+pub(crate) const CAPABILITIES: &str = "\
+    chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable net_bind_service \
+    net_broadcast net_admin net_raw ipc_lock ipc_owner sys_module sys_rawio sys_chroot sys_ptrace sys_pacct \
+    sys_admin sys_boot sys_nice sys_resource sys_time sys_tty_config mknod lease audit_write audit_control setfcap \
+    mac_override mac_admin syslog wake_alarm block_suspend audit_read perfmon bpf checkpoint_restore";
 
 #[cfg(test)]
 mod tests {

@@ -36,25 +36,10 @@ pub struct Signals {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    Elapsed,
-    /// A signal with this number arrived: SIGINT, SIGTERM or SIGHUP.
-    Signal(i32),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Received {
     pub(super) signal: Signal,
-    pub(super) sender: Sender,
-}
-
-/// Where a signal came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sender {
-    /// The kernel: for a key of the terminal, a hangup, or an exited child.
-    Kernel,
-    /// A process that called kill(2).
-    Process,
+    /// Whether a process called kill(2). The kernel sends a signal for a key of the terminal, a hangup, or an exited child.
+    pub(super) is_from_process: bool,
 }
 
 impl Received {
@@ -112,21 +97,20 @@ impl Signals {
         Ok(Self { descriptor, mask, ignored })
     }
 
-    /// Waits for `duration`, or until SIGINT, SIGTERM or SIGHUP arrives. One that has arrived since the
-    /// signals were blocked counts too.
+    /// Waits for `duration`, or until SIGINT, SIGTERM or SIGHUP arrives, and returns the number of that. One that has arrived
+    /// since the signals were blocked counts too.
     ///
     /// # Errors
     /// Errors of `ppoll(2)`: out of memory.
-    pub fn pause(&self, duration: Duration) -> io::Result<Ended> {
+    pub fn pause(&self, duration: Duration) -> io::Result<Option<i32>> {
         // A time that the clock cannot represent is never reached.
         let deadline = Instant::now().checked_add(duration);
-        Ok(loop {
-            match self.receive(deadline)? {
-                None => break Ended::Elapsed,
-                Some(received) if ENDING.contains(&received.signal) => break Ended::Signal(received.signal as i32),
-                Some(_) => {}
+        while let Some(received) = self.receive(deadline)? {
+            if ENDING.contains(&received.signal) {
+                return Ok(Some(received.signal as i32));
             }
-        })
+        }
+        Ok(None)
     }
 
     /// The next signal, waiting for one until `deadline`, or forever if there is none.
@@ -156,9 +140,9 @@ impl Signals {
     pub(super) fn arrived(&self) -> io::Result<Option<Received>> {
         let Some(info) = self.descriptor.read_signal()? else { return Ok(None) };
         // Codes of signals from processes are not positive (`SI_FROMUSER`).
-        let sender = if info.ssi_code <= libc::SI_USER { Sender::Process } else { Sender::Kernel };
+        let is_from_process = info.ssi_code <= libc::SI_USER;
         let signal = i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
-        Ok(signal.map(|signal| Received { signal, sender }))
+        Ok(signal.map(|signal| Received { signal, is_from_process }))
     }
 }
 

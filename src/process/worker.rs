@@ -5,7 +5,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use super::privileges::ThreadCapabilities;
+use crate::sys::capabilities::{HeldCapabilities, of_this_thread};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -16,7 +16,7 @@ thread_local! {
 
 /// A thread with work. Dropped, it ends when its work does.
 pub(super) struct Worker {
-    work: Sender<(ThreadCapabilities, Job)>,
+    work: Sender<(HeldCapabilities, Job)>,
     done: Receiver<()>,
 }
 
@@ -24,13 +24,13 @@ impl Worker {
     /// Starts work, with the capabilities of the calling thread.
     pub(super) fn start(work: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let worker = IDLE.take().map_or_else(Self::new, Ok)?;
-        let capabilities = ThreadCapabilities::of_this_thread()?;
+        let capabilities = of_this_thread()?;
         worker.work.send((capabilities, Box::new(work))).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(worker)
     }
 
     fn new() -> io::Result<Self> {
-        let (work, next) = channel::<(ThreadCapabilities, Job)>();
+        let (work, next) = channel::<(HeldCapabilities, Job)>();
         let (end, done) = channel();
         let serve = move || {
             for (capabilities, work) in next {

@@ -25,11 +25,8 @@ pub fn no_workers() -> Arc<ThreadPool> {
 
 /// A pool of `jobs` workers, or of the calling thread alone if a limit does not allow threads.
 pub fn workers(jobs: usize) -> Arc<ThreadPool> {
-    let build = |jobs| {
-        let name = |worker| format!("ctprof-{worker}");
-        ThreadPoolBuilder::new().num_threads(jobs).thread_name(name).build().map(Arc::new)
-    };
-    build(jobs).unwrap_or_else(|error| {
+    let pool = ThreadPoolBuilder::new().num_threads(jobs).thread_name(|worker| format!("ctprof-{worker}")).build();
+    pool.map(Arc::new).unwrap_or_else(|error| {
         tracing::warn!(
             "cannot start {jobs} worker threads ({error}): continuing with one; raise the limit with ulimit -u"
         );

@@ -20,7 +20,7 @@ const MAX_GONE: usize = 1 << 14;
 pub(super) type AmountsByReason = Vec<(u32, SampledTime)>;
 
 /// Collects the passes of a window.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ReasonCollector {
     /// The thread that samples: what it does is no reason.
     sampler: u32,
@@ -43,7 +43,7 @@ pub struct ReasonCollector {
 }
 
 /// A thread that was sampled, and what it does since when.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct TrackedThread {
     pub(super) start_time_clock_ticks: u64,
     pub(super) tgid: u32,
@@ -106,20 +106,7 @@ pub(super) fn add_time(times: &mut AmountsByReason, reason: u32, amount: Sampled
 impl ReasonCollector {
     /// Without passes. `sampler` is the id of the thread that samples; `pids` are the processes, or none for all.
     pub fn new(sampler: u32, pids: &[u32]) -> Self {
-        Self {
-            sampler,
-            pids: pids.to_vec(),
-            passes: PassTimes::default(),
-            first_pass: 0,
-            all_sampled_at: 0,
-            threads: HashMap::new(),
-            gone: HashMap::new(),
-            names: NumberedValues::default(),
-            reasons: NumberedValues::default(),
-            active: Vec::new(),
-            lost: 0,
-            merged: 0,
-        }
+        Self { sampler, pids: pids.to_vec(), ..Self::default() }
     }
 
     /// Adds a pass, which lost so many samples.
@@ -271,7 +258,6 @@ impl ReasonCollector {
             tgid: sample.tgid,
             names: names.unwrap_or(0),
             switches: sample.switches,
-            voluntary_switches: 0,
             is_asleep,
             reason,
             sleep,
@@ -279,8 +265,7 @@ impl ReasonCollector {
             seen: pass.number,
             is_idle: is_first,
             is_new: !is_first,
-            is_exiting: false,
-            times: Vec::new(),
+            ..TrackedThread::default()
         };
         let thread =
             self.threads.entry(sample.tid).and_modify(|thread| thread.change(reason, pass)).or_insert_with(new);

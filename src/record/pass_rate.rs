@@ -13,6 +13,7 @@ const ALL_SAMPLED: Duration = Duration::from_millis(1200);
 const LONGEST_HOLD: Duration = Duration::from_millis(5);
 
 /// When passes are due, by what those before have cost.
+#[derive(Default)]
 pub(super) struct PassRate {
     /// The period that was asked for.
     shortest: Duration,
@@ -24,27 +25,26 @@ pub(super) struct PassRate {
     latest_costs: [Duration; 2],
     /// When all threads are due again.
     all_due: Duration,
-    is_first: bool,
-    jitter: Jitter,
+    /// Whether there was a pass.
+    has_passed: bool,
+    /// The state of the numbers that move passes.
+    jitter: u64,
 }
 
 impl PassRate {
     /// At first one pass in each period. The seed is that of the places of passes in their periods.
     pub(super) fn new(shortest: Duration, seed: u64) -> Self {
-        Self {
-            shortest,
-            period: shortest,
-            costs: [Duration::ZERO; 2],
-            latest_costs: [Duration::ZERO; 2],
-            all_due: Duration::ZERO,
-            is_first: true,
-            jitter: Jitter(seed | 1),
-        }
+        Self { shortest, period: shortest, jitter: seed | 1, ..Self::default() }
     }
 
-    /// When the next pass is due, after `turn`.
+    /// When the next pass is due: after `turn`, within the first half of its period. So passes do not meet what happens at regular
+    /// times always, or never.
     pub(super) fn due(&mut self, turn: Duration) -> Duration {
-        turn + self.jitter.of(self.period)
+        // xorshift64 of Marsaglia.
+        self.jitter ^= self.jitter << 13;
+        self.jitter ^= self.jitter >> 7;
+        self.jitter ^= self.jitter << 17;
+        turn + self.period * u32::try_from(self.jitter >> 48).unwrap_or(0) / (2 << 16)
     }
 
     /// What a pass that is due then samples, of which `narrowest` is the least: all threads, unless that is too much for the time since
@@ -75,7 +75,7 @@ impl PassRate {
     pub(super) fn note(&mut self, scope: PassScope, spent: Duration, narrowest: PassScope, now: Duration) {
         self.latest_costs[scope as usize] = spent;
         // The first pass has all threads, and says little about the others.
-        if !std::mem::take(&mut self.is_first) {
+        if std::mem::replace(&mut self.has_passed, true) {
             let cost = &mut self.costs[scope as usize];
             *cost = if cost.is_zero() { spent } else { (*cost * 7 + spent) / 8 };
         }
@@ -88,20 +88,6 @@ impl PassRate {
         // Passes over all threads then have one half of the share, those over active ones the other half.
         let least = if self.follows_active(narrowest) { 2 * active } else { all };
         self.period = self.period.mul_f64(0.9).max(least).max(self.shortest);
-    }
-}
-
-/// Moves passes within their period, so that they do not meet what happens at regular times always, or never.
-struct Jitter(u64);
-
-impl Jitter {
-    /// A part of a period, between nothing and one half.
-    fn of(&mut self, period: Duration) -> Duration {
-        // xorshift64 of Marsaglia.
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        period * u32::try_from(self.0 >> 48).unwrap_or(0) / (2 << 16)
     }
 }
 

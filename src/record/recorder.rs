@@ -3,13 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
-
 use super::error::RecordError;
-use super::sampler::{EndedSamples, OpenSamples, SampledAs, Sampler};
+use super::sampler::{EndedSamples, OpenSamples, SampledAs, Sampler, monotonic};
 use super::until::{Until, WindowEnd};
 use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
-use crate::model::{CtprofSnapshot, ExitedThread, SnapshotHead};
+use crate::model::{CtprofSnapshot, ExitedThread, HostContext, SnapshotHead};
 use crate::process::{RaisedPriority, Signals, with_file_capabilities, without_stops};
 use crate::window::{self, EarlierThreads, Exits, FoldedExits, Recording};
 
@@ -113,18 +111,21 @@ impl Recorder {
         // Only the later memory of processes is shown.
         let CtprofSnapshot { head: earlier, threads } = self.capturer.capture(Smaps::Never)?;
         let threads = EarlierThreads::of_threads(threads);
-        let folded = Arc::<Mutex<FoldedExits>>::default();
-        if let Some(listener) = &mut self.listener {
-            let folded = Arc::clone(&folded);
-            let ends = samples.as_ref().map(|samples| Arc::clone(&samples.ends));
-            let pids = Arc::clone(&self.pids);
-            let add = move |exit: ExitedThread| {
-                ends.iter().for_each(|ends| ends.add(&exit));
-                !is_selected(&pids, &exit) || folded.lock().unwrap_or_else(PoisonError::into_inner).add(exit)
-            };
-            listener.fold(&earlier.host.clone().unwrap_or_default(), Box::new(add));
-        }
+        let folded = Arc::default();
+        self.fold(&earlier.host.clone().unwrap_or_default(), &folded, samples.as_ref());
         Ok(OpenWindow { recorder: self, earlier, threads, folded, samples, raised })
+    }
+
+    /// Folds what starts and exits from now on, and notes its end for the samples.
+    pub(super) fn fold(&mut self, host: &HostContext, to: &Arc<Mutex<FoldedExits>>, samples: Option<&OpenSamples>) {
+        let Some(listener) = &mut self.listener else { return };
+        let (folded, pids) = (Arc::clone(to), Arc::clone(&self.pids));
+        let ends = samples.map(|samples| Arc::clone(&samples.ends));
+        let add = move |exit: ExitedThread| {
+            ends.iter().for_each(|ends| ends.add(&exit));
+            !is_selected(&pids, &exit) || folded.lock().unwrap_or_else(PoisonError::into_inner).add(exit)
+        };
+        listener.fold(host, Box::new(add));
     }
 }
 
@@ -180,8 +181,7 @@ impl OpenWindow<'_> {
 /// Time since the threads of a capture of this boot were read.
 pub(super) fn time_since(capture: &SnapshotHead) -> Duration {
     let start = capture.capture.as_ref().and_then(|capture| capture.monotonic_ns);
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
-    start.map_or(Duration::ZERO, |start| now.saturating_sub(Duration::from_nanos(start)))
+    start.map_or(Duration::ZERO, |start| monotonic().saturating_sub(Duration::from_nanos(start)))
 }
 
 /// What records exits; `None` if nothing can.

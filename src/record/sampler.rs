@@ -11,9 +11,9 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::gettid;
 
 use super::pass_rate::PassRate;
-use crate::capture::{NoSamples, Options, ThreadSampler};
+use crate::capture::{NoSamples, Options, ThreadSampler, add_files, nanoseconds};
 use crate::model::{ExitedThread, Name, PassScope, Reasons, ThreadEnd, ThreadSample, ThreadState};
-use crate::process::{Privileges, RaisedPriority, RunsFirst, with_file_capabilities, without_stops};
+use crate::process::{Privileges, RaisedPriority, with_file_capabilities, without_stops};
 use crate::reasons::{Conclusion, PassMoment, ReasonCollector, waits_for_mutex, works_on_descriptor};
 
 /// Names of functions take some 0.1 s. A window does not wait for a sampler that the host has stopped.
@@ -226,7 +226,7 @@ impl SamplingSession {
             let due = (self.rate.due(next), cpu_time());
             let mut scope = self.rate.scope(sampler.narrowest_scope(), due.0);
             if self.rate.is_short(scope) != priority.is_some() {
-                priority = self.rate.is_short(scope).then(RunsFirst::this_thread);
+                priority = self.rate.is_short(scope).then(RaisedPriority::run_first);
             }
             let pause = due.0.saturating_sub(monotonic());
             if window.end.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
@@ -279,7 +279,7 @@ impl SamplingSession {
             scope,
             period_ns: nanoseconds(self.rate.period),
         };
-        sampler.add_files(samples, works_on_descriptor);
+        add_files(samples, works_on_descriptor);
         sampler.add_owners(samples, waits_for_mutex);
         self.collector.add(moment, samples, lost);
         for end in sampler.take_ends() {
@@ -290,11 +290,7 @@ impl SamplingSession {
     }
 }
 
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn monotonic() -> Duration {
+pub(super) fn monotonic() -> Duration {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
 }
 

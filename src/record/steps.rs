@@ -7,10 +7,10 @@ use super::error::RecordError;
 use super::recorder::{Recorder, is_selected, time_since};
 use super::sampler::{EndedSamples, OpenSamples, SampledAs};
 use super::until::{Until, WindowEnd, arguments};
-use crate::capture::{CapturedChanges, ExitListener, RecordedExits, Smaps};
+use crate::capture::{CapturedChanges, ExitListener, RecordedExits, Smaps, nanoseconds};
 use crate::model::{
-    CtprofSnapshot, ExitedThread, HostContext, METRICS, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadId,
-    ThreadState, Value, WindowInfo, WindowRule,
+    CtprofSnapshot, ExitedThread, METRICS, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadId, ThreadState,
+    Value, WindowInfo, WindowRule,
 };
 use crate::process::RaisedPriority;
 use crate::series::{Applied, Moment, Part, Step, StepExits};
@@ -67,32 +67,28 @@ impl Recorder {
         let sampled_as = if self.listener.is_some() { SampledAs::Step } else { SampledAs::OneWindow };
         let samples = self.sampler.as_ref().and_then(|sampler| sampler.begin(sampled_as));
         let command = if let Until::Exited(invocation) = until { arguments(invocation) } else { Vec::new() };
-        let every_ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
         let mut info = SeriesInfo::default();
-        (info.every_ns, info.recorder, info.command) = (every_ns, std::process::id(), command);
+        (info.every_ns, info.recorder, info.command) = (nanoseconds(every), std::process::id(), command);
         let mut first = self.capturer.capture(Smaps::Never)?;
         let host = first.head.host.clone().unwrap_or_default();
         first.head.format_version = Some(SERIES_FORMAT_VERSION);
         first.head.series = Some(info);
         prepare.iter().for_each(|prepare| prepare(&mut first));
         let info = first.head.series.clone().unwrap_or_default();
-        let (head, moment, folded) = (first.head.clone(), Moment::new(first), Arc::default());
-        let carried = Vec::new();
-        let procfs_time = Duration::ZERO;
-        let mut series = OpenSeries {
+        let folded = Arc::default();
+        self.fold(&host, &folded, samples.as_ref());
+        Ok(OpenSeries {
             recorder: self,
             prepare,
             info,
-            head,
-            moment,
+            head: first.head.clone(),
+            moment: Moment::new(first),
             folded,
-            carried,
+            carried: Vec::new(),
             samples,
-            procfs_time,
+            procfs_time: Duration::ZERO,
             _raised: raised,
-        };
-        series.fold(&host);
-        Ok(series)
+        })
     }
 }
 
@@ -167,7 +163,7 @@ impl OpenSeries<'_> {
             let sampled_as = if has_all { SampledAs::Step } else { SampledAs::OneWindow };
             self.samples = sampler.as_ref().and_then(|sampler| sampler.begin(sampled_as));
         }
-        self.fold(&host);
+        self.recorder.fold(&host, &self.folded, self.samples.as_ref());
         later.head.format_version = Some(SERIES_FORMAT_VERSION);
         later.head.series = Some(self.info.clone());
         let (mut exits, carried) = self.exits((&later, gone.as_deref()), &folded, records.as_ref());
@@ -213,20 +209,6 @@ impl OpenSeries<'_> {
         let requested_ns = Some(self.info.every_ns).filter(|_| !is_last);
         let window = part.end(CtprofSnapshot { head: later_head, threads }, step.command.clone(), requested_ns)?;
         Ok(RecordedStep { step, exits, window })
-    }
-
-    /// Folds what starts from now on.
-    fn fold(&mut self, host: &HostContext) {
-        if let Some(listener) = &mut self.recorder.listener {
-            let folded = Arc::clone(&self.folded);
-            let ends = self.samples.as_ref().map(|samples| Arc::clone(&samples.ends));
-            let pids = Arc::clone(&self.recorder.pids);
-            let add = move |exit: ExitedThread| {
-                ends.iter().for_each(|ends| ends.add(&exit));
-                !is_selected(&pids, &exit) || folded.lock().unwrap_or_else(PoisonError::into_inner).add(exit)
-            };
-            listener.fold(host, Box::new(add));
-        }
     }
 
     /// What exited in the step that ends with this capture, and what exited later. A capture of changes comes with the threads

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::error::RecordError;
+use crate::capture::nanoseconds;
 use crate::model::{CtprofSnapshot, RecordedCommand};
-use crate::process::{Child, CommandEnd, Ended, Invocation, Signals};
+use crate::process::{Child, CommandEnd, Invocation, Signals};
 
 /// When a window ends.
 #[derive(Clone, Debug)]
@@ -84,24 +85,26 @@ impl Waiting {
             self.command = Some((child, invocation));
             return Ok(None);
         };
-        let command = Some((child, recorded_command(&invocation, &end)));
+        let command = RecordedCommand {
+            arguments: arguments(&invocation),
+            elapsed_ns: nanoseconds(end.elapsed),
+            status: end.status,
+            signal: end.signal,
+        };
+        let command = Some((child, command));
         Ok(Some(WindowEnd { interrupted: end.interrupted, of_command: Some(end), requested_ns: None, command }))
     }
 
     fn pause(&self, signals: &Signals, deadline: Option<Instant>) -> Result<Option<WindowEnd>, RecordError> {
         let first = self.end.into_iter().chain(deadline).min();
-        let time = first.map_or(FOREVER, |first| first.saturating_duration_since(Instant::now()));
-        let interrupted = match signals.pause(time).map_err(RecordError::CannotWait)? {
-            Ended::Elapsed if self.end.is_none_or(|end| Instant::now() < end) => return Ok(None),
-            Ended::Elapsed => None,
-            Ended::Signal(signal) => Some(signal),
-        };
+        let time = first.map_or(Duration::MAX, |first| first.saturating_duration_since(Instant::now()));
+        let interrupted = signals.pause(time).map_err(RecordError::CannotWait)?;
+        if interrupted.is_none() && self.end.is_none_or(|end| Instant::now() < end) {
+            return Ok(None);
+        }
         Ok(Some(WindowEnd { interrupted, of_command: None, requested_ns: None, command: None }))
     }
 }
-
-/// Longer than any recording.
-const FOREVER: Duration = Duration::from_secs(u64::MAX >> 4);
 
 impl WindowEnd {
     /// Reaps the command without a later capture.
@@ -112,32 +115,17 @@ impl WindowEnd {
         self.command.map_or(Ok(()), |(child, _)| child.reap().map(drop).map_err(RecordError::CannotWaitForCommand))
     }
 
-    /// Reaps the command, adds its I/O to the later capture, and returns what was recorded of it.
+    /// Reaps the command, adds its I/O where the later capture could not read it, and returns what was recorded of it.
     pub(super) fn conclude(self, later: &mut CtprofSnapshot) -> Result<Option<RecordedCommand>, RecordError> {
         let Some((child, command)) = self.command else { return Ok(None) };
-        add_io(later, child)?;
+        let id = child.id();
+        let io = child.reap().map_err(RecordError::CannotWaitForCommand)?;
+        let leader = later.threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());
+        if let Some(process) = leader.and_then(|leader| leader.process.as_deref_mut()) {
+            process.read_bytes.get_or_insert(io.read_bytes.into());
+            process.write_bytes.get_or_insert(io.write_bytes.into());
+        }
         Ok(Some(command))
-    }
-}
-
-/// Reaps the command, and adds its I/O where the capture could not read it.
-fn add_io(later: &mut CtprofSnapshot, child: Child) -> Result<(), RecordError> {
-    let id = child.id();
-    let io = child.reap().map_err(RecordError::CannotWaitForCommand)?;
-    let leader = later.threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());
-    if let Some(process) = leader.and_then(|leader| leader.process.as_deref_mut()) {
-        process.read_bytes.get_or_insert(io.read_bytes.into());
-        process.write_bytes.get_or_insert(io.write_bytes.into());
-    }
-    Ok(())
-}
-
-fn recorded_command(invocation: &Invocation, end: &CommandEnd) -> RecordedCommand {
-    RecordedCommand {
-        arguments: arguments(invocation),
-        elapsed_ns: u64::try_from(end.elapsed.as_nanos()).unwrap_or(u64::MAX),
-        status: end.status,
-        signal: end.signal,
     }
 }
 

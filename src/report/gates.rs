@@ -117,10 +117,7 @@ pub(super) fn cells(result: &GateResult) -> [String; 8] {
 impl Serialize for GateResult {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let interval = self.change.and_then(|change| change.interval);
-        let fault = match &self.outcome {
-            GateOutcome::Error(fault) => Some(fault),
-            _ => None,
-        };
+        let fault = if let GateOutcome::Error(fault) = &self.outcome { Some(fault) } else { None };
         let measure = self.change.map_or("none", |change| match change.scale {
             Scale::Ratio => "ratio",
             Scale::Difference => "difference",

@@ -3,9 +3,7 @@
 use crate::compare::Delta;
 use crate::model::{Cell, CpuSetSizes, Unit, cpu_ranges};
 
-type ScaleStep = (f64, &'static str);
-
-fn ladder(unit: Unit) -> &'static [ScaleStep] {
+fn ladder(unit: Unit) -> &'static [(f64, &'static str)] {
     const KIB: f64 = 1024.0;
     match unit {
         Unit::Ns => &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")],

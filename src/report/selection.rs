@@ -197,11 +197,8 @@ impl<'r> ShownSection<'r> {
 
 impl List<'_> {
     pub(super) fn groups(&self) -> usize {
-        let rows = self.lines.iter().filter_map(|line| match line {
-            ListLine::Row(row) => Some(row.group),
-            ListLine::Ancestor { .. } => None,
-        });
-        rows.collect::<BTreeSet<_>>().len()
+        let group = |line: &ListLine<'_>| if let ListLine::Row(row) = line { Some(row.group) } else { None };
+        self.lines.iter().filter_map(group).collect::<BTreeSet<_>>().len()
     }
 }
 

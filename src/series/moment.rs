@@ -70,7 +70,7 @@ impl Moment {
     /// # Errors
     /// [`SeriesError`] if the step is not of this capture. It is then neither of them.
     pub fn apply(&mut self, step: &mut Step) -> Result<Applied, SeriesError> {
-        let exits = step.take_exits()?;
+        let exits = std::mem::take(&mut step.exits).exits(step.exit_records.take())?;
         let mut cgroups = BTreeMap::new();
         if let Some(head) = step.head.take() {
             for path in head.get(CGROUPS).and_then(Json::as_object).into_iter().flat_map(Map::keys) {

@@ -19,9 +19,9 @@ pub struct Step {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) gone: Vec<(u32, u32)>,
     #[serde(skip_serializing_if = "ExitTable::is_empty")]
-    exits: ExitTable,
+    pub(super) exits: ExitTable,
     #[serde(skip_serializing_if = "Option::is_none")]
-    exit_records: Option<ExitRecords>,
+    pub(super) exit_records: Option<ExitRecords>,
     /// Why threads waited in the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasons: Option<Box<Reasons>>,
@@ -62,7 +62,7 @@ impl StepExits {
 /// Exited threads as columns.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct ExitTable {
+pub(super) struct ExitTable {
     threads: ThreadTable,
     rows: Vec<ExitRow>,
     impossible_delays: u64,
@@ -106,7 +106,7 @@ impl ExitTable {
         }
     }
 
-    fn exits(self, records: Option<ExitRecords>) -> Result<StepExits, SeriesError> {
+    pub(super) fn exits(self, records: Option<ExitRecords>) -> Result<StepExits, SeriesError> {
         let mut exits = StepExits { records, impossible_delays: self.impossible_delays, ..StepExits::default() };
         let threads = self.threads.threads(|_| None)?;
         if threads.len() != self.rows.len() {
@@ -146,9 +146,5 @@ impl Step {
     /// Time from the capture before to the one after, in nanoseconds.
     pub fn length_ns(&self) -> Option<u64> {
         self.head.as_ref()?.get("capture")?.get("boottime_ns")?.as_u64()
-    }
-
-    pub(super) fn take_exits(&mut self) -> Result<StepExits, SeriesError> {
-        std::mem::take(&mut self.exits).exits(self.exit_records.take())
     }
 }

@@ -422,7 +422,7 @@ impl StoredSeries {
             }
         }
         let counted = ContentLimit::new(self.file.limits.bytes).count(&self.line);
-        counted.map_err(|refusal| StoreError::Refused(self.file.path.clone(), refusal))?;
+        counted.map_err(|refusal| self.file.refused(refusal))?;
         self.parsed().map(Some)
     }
 
@@ -468,10 +468,7 @@ impl StoredSeries {
                 return Err(StoreError::Read(self.file.path.clone(), error));
             }
             Err(error) if error.kind() == ErrorKind::FileTooLarge => {
-                return Err(StoreError::Refused(
-                    self.file.path.clone(),
-                    SnapshotRefusal::TooLarge(self.file.limits.bytes, BYTES),
-                ));
+                return Err(self.file.refused(SnapshotRefusal::TooLarge(self.file.limits.bytes, BYTES)));
             }
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 self.cut = Some("it is still being written, or its recorder was killed or had a full disk".to_owned());

@@ -8,13 +8,6 @@ use super::{address, call};
 /// `_LINUX_CAPABILITY_VERSION_3` of `include/uapi/linux/capability.h`: two words per set.
 const VERSION: u32 = 0x2008_0522;
 
-/// `struct __user_cap_header_struct`; the calling thread is number 0.
-#[repr(C)]
-struct CapabilityHeader {
-    version: u32,
-    pid: i32,
-}
-
 /// `struct __user_cap_data_struct`.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -85,17 +78,18 @@ fn both([low, high]: [u32; 2]) -> u64 {
 ///
 /// If nothing changes, nothing is set: a sandbox without capset(2) is no obstacle then.
 fn changed(mask: u64, change: impl Fn(&mut CapabilityWords, u32)) -> Result<[CapabilityWords; 2], Errno> {
-    let mut header = CapabilityHeader { version: VERSION, pid: 0 };
+    // `struct __user_cap_header_struct`; the calling thread is number 0.
+    let mut header = [VERSION, 0];
     let mut data = [CapabilityWords::default(); 2];
     // SAFETY: the kernel writes two records, as version 3 says, into an array of two.
-    unsafe { call(libc::SYS_capget, [address(&raw mut header), address(data.as_mut_ptr())]) }?;
+    unsafe { call(libc::SYS_capget, [address(header.as_mut_ptr()), address(data.as_mut_ptr())]) }?;
     let before = data;
     for (data, shift) in data.iter_mut().zip([0, 32]) {
         change(data, u32::try_from(mask >> shift & u64::from(u32::MAX)).expect("half of the bits"));
     }
     if data != before {
         // SAFETY: the kernel reads two records from an array of two.
-        unsafe { call(libc::SYS_capset, [address(&raw mut header), address(data.as_ptr())]) }?;
+        unsafe { call(libc::SYS_capset, [address(header.as_mut_ptr()), address(data.as_ptr())]) }?;
     }
     Ok(before)
 }

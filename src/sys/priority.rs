@@ -33,16 +33,8 @@ fn set(nice: c_long) -> bool {
 
 /// Keeps the policy of this thread, and gives those that it starts the usual nice value.
 fn reset_on_fork() -> bool {
-    // `struct sched_param` of include/uapi/linux/sched.h has only the real-time priority; that of musl is larger.
-    let parameters: libc::c_int = 0;
     // SAFETY: the argument is a number.
-    let policy = unsafe { call(libc::SYS_sched_getscheduler, [0]) };
-    let set = |policy: c_long| {
-        let policy = policy | c_long::from(libc::SCHED_RESET_ON_FORK);
-        // SAFETY: the kernel reads the structure during the call.
-        unsafe { call(libc::SYS_sched_setscheduler, [0, policy, super::address(&raw const parameters)]) }
-    };
-    policy.and_then(set).is_ok()
+    unsafe { call(libc::SYS_sched_getscheduler, [0]) }.is_ok_and(|policy| set_policy(policy, 0))
 }
 
 /// Lets this thread, and not those that it starts, run as soon as it is ready, before all with a usual policy; false if it may
@@ -50,18 +42,19 @@ fn reset_on_fork() -> bool {
 pub(crate) fn run_first() -> bool {
     // SAFETY: the arguments are numbers.
     let _ = unsafe { call(libc::SYS_prctl, [c_long::from(libc::PR_SET_TIMERSLACK), 1]) };
-    set_policy(libc::SCHED_FIFO, 1)
+    set_policy(libc::SCHED_FIFO.into(), 1)
 }
 
 /// Lets this thread run in its turn again.
 pub(crate) fn run_in_turn() {
-    set_policy(libc::SCHED_OTHER, 0);
+    set_policy(libc::SCHED_OTHER.into(), 0);
 }
 
 /// Sets the policy of this thread, and not of those that it starts; false if it may not.
-fn set_policy(policy: libc::c_int, priority: libc::c_int) -> bool {
-    let policy = c_long::from(policy | libc::SCHED_RESET_ON_FORK);
-    // SAFETY: the kernel reads the structure during the call.
+fn set_policy(policy: c_long, priority: libc::c_int) -> bool {
+    let policy = policy | c_long::from(libc::SCHED_RESET_ON_FORK);
+    // SAFETY: the kernel reads the structure during the call: `struct sched_param` of include/uapi/linux/sched.h has only the
+    // real-time priority; that of musl is larger.
     unsafe { call(libc::SYS_sched_setscheduler, [0, policy, super::address(&raw const priority)]) }.is_ok()
 }
 

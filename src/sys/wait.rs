@@ -7,19 +7,8 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::Pid;
 
-/// A child that exited and has not been reaped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Zombie {
-    pub(crate) pid: Pid,
-    pub(crate) cause: ExitCause,
-}
-
-/// Why a process exited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExitCause {
-    Exit(i32),
-    Signal(i32),
-}
+/// A child that exited and has not been reaped, with its exit status or the signal that killed it.
+type Zombie = (Pid, Result<i32, i32>);
 
 /// One child that exited, if any; it stays a zombie. `ECHILD` if there are no children.
 pub(crate) fn zombie() -> Result<Option<Zombie>, Errno> {
@@ -33,8 +22,8 @@ pub(crate) fn zombie() -> Result<Option<Zombie>, Errno> {
         let info = info.assume_init();
         (info.si_code, info.si_pid(), info.si_status())
     };
-    let cause = if code == libc::CLD_EXITED { ExitCause::Exit(status) } else { ExitCause::Signal(status) };
-    Ok((pid != 0).then(|| Zombie { pid: Pid::from_raw(pid), cause }))
+    let status = if code == libc::CLD_EXITED { Ok(status) } else { Err(status) };
+    Ok((pid != 0).then(|| (Pid::from_raw(pid), status)))
 }
 
 /// Reaps the child `pid`, which is a zombie. `ECHILD` if it is not a child, or has been reaped.

@@ -23,29 +23,8 @@ const LONGEST_NAME: usize = 512;
 const CONTAINERS_PER_PART: usize = 64;
 const MAX_WORKERS: usize = 4;
 
-/// A source of names, and the containers that it is asked for.
-#[derive(Clone)]
-enum NameSource {
-    /// Of pods and their containers.
-    Kubernetes,
-    /// Of containers with these ids.
-    Docker(Vec<String>),
-    Containerd(Vec<String>),
-    /// The storage of Podman and CRI-O: that of the host, or of a user by id.
-    Storage(Option<u32>),
-}
-
-impl NameSource {
-    /// Where it is, as findings name it.
-    fn directory(&self) -> &'static str {
-        match self {
-            Self::Kubernetes => kubernetes::CONTAINER_LOGS,
-            Self::Docker(_) => runtimes::DOCKER,
-            Self::Containerd(_) => runtimes::CONTAINERD,
-            Self::Storage(_) => runtimes::STORAGE,
-        }
-    }
-}
+/// A source of names: where it is, as findings name it, and what reads it.
+type NameSource = (&'static str, Box<dyn Fn(&HostTree) -> Vec<Container> + Send + Sync>);
 
 /// Names of containers. Each is read once: its container keeps it as long as captures see it.
 pub(crate) struct ContainerNames {
@@ -94,12 +73,16 @@ fn sources(unnamed: &[(&str, &Container)]) -> Vec<NameSource> {
     };
     let is_stored = |container: &Container| matches!(container.runtime.as_deref(), Some("podman" | "cri-o") | None);
     let users = unnamed.iter().filter(|(_, container)| is_stored(container)).map(|(path, _)| user_of(path));
-    let storages = users.collect::<BTreeSet<_>>().into_iter().map(NameSource::Storage);
-    let parts = |runtime: &str, source: fn(Vec<String>) -> NameSource| {
-        ids(runtime).chunks(CONTAINERS_PER_PART).map(|part| source(part.to_vec())).collect::<Vec<_>>()
-    };
-    let by_id = [parts("docker", NameSource::Docker), parts("containerd", NameSource::Containerd)].concat();
-    by_id.into_iter().chain(storages).collect()
+    let storage = |user| -> NameSource { (runtimes::STORAGE, Box::new(move |tree| runtimes::storage(tree, user))) };
+    let mut sources: Vec<NameSource> = Vec::new();
+    for part in ids("docker").chunks(CONTAINERS_PER_PART).map(<[_]>::to_vec) {
+        sources.push((runtimes::DOCKER, Box::new(move |tree| runtimes::docker(tree, &part))));
+    }
+    for part in ids("containerd").chunks(CONTAINERS_PER_PART).map(<[_]>::to_vec) {
+        sources.push((runtimes::CONTAINERD, Box::new(move |tree| runtimes::containerd(tree, &part))));
+    }
+    sources.extend(users.collect::<BTreeSet<_>>().into_iter().map(storage));
+    sources
 }
 
 /// The user whose service manager a cgroup is below.
@@ -134,7 +117,7 @@ impl KnownNames {
         let all = found.iter().flat_map(|(path, containers)| containers.iter().map(move |of| (*path, of)));
         let unknown = |known: &Self| Vec::from_iter(all.clone().filter(|(_, container)| !known.has(container)));
         if unknown(self).iter().any(|(_, container)| container.pod_uid.is_some()) {
-            self.read(&tree, vec![NameSource::Kubernetes]);
+            self.read(&tree, vec![(kubernetes::CONTAINER_LOGS, Box::new(kubernetes::read))]);
         }
         let sources = sources(&unknown(self));
         self.read(&tree, sources);
@@ -153,14 +136,9 @@ impl KnownNames {
 
     /// Reads sources that may be on a file system that does not answer.
     fn read(&mut self, tree: &Arc<HostTree>, sources: Vec<NameSource>) {
-        let directories: Vec<_> = sources.iter().map(NameSource::directory).collect();
+        let directories: Vec<_> = sources.iter().map(|(directory, _)| *directory).collect();
         let own = Arc::clone(tree);
-        let read = map_patiently(MAX_WORKERS, sources, move |(), source: &NameSource| match source {
-            NameSource::Kubernetes => kubernetes::read(&own),
-            NameSource::Docker(ids) => runtimes::docker(&own, ids),
-            NameSource::Containerd(ids) => runtimes::containerd(&own, ids),
-            NameSource::Storage(user) => runtimes::storage(&own, *user),
-        });
+        let read = map_patiently(MAX_WORKERS, sources, move |(), (_, source): &NameSource| source(&own));
         for (directory, containers) in directories.into_iter().zip(read) {
             let containers = containers.unwrap_or_else(|| {
                 tree.failed(directory, nix::errno::Errno::ETIMEDOUT);
@@ -195,29 +173,19 @@ impl KnownNames {
 }
 
 /// A container with the values of another where it has none.
-fn filled(container: Container, other: &Container) -> Container {
-    let or = |own: Option<String>, other: &Option<String>| own.or_else(|| other.clone());
-    Container {
-        runtime: or(container.runtime, &other.runtime),
-        id: container.id,
-        name: or(container.name, &other.name),
-        pod: or(container.pod, &other.pod),
-        namespace: or(container.namespace, &other.namespace),
-        pod_uid: or(container.pod_uid, &other.pod_uid),
-        image: or(container.image, &other.image),
-    }
+fn filled(mut container: Container, other: &Container) -> Container {
+    let Container { runtime, name, pod, namespace, pod_uid, image, .. } = &mut container;
+    let others = [&other.runtime, &other.name, &other.pod, &other.namespace, &other.pod_uid, &other.image];
+    let own = [runtime, name, pod, namespace, pod_uid, image].into_iter().zip(others);
+    own.filter(|(own, _)| own.is_none()).for_each(|(own, other)| own.clone_from(other));
+    container
 }
 
 /// A container without names that are too long, or empty.
-fn bounded(container: Container) -> Container {
-    let bounded = |name: Option<String>| name.filter(|name| (1..=LONGEST_NAME).contains(&name.len()));
-    Container {
-        runtime: container.runtime,
-        id: container.id,
-        name: bounded(container.name),
-        pod: bounded(container.pod),
-        namespace: bounded(container.namespace),
-        pod_uid: bounded(container.pod_uid),
-        image: bounded(container.image),
+fn bounded(mut container: Container) -> Container {
+    let Container { name, pod, namespace, pod_uid, image, .. } = &mut container;
+    for name in [name, pod, namespace, pod_uid, image] {
+        name.take_if(|name| !(1..=LONGEST_NAME).contains(&name.len()));
     }
+    container
 }

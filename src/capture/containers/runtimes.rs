@@ -1,6 +1,7 @@
 //! Names of containers, from the files of Docker, containerd, Podman and CRI-O.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::host_tree::{HostDirectory, HostTree};
 use crate::model::Container;
@@ -18,19 +19,17 @@ const MAX_LIST: u64 = 16 << 20;
 
 /// What Docker keeps in `config.v2.json`.
 #[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
 struct DockerConfiguration {
-    #[serde(rename = "Name")]
     name: Option<String>,
-    #[serde(rename = "Config", default)]
+    #[serde(default)]
     config: DockerConfig,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "PascalCase")]
 struct DockerConfig {
-    #[serde(rename = "Image")]
     image: Option<String>,
-    #[serde(rename = "Labels")]
     labels: Option<DockerLabels>,
 }
 
@@ -108,12 +107,6 @@ struct StoredContainer {
     metadata: String,
 }
 
-#[derive(Default, Deserialize)]
-struct StoredMetadata {
-    #[serde(rename = "image-name")]
-    image: Option<String>,
-}
-
 /// All containers of Podman and CRI-O of the host, or those of Podman of a user.
 pub(super) fn storage(tree: &HostTree, user: Option<u32>) -> Vec<Container> {
     let (directory, path) = match user {
@@ -130,7 +123,8 @@ pub(super) fn storage(tree: &HostTree, user: Option<u32>) -> Vec<Container> {
 fn container_of_storage(stored: StoredContainer) -> Option<Container> {
     let StoredContainer { id, names, metadata } = stored;
     let name = names.into_iter().next()?;
-    let image = serde_json::from_str::<StoredMetadata>(&metadata).unwrap_or_default().image;
+    let metadata: Value = serde_json::from_str(&metadata).unwrap_or_default();
+    let image = metadata["image-name"].as_str().map(str::to_owned);
     let container = Container { id: Some(id), image, ..Container::default() };
     // CRI-O: `k8s_<container>_<pod>_<namespace>_<uid>_<attempt>`.
     let parts: Vec<_> = name.split('_').map(str::to_owned).collect();

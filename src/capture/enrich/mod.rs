@@ -54,7 +54,8 @@ struct ProcessValues {
 
 /// Adds the values of all sources.
 pub(super) fn complete(context: &CaptureContext, read: &mut ReadThreads, pool: &ThreadPool) {
-    mark_own(context, &mut read.threads);
+    let own = read.threads.iter_mut().filter(|thread| Some(thread.tgid) == context.capturing_process);
+    own.for_each(|thread| thread.owner = Some(Owner::Ctprof));
     let requests = requests(read);
     let asked: Vec<u32> = requests.iter().map(|request| request.id).collect();
     let processes = read.threads.chunk_by(|one, other| one.tgid == other.tgid).count();
@@ -81,11 +82,6 @@ pub(super) fn complete(context: &CaptureContext, read: &mut ReadThreads, pool: &
             }
         });
     });
-}
-
-fn mark_own(context: &CaptureContext, threads: &mut [ThreadState]) {
-    let own = threads.iter_mut().filter(|thread| Some(thread.tgid) == context.capturing_process);
-    own.for_each(|thread| thread.owner = Some(Owner::Ctprof));
 }
 
 /// The processes in the order of ids. Each kernel thread is a process, and of these sources only `io` has values for it.

@@ -13,13 +13,9 @@ pub(super) fn is_whole(process: &Process, name: &Name) -> bool {
     let is_the_name = |path: &[u8]| printable(base_name(path)) == **name;
     // The kernel marks the link if the file was replaced or removed.
     let program = |exe: &[u8]| is_the_name(exe.strip_suffix(b" (deleted)").unwrap_or(exe));
+    let first_argument = |arguments: &[u8]| arguments.split(|&b| b == 0).next().is_some_and(is_the_name);
     process.directory.link("exe").is_ok_and(|exe| program(&exe))
-        || process.directory.read("cmdline", &mut buffer).is_ok_and(|arguments| is_the_name(first_argument(arguments)))
-}
-
-/// The first of the NUL-terminated strings of `cmdline`.
-fn first_argument(arguments: &[u8]) -> &[u8] {
-    arguments.split(|&b| b == 0).next().unwrap_or_default()
+        || process.directory.read("cmdline", &mut buffer).is_ok_and(first_argument)
 }
 
 pub(super) fn base_name(path: &[u8]) -> &[u8] {

@@ -10,7 +10,7 @@ use crate::model::{Name, printable};
 /// separate value: then nothing is said.
 struct Interpreter {
     /// The names of its processes, without a version.
-    names: &'static [&'static str],
+    names: &'static str,
     /// Letters of options after which the name of a module or file follows.
     name: &'static str,
     /// Letters of options with code, or without a file.
@@ -21,90 +21,60 @@ struct Interpreter {
     attached: &'static str,
     /// Whole options after which the name follows, whose value is the next argument, and those without a value. A `*` at the
     /// end stands for any characters.
-    words: [&'static [&'static str]; 3],
+    words: [&'static str; 3],
 }
+
+/// An interpreter without options.
+const PLAIN: Interpreter = Interpreter { names: "", name: "", code: "", value: "", attached: "", words: [""; 3] };
 
 const INTERPRETERS: &[Interpreter] = &[
     Interpreter {
-        names: &["python", "pypy"],
+        names: "python pypy",
         name: "m",
         code: "c",
         value: "WXQ",
-        attached: "",
-        words: [&[], &["--check-hash-based-pycs"], &[]],
+        words: ["", "--check-hash-based-pycs", ""],
+        ..PLAIN
     },
     Interpreter {
-        names: &["java"],
-        name: "",
-        code: "",
-        value: "",
-        attached: "",
+        names: "java",
         words: [
-            &["-jar", "-m", "--module"],
-            &[
-                "-cp",
-                "-classpath",
-                "--class-path",
-                "-p",
-                "--module-path",
-                "--upgrade-module-path",
-                "--add-modules",
-                "--add-reads",
-                "--add-exports",
-                "--add-opens",
-                "--limit-modules",
-                "--patch-module",
-                "--source",
-                "--enable-native-access",
-            ],
-            &["--enable-preview"],
+            "-jar -m --module",
+            "-cp -classpath --class-path -p --module-path --upgrade-module-path --add-modules --add-reads --add-exports \
+             --add-opens --limit-modules --patch-module --source --enable-native-access",
+            "--enable-preview",
         ],
+        ..PLAIN
     },
     Interpreter {
-        names: &["node", "nodejs"],
-        name: "",
+        names: "node nodejs",
         code: "ep",
         value: "rC",
-        attached: "",
         words: [
-            &[],
-            &["--require", "--import", "--loader", "--experimental-loader", "--conditions", "--env-file", "--title"],
-            &["--inspect", "--inspect-brk", "--expose-gc", "--enable-source-maps", "--watch", "--no-*", "--trace-*"],
+            "",
+            "--require --import --loader --experimental-loader --conditions --env-file --title",
+            "--inspect --inspect-brk --expose-gc --enable-source-maps --watch --no-* --trace-*",
         ],
+        ..PLAIN
     },
     Interpreter {
-        names: &["ruby"],
-        name: "",
+        names: "ruby",
         code: "e",
         value: "ICEr",
         attached: "KTWx0Fi",
-        words: [&[], &[], &["--jit", "--yjit"]],
+        words: ["", "", "--jit --yjit"],
+        ..PLAIN
     },
-    Interpreter { names: &["perl"], name: "", code: "eE", value: "I", attached: "MmixFlDC0", words: [&[], &[], &[]] },
+    Interpreter { names: "perl", code: "eE", value: "I", attached: "MmixFlDC0", ..PLAIN },
+    Interpreter { names: "php", name: "f", code: "rRBESs", value: "dczt", words: ["--file", "", ""], ..PLAIN },
     Interpreter {
-        names: &["php"],
-        name: "f",
-        code: "rRBESs",
-        value: "dczt",
-        attached: "",
-        words: [&["--file"], &[], &[]],
-    },
-    Interpreter {
-        names: &["sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"],
-        name: "",
+        names: "sh bash dash ash zsh ksh busybox",
         code: "cs",
         value: "oO",
-        attached: "",
-        words: [&[], &["--rcfile", "--init-file"], &["--login", "--norc", "--noprofile", "--posix", "--verbose"]],
+        words: ["", "--rcfile --init-file", "--login --norc --noprofile --posix --verbose"],
+        ..PLAIN
     },
-    Interpreter {
-        names: &["lua", "luajit", "Rscript", "tclsh"],
-        name: "",
-        code: "e",
-        value: "l",
-        attached: "",
-        words: [&[], &[], &[]],
-    },
+    Interpreter { names: "lua luajit Rscript tclsh", code: "e", value: "l", ..PLAIN },
 ];
 
 /// What follows an option.
@@ -141,7 +111,7 @@ pub(super) fn of(process: &Process, name: &str) -> Option<Name> {
 /// The interpreter whose processes have this name, which may end with a version: `python3.13`.
 fn interpreter(name: &str) -> Option<&'static Interpreter> {
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    INTERPRETERS.iter().find(|interpreter| interpreter.names.contains(&name))
+    INTERPRETERS.iter().find(|interpreter| interpreter.names.split(' ').any(|known| known == name))
 }
 
 impl Interpreter {
@@ -167,12 +137,12 @@ impl Interpreter {
 
     /// What follows an option, and the rest of its argument; `None` if there is code, or if it is unknown.
     fn option<'a>(&self, argument: &[u8], option: &'a [u8]) -> Option<(Follows, &'a [u8])> {
-        let is_it = |word: &&str| match word.strip_suffix('*') {
+        let is_it = |word: &str| match word.strip_suffix('*') {
             Some(front) => argument.starts_with(front.as_bytes()),
             None => argument == word.as_bytes(),
         };
         let kinds = [Follows::Name, Follows::Value, Follows::Anything];
-        if let Some((_, kind)) = self.words.iter().zip(kinds).find(|(words, _)| words.iter().any(is_it)) {
+        if let Some((_, kind)) = self.words.iter().zip(kinds).find(|(words, _)| words.split(' ').any(is_it)) {
             return Some((kind, b""));
         }
         if option.starts_with(b"-") {

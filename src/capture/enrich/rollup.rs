@@ -55,7 +55,7 @@ fn read_within(context: &CaptureContext, limits: Limits, read: &mut ReadThreads,
     let leaders = threads.iter_mut().filter(|thread| thread.is_leader() && thread.has_memory());
     let sized = leaders.map(|leader| (resident_bytes.get(&leader.tgid).copied().unwrap_or(u64::MAX), leader));
     let (mut chosen, too_large): (Vec<_>, Vec<_>) = sized.partition(|(bytes, _)| *bytes <= limits.max_rss_bytes);
-    context.tally.lock().parse.smaps_skipped += count(too_large.len());
+    context.tally.lock().parse.smaps_skipped += u64::try_from(too_large.len()).unwrap_or(u64::MAX);
     chosen.sort_unstable_by_key(|(bytes, leader)| (*bytes, leader.tgid));
     let sized = |(resident_bytes, leader): &(u64, &mut ThreadState)| SizedProcess {
         id: leader.tgid,
@@ -67,8 +67,8 @@ fn read_within(context: &CaptureContext, limits: Limits, read: &mut ReadThreads,
     let sized = chosen.iter().map(sized).collect();
     let read = map_patiently(pool.current_num_threads(), sized, move |(), process| {
         let left = || left.lock().unwrap_or_else(PoisonError::into_inner);
-        // All further processes are at least as large.
-        if *left() <= reading_time(process.resident_bytes) {
+        // Reading takes about 6 ms per GiB. All further processes are at least as large.
+        if *left() <= Duration::from_nanos(process.resident_bytes / 1024 * 6) {
             return Rollup::OutOfTime;
         }
         let begin = Instant::now();
@@ -90,15 +90,6 @@ fn read_within(context: &CaptureContext, limits: Limits, read: &mut ReadThreads,
             }
         }
     }
-}
-
-fn count(processes: usize) -> u64 {
-    u64::try_from(processes).unwrap_or(u64::MAX)
-}
-
-/// How long reading takes: about 6 ms per GiB.
-fn reading_time(resident_bytes: u64) -> Duration {
-    Duration::from_nanos(resident_bytes / 1024 * 6)
 }
 
 /// The memory of a process; `None` if it has exited since the walk, or if the file cannot be read.

@@ -30,7 +30,7 @@ impl BootConstants {
     pub(crate) fn read(files: &HostFiles<'_>) -> Self {
         let is_live = files.roots.tree() == Tree::Live;
         let kernel = |name: &str| files.line_of_procfs(&format!("sys/kernel/{name}"));
-        let cpuinfo = KeyedLines::read(files, "cpuinfo");
+        let cpuinfo = keyed_lines(files, "cpuinfo");
         let kernel_release = kernel("osrelease");
         let boot = if is_live { Path::new("/boot") } else { Path::new("") };
         let kconfig = Kconfig::read(files, boot, kernel_release.as_deref());
@@ -41,8 +41,8 @@ impl BootConstants {
             kernel_version: kernel("version"),
             kernel_cmdline: files.line_of_procfs("cmdline"),
             arch: is_live.then(machine).flatten(),
-            cpu_model: cpuinfo.get("model name").or_else(|| cpuinfo.get("CPU part")),
-            cpu_vendor: cpuinfo.get("vendor_id").or_else(|| cpuinfo.get("CPU implementer")),
+            cpu_model: cpuinfo.get("model name").or_else(|| cpuinfo.get("CPU part")).cloned(),
+            cpu_vendor: cpuinfo.get("vendor_id").or_else(|| cpuinfo.get("CPU implementer")).cloned(),
             clock_ticks_per_second: setting(SysconfVar::CLK_TCK),
             page_size: setting(SysconfVar::PAGE_SIZE),
             config_task_xacct: Some(kconfig.built("TASK_XACCT")),
@@ -98,7 +98,8 @@ impl BootConstants {
 /// Reads the host's context. A file that cannot be read leaves its field absent.
 pub(crate) fn read(files: &HostFiles<'_>, mounts: &Mounts, boot: &BootConstants) -> HostContext {
     let thp = |name: &str| files.line_of_sysfs(&format!("kernel/mm/transparent_hugepage/{name}"));
-    let meminfo = KeyedLines::read(files, "meminfo");
+    let meminfo = keyed_lines(files, "meminfo");
+    let memory = |key: &str| meminfo.get(key)?.split(' ').next()?.parse().ok();
     let schedstats = switch(files, "sched_schedstats").unwrap_or_else(|| boot.without_sysctl("SCHEDSTATS"));
     let delays = switch(files, "task_delayacct").unwrap_or_else(|| boot.delay_accounting_without_sysctl());
     let online_cpus = listed(files, "cpu");
@@ -108,10 +109,10 @@ pub(crate) fn read(files: &HostFiles<'_>, mounts: &Mounts, boot: &BootConstants)
         cpufreq_governor: online_cpus.as_deref().and_then(|cpus| governors(files, cpus)),
         online_cpus: online_cpus.and_then(|cpus| u64::try_from(cpus.len()).ok()),
         numa_nodes: listed(files, "node").and_then(|nodes| u64::try_from(nodes.len()).ok()),
-        total_memory_kib: meminfo.number("MemTotal"),
-        hugepages_total: meminfo.number("HugePages_Total"),
-        hugepages_free: meminfo.number("HugePages_Free"),
-        hugepages_size_kib: meminfo.number("Hugepagesize"),
+        total_memory_kib: memory("MemTotal"),
+        hugepages_total: memory("HugePages_Total"),
+        hugepages_free: memory("HugePages_Free"),
+        hugepages_size_kib: memory("Hugepagesize"),
         thp_enabled: thp("enabled"),
         thp_defrag: thp("defrag"),
         sched_tunables: tunables(files),
@@ -192,25 +193,11 @@ fn tunables(files: &HostFiles<'_>) -> Option<BTreeMap<String, String>> {
     Some(tunables.collect())
 }
 
-/// A file of `key : value` lines.
-struct KeyedLines(BTreeMap<String, String>);
-
-impl KeyedLines {
-    /// Reads the file; the first line of a key counts.
-    fn read(files: &HostFiles<'_>, name: &str) -> Self {
-        let text = files.line_of_procfs(name).unwrap_or_default();
-        let pairs = text.lines().rev().filter_map(|line| line.split_once(':'));
-        Self(pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect())
-    }
-
-    fn get(&self, key: &str) -> Option<String> {
-        self.0.get(key).cloned()
-    }
-
-    /// The number of a value, without its unit.
-    fn number(&self, key: &str) -> Option<u64> {
-        self.0.get(key)?.split(' ').next()?.parse().ok()
-    }
+/// The values of a file of `key : value` lines; the first line of a key counts.
+fn keyed_lines(files: &HostFiles<'_>, name: &str) -> BTreeMap<String, String> {
+    let text = files.line_of_procfs(name).unwrap_or_default();
+    let pairs = text.lines().rev().filter_map(|line| line.split_once(':'));
+    pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()
 }
 
 #[cfg(test)]

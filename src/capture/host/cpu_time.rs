@@ -58,8 +58,7 @@ pub(crate) fn parse(stat: &[u8], schedstat: &[u8]) -> HostCpuTime {
         started: after(b"processes ").and_then(unsigned),
         run_ns,
         wait_ns,
-        own_ns: None,
-        at_ns: None,
+        ..HostCpuTime::default()
     }
 }
 

@@ -34,14 +34,16 @@ impl Mounts {
         let roots = files.roots;
         let text = files.read(&roots.procfs.join("self/mountinfo")).unwrap_or_default();
         let mut mounts = Self::default();
-        for line in printable(&text).lines().filter_map(MountLine::parse) {
-            match line.file_system {
-                "cgroup2" if mounts.unified.is_none() => mounts.unified = Some(line.mount(&roots.sysfs)),
-                "cgroup" => mounts.legacy.push((line.options().map(str::to_owned).collect(), line.mount(&roots.sysfs))),
+        for (mount, file_system, options) in
+            printable(&text).lines().filter_map(|line| Mount::parse(line, &roots.sysfs))
+        {
+            let mut options = options.split(',');
+            match file_system {
+                "cgroup2" if mounts.unified.is_none() => mounts.unified = Some(mount),
+                "cgroup" => mounts.legacy.push((options.map(str::to_owned).collect(), mount)),
                 // The last mount on a mount point hides earlier ones.
-                "proc" if line.point == roots.procfs => {
-                    mounts.hidepid =
-                        line.options().find_map(|option| option.strip_prefix("hidepid=")).map(str::to_owned);
+                "proc" if mount.point == roots.procfs => {
+                    mounts.hidepid = options.find_map(|option| option.strip_prefix("hidepid=")).map(str::to_owned);
                 }
                 _ => {}
             }
@@ -81,41 +83,22 @@ impl Mounts {
 }
 
 impl Mount {
+    /// The mount of a line of mountinfo, its file system, and the options of that, not of the mount.
+    fn parse<'l>(line: &'l str, sysfs: &Path) -> Option<(Self, &'l str, &'l str)> {
+        let (front, back) = line.split_once(" - ")?;
+        let mut fields = front.split(' ').skip(3).map(unescaped);
+        let mut back = back.split(' ');
+        let (root, point) = (fields.next()?, fields.next()?);
+        let readable_at = point.strip_prefix("/sys").map_or_else(|_| point.clone(), |below| sysfs.join(below));
+        Some((Self { root, point, readable_at }, back.next()?, back.nth(1)?))
+    }
+
     /// Paths that leave the hierarchy, and those of removed cgroups, are not followed.
     fn directory(&self, cgroup: &str) -> Option<PathBuf> {
         let bytes = kernel_bytes(cgroup);
         let below = Path::new(OsStr::from_bytes(&bytes)).strip_prefix(&self.root).ok()?;
         let plain = below.components().all(|part| matches!(part, Component::Normal(_)));
         (plain && !cgroup.ends_with(" (deleted)")).then(|| self.readable_at.join(below))
-    }
-}
-
-/// The relevant fields of a line of mountinfo.
-struct MountLine<'l> {
-    root: PathBuf,
-    point: PathBuf,
-    file_system: &'l str,
-    /// Options of the file system, not of the mount.
-    super_options: &'l str,
-}
-
-impl<'l> MountLine<'l> {
-    fn parse(line: &'l str) -> Option<Self> {
-        let (front, back) = line.split_once(" - ")?;
-        let mut fields = front.split(' ').skip(3).map(unescaped);
-        let mut back = back.split(' ');
-        let (root, point) = (fields.next()?, fields.next()?);
-        Some(Self { root, point, file_system: back.next()?, super_options: back.nth(1)? })
-    }
-
-    fn options(&self) -> impl Iterator<Item = &'l str> {
-        self.super_options.split(',')
-    }
-
-    fn mount(self, sysfs: &Path) -> Mount {
-        let Self { root, point, .. } = self;
-        let readable_at = point.strip_prefix("/sys").map_or_else(|_| point.clone(), |below| sysfs.join(below));
-        Mount { root, point, readable_at }
     }
 }
 

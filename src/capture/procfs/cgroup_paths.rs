@@ -38,7 +38,8 @@ impl CgroupPaths {
         if let Some(known) = self.known.get(text) {
             return known.clone();
         }
-        let accounting = lines(text).filter(|(controllers, path)| *path != ROOT && is_accounting(controllers));
+        let accounting = lines(text)
+            .filter(|(controllers, path)| *path != ROOT && ACCOUNTING.iter().any(|one| has(controllers, one)));
         for path in accounting.map(|(_, path)| path).chain(identity(text)) {
             self.seen.insert(printable(path).into());
         }
@@ -72,10 +73,6 @@ fn path_in<'t>(text: &'t [u8], controller: &[u8]) -> Option<&'t [u8]> {
 
 fn depth(path: &[u8]) -> usize {
     path.split(|&b| b == b'/').filter(|segment| !segment.is_empty()).count()
-}
-
-fn is_accounting(controllers: &[u8]) -> bool {
-    ACCOUNTING.iter().any(|controller| has(controllers, controller))
 }
 
 fn has(controllers: &[u8], controller: &[u8]) -> bool {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::cgroup_paths::CgroupPaths;
 use super::text::{self, Keyed};
-use crate::model::{METRICS, Metric, Metrics, MonotonicNs, Name, Source, SourceFile, Value, printable, procfs_sources};
+use crate::model::{METRICS, Metric, Metrics, Name, Source, SourceFile, Value, printable, procfs_sources};
 
 /// Fields of `stat` that are not metrics (proc_pid_stat(5)).
 pub(super) const STAT_FLAGS: u8 = 9;
@@ -152,7 +152,9 @@ impl Parsers {
             *negative += u64::from(text.starts_with(b"-"));
             put(metric, metrics, text::value(metric, text));
         });
-        metrics.voluntary_sleep_ns = voluntary_sleep(metrics);
+        // The kernel's sum of sleeps includes blocks.
+        let slept = metrics.voluntary_sleep_ns.zip(metrics.block_sum);
+        metrics.voluntary_sleep_ns = slept.map(|(sleep, block)| sleep.number().saturating_sub(block.number()).into());
     }
 
     /// Stores all keys of `io` or none.
@@ -163,12 +165,6 @@ impl Parsers {
             io_metrics().for_each(|metric| metric.clear(metrics));
         }
     }
-}
-
-/// Subtracts block time from the kernel's sleep sum, which [`Parsers::sched`] has stored.
-fn voluntary_sleep(metrics: &Metrics) -> Option<MonotonicNs> {
-    let (sleep, block) = (metrics.voluntary_sleep_ns?, metrics.block_sum?);
-    Some(sleep.number().saturating_sub(block.number()).into())
 }
 
 /// Stores a value. One that the metric cannot hold is absent, like one that cannot be parsed.

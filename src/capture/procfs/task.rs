@@ -50,10 +50,7 @@ impl Reader {
         let mut files = Numbered::new(tasks, tid);
         let mut metrics = Box::new(Metrics::default());
         self.input.failures.clear();
-        let stat = match stat {
-            Use::Enabled => self.input.read(&mut files, SourceFile::Stat),
-            Use::Disabled => None,
-        };
+        let stat = if stat == Use::Enabled { self.input.read(&mut files, SourceFile::Stat) } else { None };
         let mut stat = stat.map(|text| self.parsers.stat(text, &mut metrics)).unwrap_or_default();
         let Some(comm) = stat.comm.take().or_else(|| self.comm(&mut files)) else {
             self.lost(context, process, tid);
