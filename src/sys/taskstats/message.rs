@@ -1,34 +1,42 @@
 //! Messages of generic netlink that taskstats uses, as bytes.
 
+use std::io::Cursor;
+
+use neli::consts::nl::NlmF;
+use neli::genl::{AttrTypeBuilder, Genlmsghdr, GenlmsghdrBuilder, NlattrBuilder};
+use neli::nl::{NlPayload, Nlmsghdr, NlmsghdrBuilder};
+use neli::types::{Buffer, GenlBuffer};
+use neli::{Size, ToBytes};
 use nix::errno::Errno;
 
 const TASKSTATS_TYPE_PID: u16 = 1;
 const TASKSTATS_TYPE_STATS: u16 = 3;
 const TASKSTATS_TYPE_AGGR_PID: u16 = 4;
 
-/// `NLM_F_REQUEST`.
-const REQUEST: u16 = 1;
-/// Bytes of `struct nlmsghdr` and `struct genlmsghdr`.
-const HEADERS: usize = 16 + 4;
+type Message = Nlmsghdr<u16, Genlmsghdr<u8, u16>>;
 
 /// A request with one attribute, as bytes.
 pub(super) fn request(family: u16, command: u8, sequence: u32, attribute: u16, value: &[u8]) -> Option<Vec<u8>> {
-    let length = u32::try_from(HEADERS + 4 + value.len().next_multiple_of(4)).ok()?;
-    let of_attribute = u16::try_from(4 + value.len()).ok()?;
-    let version = 1;
-    let mut bytes = length.to_ne_bytes().to_vec();
-    bytes.extend([family, REQUEST].map(u16::to_ne_bytes).as_flattened());
-    bytes.extend([sequence, 0].map(u32::to_ne_bytes).as_flattened());
-    bytes.extend([command, version, 0, 0]);
-    bytes.extend([of_attribute, attribute].map(u16::to_ne_bytes).as_flattened());
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    Some(bytes)
+    let kind = AttrTypeBuilder::default().nla_type(attribute).build().ok()?;
+    let attribute = NlattrBuilder::default().nla_type(kind).nla_payload(Buffer::from(value)).build().ok()?;
+    let attributes: GenlBuffer<u16, Buffer> = [attribute].into_iter().collect();
+    let payload = GenlmsghdrBuilder::default().cmd(command).version(1).attrs(attributes).build().ok()?;
+    let message: Message = NlmsghdrBuilder::default()
+        .nl_type(family)
+        .nl_flags(NlmF::REQUEST)
+        .nl_seq(sequence)
+        .nl_payload(NlPayload::Payload(payload))
+        .build()
+        .ok()?;
+    let mut bytes = Cursor::new(vec![0; message.padded_size()]);
+    message.to_bytes(&mut bytes).ok()?;
+    Some(bytes.into_inner())
 }
 
 /// The number of the request that a message answers, and its attributes or its error; `None` if it is
-/// not a message.
+/// not a message. Parsed here because neli 0.7 panics at messages of impossible lengths.
 pub(super) fn parse(bytes: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
+    const HEADERS: usize = 16 + 4;
     let length = usize::try_from(number(bytes, 0)?).ok()?;
     let sequence = number(bytes, 8)?.cast_unsigned();
     let attributes = match u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?) {

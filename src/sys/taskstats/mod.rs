@@ -5,16 +5,18 @@
 mod message;
 
 use std::io::IoSliceMut;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use neli::consts::socket::{Msg, NlFamily};
+use neli::socket::NlSocket;
+use neli::utils::Groups;
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, MultiHeaders, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recvmmsg, send,
-    setsockopt, socket, sockopt,
-};
+use nix::sys::socket::{MsgFlags, MultiHeaders, NetlinkAddr, recvmmsg, setsockopt, sockopt};
 use nix::sys::time::TimeVal;
+
+use super::errno;
 
 use self::message::{attribute, parse, request, stats};
 
@@ -36,7 +38,7 @@ pub(crate) const AT_ONCE: usize = 32;
 const ROOM: usize = 4096;
 
 pub(crate) struct Taskstats {
-    socket: OwnedFd,
+    socket: NlSocket,
     family: u16,
     sequence: u32,
     requests: Vec<u8>,
@@ -46,11 +48,11 @@ pub(crate) struct Taskstats {
 impl Taskstats {
     /// Opens the socket and finds the family. `ENOENT` if the kernel has no taskstats.
     pub(crate) fn open() -> Result<Self, Errno> {
-        let generic = SockProtocol::NetlinkGeneric;
-        let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, generic)?;
-        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
+        let socket = NlSocket::connect(NlFamily::Generic, None, Groups::empty()).map_err(|error| errno(&error))?;
+        // SAFETY: the descriptor is the socket's, which outlives the borrow.
+        let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
         let timeout = TimeVal::new(0, TIMEOUT.subsec_micros().into());
-        setsockopt(&socket, sockopt::ReceiveTimeout, &timeout)?;
+        setsockopt(&fd, sockopt::ReceiveTimeout, &timeout)?;
         let mut taskstats =
             Self { socket, family: 0, sequence: 0, requests: Vec::new(), room: vec![0; AT_ONCE * ROOM] };
         taskstats.family = taskstats.find_family()?;
@@ -60,7 +62,7 @@ impl Taskstats {
     fn find_family(&mut self) -> Result<u16, Errno> {
         let controller = u16::try_from(libc::GENL_ID_CTRL).expect("the controller's id is 16");
         let request_bytes = request(controller, CTRL_CMD_GETFAMILY, self.sequence, CTRL_ATTR_FAMILY_NAME, FAMILY);
-        send(self.socket.as_raw_fd(), &request_bytes.ok_or(Errno::EBADMSG)?, MsgFlags::empty())?;
+        self.socket.send(&request_bytes.ok_or(Errno::EBADMSG)?, Msg::empty()).map_err(|error| errno(&error))?;
         let mut family = Err(Errno::EBADMSG);
         self.answers(|_, answer| {
             let id = |answer| Some(u16::from_ne_bytes(attribute(answer, CTRL_ATTR_FAMILY_ID)?.try_into().ok()?));
@@ -101,7 +103,7 @@ impl Taskstats {
             self.requests.extend(request_bytes.ok_or(Errno::EBADMSG)?);
             self.sequence = sequence;
         }
-        send(self.socket.as_raw_fd(), &self.requests, MsgFlags::empty())?;
+        self.socket.send(&self.requests, Msg::empty()).map_err(|error| errno(&error))?;
         while !open.is_empty() {
             self.answers(|sequence, answer| {
                 // Late answers to an earlier round are ignored.
