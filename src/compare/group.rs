@@ -157,6 +157,7 @@ pub(super) fn side_group(snapshot: &SnapshotHead, members: &GroupTotals, measure
             throttled: members.throttled(snapshot),
             hottest: members.hottest(),
             exited_work: None,
+            is_minor: false,
         },
         name_cut: members.name_cut,
         parents: members.parents(),

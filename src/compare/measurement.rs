@@ -96,6 +96,8 @@ pub(crate) struct Population {
     pub(crate) hottest: Option<f64>,
     /// The kind of exited work, if it is no group of threads but exited work of the group above.
     pub(crate) exited_work: Option<ExitedWork>,
+    /// Whether it is exited work that took little of its group's run time.
+    pub(crate) is_minor: bool,
 }
 
 /// The periods of CPU quotas in a window, and those in which the quota ran out.

@@ -113,6 +113,7 @@ fn population(populations: &[(usize, Population)], runs: usize) -> Population {
         uptime: median(&uptimes),
         own: populations.iter().all(|(_, population)| population.own),
         exited_work: populations.iter().find_map(|(_, population)| population.exited_work),
+        is_minor: populations.iter().all(|(_, population)| population.is_minor),
         // What is known of single processes and threads is not of several runs.
         ..Population::default()
     }

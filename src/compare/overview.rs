@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::group::side_group;
 use super::{
     ColumnInput, Digest, Group, GroupTotals, Groups, Measurement, OVERVIEW, OverviewColumn, Per, Population, Quantity,
-    RUN, Row, Runs, SideGroup, SideSection, Sides, ThreadFilter, number, rate_unit,
+    Row, Runs, SideGroup, SideSection, Sides, ThreadFilter, number, rate_unit,
 };
 use crate::diagnose::Note;
 use crate::model::{Cell, Direction, ExitedWork, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit};
@@ -143,31 +143,29 @@ pub(super) fn unnamed_children(groups: &[Group], snapshots: Sides<&SnapshotHead>
 /// Exited work below this share of its group's run time has no line of its own.
 const LEAST_SHARE: f64 = 0.05;
 
-/// Removes the lines of exited work that matter on neither side, of all runs of each.
+/// Removes the lines of exited work that matter in no run of either side.
 pub(super) fn remove_minor_exits(sides: &mut Sides<SideSection>) {
-    let run = |group: &SideGroup| {
-        let measured = group.measurements.iter().find(|measured| measured.name == RUN);
-        measured.and_then(|measured| number(measured.cell.as_ref()?)).unwrap_or(0.0)
+    let matter = |groups: &SideSection| {
+        let matters = |group: &SideGroup| group.population.exited_work.is_some() && !group.population.is_minor;
+        groups.iter().filter(|(_, group)| matters(group)).map(|(path, _)| path.clone()).collect::<BTreeSet<_>>()
     };
-    let matters = |groups: &SideSection, (path, group): (&Vec<String>, &SideGroup)| {
-        let whole = path.split_last().and_then(|(_, above)| groups.get(above)).map_or(0.0, run);
-        run(group) > 0.0 && run(group) >= whole * LEAST_SHARE
-    };
-    let exits = |groups: &SideSection| {
-        let of_exits = groups.iter().filter(|(_, group)| group.population.exited_work.is_some());
-        of_exits.filter(|line| matters(groups, *line)).map(|(path, _)| path.clone()).collect::<BTreeSet<_>>()
-    };
-    let kept: BTreeSet<_> = sides.iter().flat_map(exits).collect();
-    sides
-        .as_mut()
-        .map(|groups| groups.retain(|path, group| group.population.exited_work.is_none() || kept.contains(path)));
+    let kept: BTreeSet<_> = sides.iter().flat_map(matter).collect();
+    let is_kept = |path: &Vec<String>, group: &SideGroup| !group.population.is_minor || kept.contains(path);
+    sides.as_mut().map(|groups| groups.retain(|path, group| is_kept(path, group)));
 }
 
 /// The lines of exited work below a group. With the parentheses, their keys are longer than any name of a thread.
 fn exited(path: &[String], members: &GroupTotals, times: Times) -> impl Iterator<Item = (Vec<String>, SideGroup)> {
+    let whole = run(&members.totals).unwrap_or(0) as f64 * LEAST_SHARE;
+    let matters = move |totals: &Totals| run(totals).is_some_and(|run| run > 0 && run as f64 >= whole);
     members.exited_work.iter().map(move |(kind, totals)| {
         let measurements = Times { seconds: times.seconds, ..Times::default() }.measurements(totals, 0);
-        let population = Population { own: members.are_own(), exited_work: Some(*kind), ..Population::default() };
+        let population = Population {
+            own: members.are_own(),
+            exited_work: Some(*kind),
+            is_minor: !matters(totals),
+            ..Population::default()
+        };
         let group = SideGroup { population, measurements, ..SideGroup::default() };
         ([path, &[format!("({})", kind.name())]].concat(), group)
     })

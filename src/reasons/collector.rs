@@ -157,6 +157,12 @@ impl ReasonCollector {
         self.remove(end.tid, if is_later { (last.at, last.number + 1) } else { (pass.until, pass.number) });
     }
 
+    /// Leaves out threads that have exited, where the window does not have their time: those of their names that live on
+    /// would have it else.
+    pub fn leave_out_exited(&mut self) {
+        self.gone.clear();
+    }
+
     /// All addresses of functions.
     pub fn addresses(&self) -> impl Iterator<Item = u64> {
         self.reasons.values.iter().flat_map(|reason| reason.stack.iter().copied())

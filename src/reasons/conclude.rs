@@ -117,21 +117,23 @@ fn listed(times: BTreeMap<SampledThreads, BTreeMap<Reason, SampledTime>>, mut sa
     Reasons { sampling, threads: times.into_keys().collect(), reasons, times: rows }
 }
 
+type OwnersByCgroup<'a> = HashMap<Option<&'a Name>, Option<Owner>>;
+
 /// The names that threads have in the window, so that its reasons are in the groups of its counters.
 struct WindowNames<'a> {
     known: &'a Conclusion<'a>,
     by_id: HashMap<(u32, u32), &'a ThreadState>,
-    /// Whose the threads of a name are, if all are somebody's.
-    owners: HashMap<(&'a str, &'a str, Option<&'a str>), Option<Owner>>,
+    /// The cgroups of the threads of a name, and whose those in each are, if all are somebody's.
+    named: HashMap<(&'a str, &'a str), OwnersByCgroup<'a>>,
     processes: HashSet<u32>,
 }
 
 impl<'a> WindowNames<'a> {
     fn new(known: &'a Conclusion<'a>) -> Self {
-        let mut owners = HashMap::new();
+        let mut named: HashMap<_, OwnersByCgroup<'_>> = HashMap::new();
         for thread in known.threads {
-            let key = (&*thread.pcomm, &*thread.comm, thread.cgroup.as_deref());
-            let owner = owners.entry(key).or_insert(thread.owner);
+            let cgroups = named.entry((&*thread.pcomm, &*thread.comm)).or_default();
+            let owner = cgroups.entry(thread.cgroup.as_ref()).or_insert(thread.owner);
             if *owner != thread.owner {
                 *owner = None;
             }
@@ -140,7 +142,7 @@ impl<'a> WindowNames<'a> {
         Self {
             known,
             by_id: by_id.map(|thread| ((thread.tgid, thread.tid), thread)).collect(),
-            owners,
+            named,
             processes: known.threads.iter().map(|thread| thread.tgid).collect(),
         }
     }
@@ -160,11 +162,18 @@ impl<'a> WindowNames<'a> {
         }
     }
 
-    /// Threads that are not in the window, by the names that they had.
+    /// Threads that are not in the window, by the names that they had. Those of a name can be in another cgroup there: procfs
+    /// shows zombies in the root of hierarchies of version 1.
     fn gone(&self, tgid: Option<u32>, names: Option<&SampledNames>) -> SampledThreads {
         let names = names.cloned().unwrap_or_default();
         let cgroup = (self.known.cgroup)(names.cgroups);
-        let owner = self.owners.get(&(&*names.pcomm, &*names.comm, cgroup.as_deref())).copied().flatten();
+        let cgroups = self.named.get(&(&*names.pcomm, &*names.comm));
+        let only = cgroups.filter(|cgroups| cgroups.len() == 1).and_then(|cgroups| cgroups.iter().next());
+        let same = cgroups.and_then(|cgroups| cgroups.get_key_value(&cgroup.as_ref()));
+        let (cgroup, owner) = match same.or(only) {
+            Some((cgroup, owner)) => (cgroup.cloned(), *owner),
+            None => (cgroup, None),
+        };
         let tgid = tgid.filter(|tgid| self.processes.contains(tgid));
         SampledThreads { tgid, pcomm: names.pcomm, comm: names.comm, cgroup, owner }
     }

@@ -170,7 +170,10 @@ impl OpenWindow<'_> {
         let mut window = window::recorded(&earlier, threads, later, recording)?;
         records.iter_mut().for_each(|records| records.name_containers(&mut window));
         if let Some(mut sampled) = sampled.and_then(EndedSamples::wait) {
-            sampled.add_ends(records.iter().flat_map(RecordedExits::threads));
+            match &records {
+                Some(records) => sampled.add_ends(records.threads()),
+                None => sampled.leave_out_exited(),
+            }
             let reasons = sampled.reasons(&window.threads, &|css_set| capturer.cgroup(css_set));
             window.head.reasons = Some(Box::new(reasons));
         }

@@ -141,6 +141,11 @@ impl SampledWindow {
         exits.filter_map(|exit| ThreadEnd::of(&exit)).for_each(|end| self.collector.end(&end));
     }
 
+    /// Leaves out threads that have exited, as nothing recorded their exits.
+    pub(super) fn leave_out_exited(&mut self) {
+        self.collector.leave_out_exited();
+    }
+
     /// The reasons, with the names of the threads of the window.
     pub(super) fn reasons<'t>(
         self,

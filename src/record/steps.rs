@@ -184,7 +184,10 @@ impl OpenSeries<'_> {
             exits.each.iter().for_each(|exit| samples.ends.add(exit));
         }
         let reasons = sampled.and_then(EndedSamples::wait).map(|mut sampled| {
-            sampled.add_ends(exits.each.iter().cloned());
+            match &records {
+                Some(_) => sampled.add_ends(exits.each.iter().cloned()),
+                None => sampled.leave_out_exited(),
+            }
             let unchanged = gone.iter().flat_map(|_| self.moment.threads().values());
             let threads = unchanged.chain(&later.threads).chain(exits.states());
             sampled.reasons(threads, &|css_set| self.recorder.capturer.cgroup(css_set))
