@@ -27,6 +27,7 @@ mod thread_flags;
 pub use self::bpf::exits::{DEFAULT_RING_BYTES, ExitListener, ExitSink, NoExitRecords, RecordedExits};
 pub use self::capturer::{CapturedChanges, Capturer};
 pub use self::enrich::jemalloc::{Offsets, Route, TsdLayout, inspect};
+pub(crate) use self::enrich::program::program_of;
 pub use self::enrich::smaps::Smaps;
 pub use self::error::CaptureError;
 pub use self::options::{Engine, Options, Roots, Use};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::error::RecordError;
-use crate::capture::nanoseconds;
+use crate::capture::{nanoseconds, program_of};
 use crate::model::{CtprofSnapshot, RecordedCommand};
 use crate::process::{Child, CommandEnd, Invocation, Signals};
 
@@ -115,18 +115,30 @@ impl WindowEnd {
         self.command.map_or(Ok(()), |(child, _)| child.reap().map(drop).map_err(RecordError::CannotWaitForCommand))
     }
 
-    /// Reaps the command, adds its I/O where the later capture could not read it, and returns what was recorded of it.
+    /// Reaps the command, adds its I/O and what its interpreter ran where the later capture could not read it, and returns what
+    /// was recorded of it.
     pub(super) fn conclude(self, later: &mut CtprofSnapshot) -> Result<Option<RecordedCommand>, RecordError> {
         let Some((child, command)) = self.command else { return Ok(None) };
         let id = child.id();
         let io = child.reap().map_err(RecordError::CannotWaitForCommand)?;
-        let leader = later.threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());
+        let mut leader = later.threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());
+        let reads_programs = later.head.capture.as_ref().is_some_and(|capture| capture.programs);
+        if let Some(leader) = leader.as_mut().filter(|leader| reads_programs && leader.program.is_none()) {
+            // Unless it has executed another program.
+            let words = command.arguments.iter().map(String::as_bytes);
+            let starts = command.arguments.first().is_some_and(|first| base_name(first).starts_with(&*leader.pcomm));
+            leader.program = program_of(&leader.pcomm, words).filter(|_| starts);
+        }
         if let Some(process) = leader.and_then(|leader| leader.process.as_deref_mut()) {
             process.read_bytes.get_or_insert(io.read_bytes.into());
             process.write_bytes.get_or_insert(io.write_bytes.into());
         }
         Ok(Some(command))
     }
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// A command and its arguments, as files have them.

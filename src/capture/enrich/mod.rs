@@ -7,7 +7,7 @@
 mod io;
 pub(super) mod jemalloc;
 pub(super) mod names;
-mod program;
+pub(super) mod program;
 pub(super) mod rollup;
 pub(super) mod smaps;
 pub(super) mod taskstats;

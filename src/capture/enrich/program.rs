@@ -95,13 +95,16 @@ const LONGEST: usize = 128;
 
 /// The name of what the process runs; `None` if its name is not that of an interpreter.
 pub(super) fn of(process: &Process, name: &str) -> Option<Name> {
-    let interpreter = interpreter(name)?;
+    interpreter(name)?;
     let mut arguments = Vec::new();
     process.directory.file("cmdline").ok()?.take(MOST_BYTES).read_to_end(&mut arguments).ok()?;
     // What is cut has no end.
-    let whole = arguments.strip_suffix(b"\0")?;
-    let mut arguments = whole.split(|&b| b == 0).skip(1);
-    let path = interpreter.program(&mut arguments)?;
+    program_of(name, arguments.strip_suffix(b"\0")?.split(|&b| b == 0))
+}
+
+/// As [`of`], of the arguments of a process, of which the first is its program.
+pub(crate) fn program_of<'a>(name: &str, arguments: impl IntoIterator<Item = &'a [u8]>) -> Option<Name> {
+    let path = interpreter(name)?.program(&mut arguments.into_iter().skip(1))?;
     // Scripts that come through a pipe have a number.
     let is_stream = path.starts_with(b"/dev/") || path.starts_with(b"/proc/");
     let program = Some(base_name(path)).filter(|_| !is_stream)?;
