@@ -53,7 +53,8 @@ impl DigestReader {
     /// Scope `command` needs a window of a command, and other scopes their containers.
     fn in_scope(&self, digest: Digest, path: &Path) -> Result<Digest> {
         let command = digest.head.window.as_ref().and_then(|window| window.command.as_ref());
-        if self.options.scope == Some(Scope::Command) && command.is_none() {
+        let has_none = command.is_none() && digest.is_empty();
+        if self.options.scope == Some(Scope::Command) && has_none {
             return Err(misfit(format!(
                 "{} has no recorded command for --scope command; record one with `ctprof record -- COMMAND`",
                 named(path)

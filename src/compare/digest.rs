@@ -24,6 +24,11 @@ pub struct Digest {
 }
 
 impl Digest {
+    /// Whether no thread is in its scope.
+    pub fn is_empty(&self) -> bool {
+        self.threads.by_names.is_empty()
+    }
+
     /// Combines the head of a snapshot with the totals of its threads.
     pub fn new(mut head: SnapshotHead, threads: ThreadTotals) -> Self {
         // A command has no cgroup of its own.

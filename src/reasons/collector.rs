@@ -157,12 +157,6 @@ impl ReasonCollector {
         self.remove(end.tid, if is_later { (last.at, last.number + 1) } else { (pass.until, pass.number) });
     }
 
-    /// Leaves out threads that have exited, where the window does not have their time: those of their names that live on
-    /// would have it else.
-    pub fn leave_out_exited(&mut self) {
-        self.gone.clear();
-    }
-
     /// All addresses of functions.
     pub fn addresses(&self) -> impl Iterator<Item = u64> {
         self.reasons.values.iter().flat_map(|reason| reason.stack.iter().copied())
@@ -294,7 +288,9 @@ impl ReasonCollector {
         let Some(mut thread) = self.threads.remove(&tid) else { return };
         thread.close(end, pass);
         let is_new = |tgid: &u32| self.threads.get(tgid).is_none_or(|leader| leader.is_new);
-        let tgid = Some(thread.tgid).filter(|tgid| !thread.is_new || (*tgid != tid && !is_new(tgid)));
+        // Of many processes that start and exit, only the names are kept.
+        let is_kept = |tgid: &u32| self.gone.len() < MAX_GONE / 2 || !thread.is_new || (*tgid != tid && !is_new(tgid));
+        let tgid = Some(thread.tgid).filter(is_kept);
         let key = (tgid, thread.names);
         if self.gone.len() >= MAX_GONE && !self.gone.contains_key(&key) {
             self.lost = thread.times.iter().fold(self.lost, |lost, (_, amount)| lost.saturating_add(amount.samples));

@@ -13,6 +13,8 @@ use crate::model::{
 /// What is known at the end of a window.
 pub struct Conclusion<'a> {
     pub threads: &'a [&'a ThreadState],
+    /// Whether threads that have exited are among them.
+    pub has_exited: bool,
     /// The functions of the kernel by addresses in them.
     pub functions: &'a HashMap<u64, Name>,
     /// The cgroup by the address of its `struct css_set`.
@@ -67,6 +69,11 @@ impl ReasonCollector {
             add(names.living(tid, thread, &self.names.values), &thread.times, thread.is_idle);
         }
         for ((tgid, number), of_threads) in &self.gone {
+            // Processes of that name which live on would have it, and their times are not of the exited ones.
+            let pcomm = self.names.values.get(index(*number)).map(|names| &*names.pcomm);
+            if !known.has_exited && pcomm.is_some_and(|pcomm| names.named.keys().any(|(known, _)| *known == pcomm)) {
+                continue;
+            }
             add(names.gone(*tgid, self.names.values.get(index(*number))), of_threads, false);
         }
         let sampling = Sampling {
@@ -167,6 +174,12 @@ impl<'a> WindowNames<'a> {
     fn gone(&self, tgid: Option<u32>, names: Option<&SampledNames>) -> SampledThreads {
         let names = names.cloned().unwrap_or_default();
         let cgroup = (self.known.cgroup)(names.cgroups);
+        let tgid = tgid.filter(|tgid| self.processes.contains(tgid));
+        let leader = tgid.and_then(|tgid| self.by_id.get(&(tgid, tgid))).filter(|leader| leader.pcomm == names.pcomm);
+        if let Some(leader) = leader {
+            let (cgroup, owner) = (leader.cgroup.clone(), leader.owner);
+            return SampledThreads { tgid, pcomm: names.pcomm, comm: names.comm, cgroup, owner };
+        }
         let cgroups = self.named.get(&(&*names.pcomm, &*names.comm));
         let only = cgroups.filter(|cgroups| cgroups.len() == 1).and_then(|cgroups| cgroups.iter().next());
         let same = cgroups.and_then(|cgroups| cgroups.get_key_value(&cgroup.as_ref()));
@@ -174,7 +187,6 @@ impl<'a> WindowNames<'a> {
             Some((cgroup, owner)) => (cgroup.cloned(), *owner),
             None => (cgroup, None),
         };
-        let tgid = tgid.filter(|tgid| self.processes.contains(tgid));
         SampledThreads { tgid, pcomm: names.pcomm, comm: names.comm, cgroup, owner }
     }
 }

@@ -51,7 +51,7 @@ fn concluded(collector: ReasonCollector, threads: &[ThreadState]) -> Reasons {
     let functions: HashMap<u64, Name> = functions.map(|(address, name)| (address, name.into())).into();
     let cgroup = |address: u64| (address == 5).then(|| "/db".into());
     let threads = &*Vec::from_iter(threads);
-    collector.conclude(&Conclusion { threads, functions: &functions, cgroup: &cgroup })
+    collector.conclude(&Conclusion { threads, has_exited: true, functions: &functions, cgroup: &cgroup })
 }
 
 /// Milliseconds and samples by process, class, system call and innermost function.

@@ -167,13 +167,12 @@ impl OpenWindow<'_> {
         let summary = records.as_ref().map(|exits| exits.summary.clone());
         let exits = Exits { summary, each: Some(&each), folded, cgroup: Some(&cgroup) };
         let recorder = std::process::id();
-        let recording = Recording { exits, recorder, command, has_command: false, requested_ns };
+        let recording = Recording { exits, recorder, command, requested_ns };
         let mut window = window::recorded(&earlier, threads, later, recording)?;
         records.iter_mut().for_each(|records| records.name_containers(&mut window));
         if let Some(mut sampled) = sampled.and_then(EndedSamples::wait) {
-            match &records {
-                Some(records) => sampled.add_ends(records.threads()),
-                None => sampled.leave_out_exited(),
+            if let Some(records) = &records {
+                sampled.add_ends(records.threads());
             }
             let reasons = sampled.reasons(&window.threads, &|css_set| capturer.cgroup(css_set));
             window.head.reasons = Some(Box::new(reasons));

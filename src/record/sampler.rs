@@ -66,6 +66,8 @@ pub(super) struct SampledWindow {
     functions: HashMap<u64, Name>,
     no_functions: Option<String>,
     cost: Duration,
+    /// Whether the window has threads that have exited.
+    has_exited: bool,
 }
 
 impl Sampler {
@@ -136,14 +138,10 @@ impl ThreadEnds {
 }
 
 impl SampledWindow {
-    /// Adds the ends of threads that have exited, which are known late.
+    /// Adds the ends of threads that have exited, which are known late. The window has those threads.
     pub(super) fn add_ends(&mut self, exits: impl Iterator<Item = ExitedThread>) {
+        self.has_exited = true;
         exits.filter_map(|exit| ThreadEnd::of(&exit)).for_each(|end| self.collector.end(&end));
-    }
-
-    /// Leaves out threads that have exited, as nothing recorded their exits.
-    pub(super) fn leave_out_exited(&mut self) {
-        self.collector.leave_out_exited();
     }
 
     /// The reasons, with the names of the threads of the window.
@@ -153,7 +151,9 @@ impl SampledWindow {
         cgroup: &dyn Fn(u64) -> Option<Name>,
     ) -> Reasons {
         let threads = &*Vec::from_iter(threads);
-        let mut reasons = self.collector.conclude(&Conclusion { threads, functions: &self.functions, cgroup });
+        let (functions, has_exited) = (&self.functions, self.has_exited);
+        let known = Conclusion { threads, has_exited, functions, cgroup };
+        let mut reasons = self.collector.conclude(&known);
         reasons.sampling.source = self.source.to_owned();
         reasons.sampling.cost_ns = nanoseconds(self.cost);
         reasons.sampling.no_functions = self.no_functions;
@@ -183,7 +183,8 @@ fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows
         let cost = cpu_time().saturating_sub(before);
         let source = sampler.source();
         // Nobody waits for a window that failed.
-        let _ = window.sampled.send(SampledWindow { collector, source, functions, no_functions, cost });
+        let _ =
+            window.sampled.send(SampledWindow { collector, source, functions, no_functions, cost, has_exited: false });
     }
 }
 

@@ -1,5 +1,6 @@
 //! A window in steps: a capture at the end of each, and what changed since the one before.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,12 +10,12 @@ use super::sampler::{EndedSamples, OpenSamples, SampledAs};
 use super::until::{Until, WindowEnd, arguments};
 use crate::capture::{CapturedChanges, ExitListener, RecordedExits, Smaps, nanoseconds};
 use crate::model::{
-    CtprofSnapshot, ExitedThread, METRICS, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadId, ThreadState,
-    Value, WindowInfo, WindowRule,
+    CtprofSnapshot, ExitedThread, METRICS, Owner, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadId,
+    ThreadState, Value, WindowInfo, WindowRule,
 };
 use crate::process::RaisedPriority;
 use crate::series::{Applied, Moment, Part, Step, StepExits};
-use crate::window::FoldedExits;
+use crate::window::{FoldedExits, FoldedPart};
 
 /// Changes captures before anything is made of them, for example to replace names.
 pub type Preparation = Box<dyn Fn(&mut CtprofSnapshot)>;
@@ -168,6 +169,7 @@ impl OpenSeries<'_> {
         later.head.series = Some(self.info.clone());
         let (mut exits, carried) = self.exits((&later, gone.as_deref()), &folded, records.as_ref());
         self.carried = carried;
+        self.mark_command(&mut later.threads, &mut exits);
         if gone.is_some() {
             self.recorder.capturer.read_cgroups_of(exits.states(), &mut later.head.cgroup_stats)?;
         }
@@ -184,9 +186,8 @@ impl OpenSeries<'_> {
             exits.each.iter().for_each(|exit| samples.ends.add(exit));
         }
         let reasons = sampled.and_then(EndedSamples::wait).map(|mut sampled| {
-            match &records {
-                Some(_) => sampled.add_ends(exits.each.iter().cloned()),
-                None => sampled.leave_out_exited(),
+            if records.is_some() {
+                sampled.add_ends(exits.each.iter().cloned());
             }
             let unchanged = gone.iter().flat_map(|_| self.moment.threads().values());
             let threads = unchanged.chain(&later.threads).chain(exits.states());
@@ -212,6 +213,33 @@ impl OpenSeries<'_> {
         let requested_ns = Some(self.info.every_ns).filter(|_| !is_last);
         let window = part.end(CtprofSnapshot { head: later_head, threads }, step.command.clone(), requested_ns)?;
         Ok(RecordedStep { step, exits, window })
+    }
+
+    /// Marks the threads of the command, so that each part of the series knows them: those of processes that the recorder, or a
+    /// process of the command, has started since the series began.
+    fn mark_command(&self, later: &mut [ThreadState], exits: &mut StepExits) {
+        if self.info.command.is_empty() {
+            return;
+        }
+        let known = self.moment.threads();
+        let leader = |tgid: u32| known.get(&ThreadId { tgid, tid: tgid });
+        let is_new = |thread: &&ThreadState| thread.is_leader() && leader(thread.tgid).is_none();
+        let mut started: Vec<_> = later.iter().filter(is_new).collect();
+        started.sort_by_key(|thread| (thread.start_time_clock_ticks, thread.tgid));
+        let mut owners = HashMap::new();
+        for thread in started {
+            let ppid = thread.process.as_ref().and_then(|process| process.ppid).unwrap_or(0);
+            let of_parent = owners.get(&ppid).copied().unwrap_or_else(|| leader(ppid).and_then(|parent| parent.owner));
+            let is_of_command = ppid == self.info.recorder || of_parent == Some(Owner::Command);
+            owners.insert(thread.tgid, is_of_command.then_some(Owner::Command));
+        }
+        let owner = |tgid: u32| owners.get(&tgid).copied().unwrap_or_else(|| leader(tgid)?.owner);
+        later.iter_mut().for_each(|thread| thread.owner = thread.owner.or_else(|| owner(thread.tgid)));
+        exits.each.iter_mut().for_each(|exit| exit.state.owner = owner(exit.state.tgid));
+        for (tgid, part, row) in &mut exits.folded {
+            let is_of_recorder = *tgid == self.info.recorder && *part != FoldedPart::Threads;
+            row.state.owner = if is_of_recorder { Some(Owner::Command) } else { owner(*tgid) };
+        }
     }
 
     /// What exited in the step that ends with this capture, and what exited later. A capture of changes comes with the threads

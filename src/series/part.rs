@@ -92,8 +92,7 @@ impl Part {
         let for_each = |add: &mut dyn FnMut(ExitedThread)| each.iter().cloned().for_each(add);
         let exits = Exits { summary: records, each: Some(&for_each), folded, cgroup: None };
         let recorder = earlier.series.as_ref().map_or(0, |series| series.recorder);
-        let has_command = earlier.series.as_ref().is_some_and(|series| !series.command.is_empty());
-        let recording = Recording { exits, recorder, command, has_command, requested_ns };
+        let recording = Recording { exits, recorder, command, requested_ns };
         let mut window = window::recorded(&earlier, threads, later, recording)?;
         window.head.series = None;
         window.head.reasons = reasons.map(|sums| Box::new(sums.finish()));

@@ -101,6 +101,7 @@ impl<T: Threads> Join<T> {
                     (owner, records.starter(&self.processes, tgid, u64::MAX), None)
                 }
             };
+            let owner = row.state.owner.or(owner);
             (row.state.owner, row.state.parent, row.state.program) = (owner, parent, program);
             let work = Work::of_thread(&row.state.metrics, self.start.clocks.ns_per_tick);
             records.place_folded((tgid, part), work);

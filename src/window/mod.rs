@@ -53,8 +53,6 @@ pub struct Recording<'r> {
     /// Its process id.
     pub recorder: u32,
     pub command: Option<RecordedCommand>,
-    /// Whether its children are a command, which may run on.
-    pub has_command: bool,
     /// Length that was asked for and reached.
     pub requested_ns: Option<u64>,
 }
@@ -76,8 +74,8 @@ pub fn recorded(
             start.replaced.insert(exit.state.tgid, tid);
         }
     });
-    let Recording { exits, recorder, command, has_command, requested_ns } = recording;
-    let mut lineage = (has_command || command.is_some()).then(|| {
+    let Recording { exits, recorder, command, requested_ns } = recording;
+    let mut lineage = command.is_some().then(|| {
         let leaders = all.iter().filter(|thread| thread.is_leader()).map(living);
         Lineage::of(recorder, Parents::of(&join.start.earlier, leaders, &exits, &join.start.clocks))
     });

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use ctprof::CtprofSnapshot;
-use ctprof::model::{Reason, ReasonClass, Reasons};
+use ctprof::model::{Owner, Reason, ReasonClass, Reasons};
 
 use crate::alone::alone;
 use crate::support::{Missing, skipped};
@@ -170,4 +170,36 @@ fn a_window_without_samples_has_no_reasons() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
     assert!(command.args(["-q", "record", "--no-why", "-d", "50ms", "-o"]).arg(&file).status().unwrap().success());
     assert_eq!(CtprofSnapshot::load(&file).unwrap().head.reasons, None);
+}
+
+#[test]
+fn an_exited_command_has_its_reasons_and_the_name_of_its_script() {
+    let directory = tempfile::tempdir().unwrap();
+    let [file, script] = ["w", "job.sh"].map(|name| directory.path().join(name));
+    std::fs::write(&script, "read line < pipe\n").unwrap();
+    nix::unistd::mkfifo(&directory.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    command.args(["-q", "record", "-o"]).arg(&file).args(["--", "sh"]).arg(&script);
+    let mut recorder = command.current_dir(directory.path()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    std::fs::write(directory.path().join("pipe"), "go\n").unwrap();
+    assert!(recorder.wait().unwrap().success());
+    let window = CtprofSnapshot::load(&file).unwrap();
+    let reasons = window.head.reasons.as_ref().unwrap();
+    if reasons.sampling.source == "procfs" {
+        return skipped(Missing::Privilege("BPF".to_owned()));
+    }
+    let owners: Vec<_> = reasons.threads.iter().filter(|of| &*of.pcomm == "sh").map(|of| of.owner).collect();
+    assert!(owners.contains(&Some(Owner::Command)), "{owners:?}");
+    let of_command = window.threads.iter().find(|thread| thread.owner == Some(Owner::Command)).unwrap();
+    assert_eq!(of_command.program.as_deref(), Some("job.sh"));
+}
+
+#[test]
+fn threads_that_procfs_saw_exit_give_their_reasons_to_no_other() {
+    let script = "sh -c 'read line < pipe' & sleep 1; echo > pipe; wait; head -c 300000000 /dev/zero > /dev/null";
+    let Some(reasons) = reasons_of(&["--engine", "procfs"], &format!("mkfifo pipe; {script}")) else { return };
+    let opened: Vec<_> =
+        times(&reasons, "sh").into_iter().filter(|(_, reason)| reason.entry.as_deref() == Some("openat")).collect();
+    assert!(opened.is_empty(), "the other shell waited: {opened:?}");
 }

@@ -93,6 +93,28 @@ fn the_steps_of_a_series_add_up_to_its_window_to_the_nanosecond() {
     assert_eq!(first + second, sum, "two parts that meet have it all");
 }
 
+/// The run time of the command in each part that `show` draws.
+fn run_of_command(part: &str) -> Vec<Option<f64>> {
+    let json = text(&["show", part, "--scope", "command", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let groups = json["trend"]["groups"].as_array().unwrap();
+    let all = groups.iter().find(|group| group["path"].as_array().unwrap().is_empty()).unwrap();
+    all["values"].as_array().unwrap().iter().map(serde_json::Value::as_f64).collect()
+}
+
+#[test]
+fn each_part_of_a_series_knows_the_threads_of_its_command() {
+    for options in [&[][..], &["--engine", "procfs"]] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = recorded(directory.path(), options);
+        let run = run_of_command(&file);
+        // The last part can be of some milliseconds.
+        let is_known = run[..run.len() - 1].iter().all(|run| run.is_some_and(|run| run > 0.0));
+        assert!(run.len() > 1 && is_known, "{options:?}: {run:?}");
+        assert!(!run_of_command(&format!("{file}@150ms..350ms")).is_empty(), "a part before its end");
+    }
+}
+
 #[test]
 fn steps_without_bpf_have_the_same_file() {
     let directory = tempfile::tempdir().unwrap();
