@@ -33,7 +33,7 @@ pub struct ReasonCollector {
     all_sampled_at: u64,
     pub(super) threads: HashMap<u32, TrackedThread>,
     /// Threads that have exited, by the number of their names and by their process, if it was there before the window.
-    pub(super) gone: HashMap<(Option<u32>, u32), AmountsByReason>,
+    pub(super) gone: HashMap<GoneThreads, AmountsByReason>,
     pub(super) names: NumberedValues<SampledNames>,
     pub(super) reasons: NumberedValues<RawReason>,
     /// Threads that ran or were ready to run in the pass before: if they are not in the next one, they have exited.
@@ -64,6 +64,15 @@ pub(super) struct TrackedThread {
     /// Whether it was exiting when it was last sampled.
     is_exiting: bool,
     pub(super) times: AmountsByReason,
+}
+
+/// Threads that have exited, together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct GoneThreads {
+    /// Their process, if it was there before the window, or `started` in it.
+    pub(super) tgid: Option<u32>,
+    pub(super) started: Option<u64>,
+    pub(super) names: u32,
 }
 
 impl TrackedThread {
@@ -288,10 +297,11 @@ impl ReasonCollector {
         let Some(mut thread) = self.threads.remove(&tid) else { return };
         thread.close(end, pass);
         let is_new = |tgid: &u32| self.threads.get(tgid).is_none_or(|leader| leader.is_new);
-        // Of many processes that start and exit, only the names are kept.
-        let is_kept = |tgid: &u32| self.gone.len() < MAX_GONE / 2 || !thread.is_new || (*tgid != tid && !is_new(tgid));
-        let tgid = Some(thread.tgid).filter(is_kept);
-        let key = (tgid, thread.names);
+        // Of many processes that start and exit, only the names are kept. Another one can have the id.
+        let is_new_process = thread.is_new && thread.tgid == tid && self.gone.len() < MAX_GONE / 2;
+        let started = Some(thread.start_time_clock_ticks).filter(|_| is_new_process);
+        let is_known = |tgid: &u32| is_new_process || !thread.is_new || (*tgid != tid && !is_new(tgid));
+        let key = GoneThreads { tgid: Some(thread.tgid).filter(is_known), started, names: thread.names };
         if self.gone.len() >= MAX_GONE && !self.gone.contains_key(&key) {
             self.lost = thread.times.iter().fold(self.lost, |lost, (_, amount)| lost.saturating_add(amount.samples));
             return;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::collector::{AmountsByReason, ReasonCollector, TrackedThread, index};
+use super::collector::{AmountsByReason, GoneThreads, ReasonCollector, TrackedThread, index};
 use super::raw_reason::{RawReason, SampledNames};
 use super::system_call;
 use crate::model::{
@@ -68,13 +68,13 @@ impl ReasonCollector {
         for (&tid, thread) in &self.threads {
             add(names.living(tid, thread, &self.names.values), &thread.times, thread.is_idle);
         }
-        for ((tgid, number), of_threads) in &self.gone {
+        for (gone, of_threads) in &self.gone {
             // Processes of that name which live on would have it, and their times are not of the exited ones.
-            let pcomm = self.names.values.get(index(*number)).map(|names| &*names.pcomm);
+            let pcomm = self.names.values.get(index(gone.names)).map(|names| &*names.pcomm);
             if !known.has_exited && pcomm.is_some_and(|pcomm| names.named.keys().any(|(known, _)| *known == pcomm)) {
                 continue;
             }
-            add(names.gone(*tgid, self.names.values.get(index(*number))), of_threads, false);
+            add(names.gone(*gone, &self.names.values), of_threads, false);
         }
         let sampling = Sampling {
             passes: self.passes.count - self.first_pass,
@@ -165,17 +165,21 @@ impl<'a> WindowNames<'a> {
                 cgroup: found.cgroup.clone(),
                 owner: found.owner,
             },
-            None => self.gone(Some(thread.tgid), names.get(index(thread.names))),
+            None => self.gone(GoneThreads { tgid: Some(thread.tgid), started: None, names: thread.names }, names),
         }
     }
 
     /// Threads that are not in the window, by the names that they had. Those of a name can be in another cgroup there: procfs
     /// shows zombies in the root of hierarchies of version 1.
-    fn gone(&self, tgid: Option<u32>, names: Option<&SampledNames>) -> SampledThreads {
-        let names = names.cloned().unwrap_or_default();
+    fn gone(&self, gone: GoneThreads, names: &[SampledNames]) -> SampledThreads {
+        let names = names.get(index(gone.names)).cloned().unwrap_or_default();
         let cgroup = (self.known.cgroup)(names.cgroups);
-        let tgid = tgid.filter(|tgid| self.processes.contains(tgid));
-        let leader = tgid.and_then(|tgid| self.by_id.get(&(tgid, tgid))).filter(|leader| leader.pcomm == names.pcomm);
+        let tgid = gone.tgid.filter(|tgid| self.processes.contains(tgid));
+        let is_same = |leader: &&&ThreadState| {
+            leader.pcomm == names.pcomm && (gone.started.is_none() || leader.start_time_clock_ticks == gone.started)
+        };
+        let leader = tgid.and_then(|tgid| self.by_id.get(&(tgid, tgid))).filter(is_same);
+        let tgid = tgid.filter(|_| gone.started.is_none() || leader.is_some());
         if let Some(leader) = leader {
             let (cgroup, owner) = (leader.cgroup.clone(), leader.owner);
             return SampledThreads { tgid, pcomm: names.pcomm, comm: names.comm, cgroup, owner };
