@@ -12,7 +12,7 @@ use super::{
     say, usage_error,
 };
 use crate::compare::{Sides, Threshold};
-use crate::diagnose::counted;
+use crate::diagnose::{counted, rounded};
 use crate::model::cpu_ranges;
 use crate::process::{Invocation, Privileges, Signals, Streams, allowed_cpus, killed, run_on, worker_per_cpu};
 use crate::record::Until;
@@ -73,7 +73,7 @@ const VARIATION: f64 = 0.05;
 fn what_is_found(args: &AbArgs) -> String {
     let AbArgs { runs, comparing: Comparing { threshold: Threshold(threshold), fail_on, .. }, .. } = args;
     let least = usize::try_from(*runs).map_or(0.0, |runs| least_found(runs, fail_on.len(), *threshold, VARIATION));
-    let (least, threshold, variation) = (least * 100.0, threshold * 100.0, VARIATION * 100.0);
+    let (least, threshold, variation) = (least * 100.0, rounded(threshold * 100.0), VARIATION * 100.0);
     let runs = counted(*runs, "run");
     if usize::try_from(args.runs).is_ok_and(|runs| runs < MIN_RUNS) {
         return format!("ctprof: {runs} of each command, which have no intervals: use at least --runs {MIN_RUNS}");

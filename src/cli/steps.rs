@@ -175,20 +175,31 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
     // On a busy host, the first capture takes long.
     let mut next = series.last();
     let mut count = 0_u64;
-    let (last, status) = loop {
-        next = following(next, series.every());
-        let end = waiting.wait(&signals, Some(next))?;
-        let status = end.as_ref().map(exit_status);
-        let step = series.step(end)?;
-        let command = step.step.command.clone();
-        count += 1;
-        let is_reached = end_of_steps.is_reached(&step.window);
-        let is_read = output.add(step, series.moment())?;
-        if let Some(status) = status {
-            break (command, Some(status));
+    let mut status = None;
+    let mut record = || {
+        loop {
+            next = following(next, series.every());
+            let end = waiting.wait(&signals, Some(next))?;
+            status = end.as_ref().map(exit_status);
+            let step = series.step(end)?;
+            let command = step.step.command.clone();
+            count += 1;
+            let is_reached = end_of_steps.is_reached(&step.window);
+            let is_read = output.add(step, series.moment())?;
+            if status.is_some() || is_reached || !is_read && args.command.is_empty() {
+                return anyhow::Ok(command);
+            }
         }
-        if is_reached || !is_read && args.command.is_empty() {
-            break (None, None);
+    };
+    let last = match record() {
+        Ok(last) => last,
+        Err(error) => {
+            // Whoever started ctprof expects that the command has ended.
+            if status.is_none() && !args.command.is_empty() {
+                tracing::warn!("the recording has ended, the command runs on: {error:#}");
+                waiting.end(&signals)?.discard()?;
+            }
+            return Err(error);
         }
     };
     // A command that met the bound of --until goes on, without being recorded.

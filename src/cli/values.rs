@@ -31,9 +31,9 @@ pub(super) fn smaps() -> impl TypedValueParser<Value = Smaps> {
     PossibleValuesParser::new(all.map(Smaps::name)).map(move |name| named(name).expect("the parser knows the names"))
 }
 
-/// A column of the overview that groups have.
+/// A column of what groups did: in a part of a series, of threads that did nothing there is no memory and no sleep.
 pub(super) fn overview_column() -> impl TypedValueParser<Value = &'static OverviewColumn> {
-    let names = OverviewColumn::of_groups().map(|column| column.name);
+    let names = OverviewColumn::of_groups().filter(|column| column.is_ranked()).map(|column| column.name);
     PossibleValuesParser::new(names).map(|name| OverviewColumn::named(&name).expect("the parser knows the names"))
 }
 

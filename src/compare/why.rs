@@ -64,8 +64,9 @@ fn of_columns(overview: &[Row], reasons: &[&Row], (busiest, has_entries): (f64, 
     let is_busy = active >= busiest * LEAST_OTHER_SHARE;
     let is_told = |row: &Row, column: &str| {
         let is_of_column = row.reason.as_ref().and_then(|reason| reason.column()) == Some(column);
-        let is_in_call = !has_entries || row.reason.as_ref().is_some_and(|reason| reason.entry.is_some());
-        is_of_column && is_cause(row) && (column != SLEEP || (is_busy && is_in_call))
+        let is_stopped = is_of(row, |class| class == ReasonClass::Stopped);
+        let is_in_call = !has_entries || is_stopped || row.reason.as_ref().is_some_and(|reason| reason.entry.is_some());
+        is_of_column && is_cause(row) && (column != SLEEP || is_stopped || (is_busy && is_in_call))
     };
     let mut lines: Vec<(f64, Why)> = [WAIT, BLOCK, SLEEP]
         .into_iter()
@@ -95,7 +96,7 @@ fn is_of(row: &Row, is: impl Fn(ReasonClass) -> bool) -> bool {
 fn is_cause(row: &Row) -> bool {
     let is_known = row.reason.as_ref().is_some_and(|reason| reason.is_known());
     let is_unclear = row.verdict().is_some_and(|verdict| matches!(verdict, Verdict::Same | Verdict::Unclear));
-    is_known && !is_unclear && !is_of(row, |class| matches!(class, ReasonClass::Idle | ReasonClass::Stopped))
+    is_known && !is_unclear && !is_of(row, |class| class == ReasonClass::Idle)
 }
 
 /// How long a reason lasted; of two sides, how much that changed.

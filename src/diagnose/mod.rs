@@ -27,5 +27,6 @@ pub(crate) use self::facilities::why_no_bpf;
 pub use self::finding::{Coverage, Finding, findings, findings_of, fixes, gaps};
 pub use self::fix::{Capability, Fix};
 pub use self::note::Note;
+pub(crate) use self::note::rounded;
 pub use self::source::{DataSource, Side};
 pub use self::warning::Warning;

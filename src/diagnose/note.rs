@@ -60,9 +60,14 @@ fn sampled(sampling: &Sampling, duration_ns: u64) -> String {
 
 impl Note {
     pub(crate) fn below_min_time(groups: Vec<String>, min_time: f64) -> Option<Self> {
-        let percent = (min_time * 100.0).to_string();
+        let percent = rounded(min_time * 100.0).to_string();
         (!groups.is_empty()).then_some(Self::BelowMinTime { groups, percent })
     }
+}
+
+/// Without the digits that a binary fraction has too many of.
+pub(crate) fn rounded(percent: f64) -> f64 {
+    (percent * 1e6).round() / 1e6
 }
 
 pub(super) fn prefix(side: Option<Side>) -> String {

@@ -87,6 +87,10 @@ impl ReasonCollector {
     }
 
     fn named(&self, raw: &RawReason, known: &Conclusion<'_>) -> Reason {
+        // Wherever a thread is stopped, it waits for whoever stopped it.
+        if raw.class == ReasonClass::Stopped {
+            return Reason { class: raw.class, ..Reason::default() };
+        }
         let functions = raw.stack.iter().filter_map(|address| known.functions.get(address));
         let functions: Vec<_> = functions.skip_while(|name| PLUMBING.contains(&&***name)).cloned().collect();
         let entry = match raw.entry {

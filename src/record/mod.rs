@@ -22,6 +22,7 @@
 //! ```
 
 mod error;
+mod exited_containers;
 mod pass_rate;
 mod recorder;
 mod sampler;

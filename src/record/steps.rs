@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::RecordError;
+use super::exited_containers::ExitedContainers;
 use super::recorder::{Recorder, is_selected, time_since};
 use super::sampler::{EndedSamples, OpenSamples, SampledAs};
 use super::until::{Until, WindowEnd, arguments};
@@ -32,6 +33,7 @@ pub struct OpenSeries<'r> {
     folded: Arc<Mutex<FoldedExits>>,
     /// Threads that exited and were listed by the last capture, or have started since.
     carried: Vec<ExitedThread>,
+    exited_containers: ExitedContainers,
     samples: Option<OpenSamples>,
     /// How long procfs takes to read a step, smoothed.
     procfs_time: Duration,
@@ -86,6 +88,7 @@ impl Recorder {
             moment: Moment::new(first),
             folded,
             carried: Vec::new(),
+            exited_containers: ExitedContainers::default(),
             samples,
             procfs_time: Duration::ZERO,
             _raised: raised,
@@ -177,10 +180,8 @@ impl OpenSeries<'_> {
         let mut exited = CtprofSnapshot { head: later.head, threads };
         records.iter_mut().for_each(|records| records.name_containers(&mut exited));
         later.head = exited.head;
-        // Those that have exited keep their names.
-        for (path, container) in &self.head.containers {
-            later.head.containers.entry(path.clone()).or_insert_with(|| container.clone());
-        }
+        let captured_at_unix_ns = later.head.captured_at_unix_ns;
+        self.exited_containers.keep(&self.head.containers, &mut later.head.containers, captured_at_unix_ns);
         if let (Some(samples), Some(ends)) = (&self.samples, ends) {
             samples.ends.take_from(&ends);
             exits.each.iter().for_each(|exit| samples.ends.add(exit));

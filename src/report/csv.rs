@@ -103,6 +103,8 @@ fn number_or_text<T>(
 ) -> (String, String) {
     let number = value.and_then(digits);
     let text = value.filter(|_| number.is_none()).map(|value| escaped(&text(Some(value), unit)).into_owned());
+    // Ranges and differences are of numbers.
+    let text = text.map(|text| if text.starts_with(['=', '@']) { harmless(text) } else { text });
     (number.unwrap_or_default(), text.unwrap_or_default())
 }
 
