@@ -99,7 +99,7 @@ const CAUSES: [(&str, ReasonClass, &[&str]); 22] = [
     ("messages", ReasonClass::Sleep, &["msgrcv"]),
     ("timed", ReasonClass::Sleep, &["read"]),
     ("asynchronou", ReasonClass::Sleep, &["io_getevents"]),
-    ("stopped", ReasonClass::Stopped, &["tgkill"]),
+    ("stopped", ReasonClass::Stopped, &[""]),
 ];
 
 #[test]
