@@ -5,7 +5,7 @@
 
 use ctprof::compare::{CompareOptions, Digest, GroupBy, Runs, Sides, ThreadTotals, report, show};
 use ctprof::model::{ExitRecords, RecordedCommand, Threads};
-use ctprof::window::{ExitedThread, Exits, JoinedValues, EarlierThreads, Recording, join, recorded};
+use ctprof::window::{EarlierThreads, ExitedThread, Exits, JoinedValues, Recording, join, recorded};
 use ctprof::{CtprofSnapshot, ThreadState};
 
 mod formats;
