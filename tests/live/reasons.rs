@@ -197,8 +197,8 @@ fn an_exited_command_has_its_reasons_and_the_name_of_its_script() {
 
 #[test]
 fn threads_that_procfs_saw_exit_give_their_reasons_to_no_other() {
-    let script = "sh -c 'read line < pipe' & sleep 1; echo > pipe; wait; head -c 300000000 /dev/zero > /dev/null";
-    let Some(reasons) = reasons_of(&["--engine", "procfs"], &format!("mkfifo pipe; {script}")) else { return };
+    let script = "sh -c 'read line < pipe' & sleep 3; echo > pipe; wait; head -c 300000000 /dev/zero > /dev/null";
+    let Some(reasons) = reasons_of_one(&["--engine", "procfs"], &format!("mkfifo pipe; {script}")) else { return };
     let opened: Vec<_> =
         times(&reasons, "sh").into_iter().filter(|(_, reason)| reason.entry.as_deref() == Some("openat")).collect();
     assert!(opened.is_empty(), "the other shell waited: {opened:?}");
