@@ -393,6 +393,29 @@ fn a_thread_that_cannot_be_stopped_costs_one_bounded_wait_and_runs_on() {
     }));
 }
 
+#[test]
+fn a_thread_that_is_stopped_late_does_not_wait_for_the_end_of_a_window() {
+    if !may_probe() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "fake_jemalloc.c", "fake", &["-g", "-DVFORK"]);
+    let mut parked = Parked::start(&mut Command::new(&program)).unwrap();
+    let id = parked.child.id().to_string();
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    recorder.args(["record", "-q", "--engine", "procfs", "--no-why", "-d", "6s", "-p", &id]).stdout(Stdio::null());
+    let mut recorder = Ended(recorder.spawn().unwrap());
+    thread::sleep(Duration::from_millis(1500));
+    // The thread that waits for its child by vfork(2) goes on, and all exit, long before the window ends.
+    drop(parked.stdin.take());
+    let begin = Instant::now();
+    while parked.child.try_wait().unwrap().is_none() {
+        assert!(recorder.0.try_wait().unwrap().is_none(), "stopped for the whole window");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+}
+
 struct Ended(Child);
 
 impl Drop for Ended {
