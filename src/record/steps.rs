@@ -37,6 +37,8 @@ pub struct OpenSeries<'r> {
     samples: Option<OpenSamples>,
     /// How long procfs takes to read a step, smoothed.
     procfs_time: Duration,
+    /// Whether it was said that steps take longer.
+    has_warned: bool,
     _raised: RaisedPriority,
 }
 
@@ -91,6 +93,7 @@ impl Recorder {
             exited_containers: ExitedContainers::default(),
             samples,
             procfs_time: Duration::ZERO,
+            has_warned: false,
             _raised: raised,
         })
     }
@@ -117,13 +120,14 @@ impl OpenSeries<'_> {
         )
     }
 
-    /// Notes how long the engine took to read a step, and says if that makes the next ones longer.
+    /// Notes how long the engine took to read a step, and says once that it makes the next ones longer.
     fn note_time(&mut self, step: &SnapshotHead) {
         let Some(capture) = step.capture.as_ref().filter(|capture| capture.engine == "procfs") else { return };
         let (before, took) = (self.every(), Duration::from_nanos(capture.walk_ns.unwrap_or(0)));
         let is_first = self.procfs_time.is_zero();
         self.procfs_time = if is_first { took } else { (self.procfs_time + took) / 2 };
-        if is_first && self.every() > before {
+        if !self.has_warned && self.every() > before {
+            self.has_warned = true;
             tracing::warn!(
                 "steps take {:?}: reading one from procfs takes {took:.0?}, and may take 2% of a CPU. Fix: let BPF read them (ctprof \
                  doctor says how)",
