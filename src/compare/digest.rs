@@ -24,11 +24,6 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Whether no thread is in its scope.
-    pub fn is_empty(&self) -> bool {
-        self.threads.by_names.is_empty()
-    }
-
     /// Combines the head of a snapshot with the totals of its threads.
     pub fn new(mut head: SnapshotHead, threads: ThreadTotals) -> Self {
         // A command has no cgroup of its own.
@@ -36,6 +31,11 @@ impl Digest {
             head.cgroup_stats.retain(|path, _| paths.contains(path));
         }
         Self { head, threads, window: None }
+    }
+
+    /// Whether no thread is in its scope.
+    pub fn is_empty(&self) -> bool {
+        self.threads.by_names.is_empty()
     }
 
     /// With the window since the baseline that it is compared with.

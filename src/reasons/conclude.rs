@@ -68,10 +68,12 @@ impl ReasonCollector {
         for (&tid, thread) in &self.threads {
             add(names.living(tid, thread, &self.names.values), &thread.times, thread.is_idle);
         }
+        // Processes that live on would have the reasons of those of their name that have exited, and not their time.
+        let living = names.named.keys().map(|(pcomm, _)| *pcomm).filter(|_| !known.has_exited);
+        let living: HashSet<&str> = living.collect();
         for (gone, of_threads) in &self.gone {
-            // Processes of that name which live on would have it, and their times are not of the exited ones.
-            let pcomm = self.names.values.get(index(gone.names)).map(|names| &*names.pcomm);
-            if !known.has_exited && pcomm.is_some_and(|pcomm| names.named.keys().any(|(known, _)| *known == pcomm)) {
+            let of_gone = self.names.values.get(index(gone.names));
+            if of_gone.is_some_and(|of_gone| living.contains(&*of_gone.pcomm)) {
                 continue;
             }
             add(names.gone(*gone, &self.names.values), of_threads, false);

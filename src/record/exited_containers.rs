@@ -24,7 +24,8 @@ impl ExitedContainers {
             exited.entry(path.clone()).or_insert_with(|| (captured_at_unix_ns, container.clone()));
         }
         exited.retain(|path, _| !later.contains_key(path));
-        if let Some(surplus) = exited.len().checked_sub(MOST).filter(|surplus| *surplus > 0) {
+        let surplus = exited.len().saturating_sub(MOST);
+        if surplus > 0 {
             let mut oldest: Vec<_> = exited.iter().map(|(path, (time, _))| (*time, path.clone())).collect();
             oldest.sort_unstable();
             oldest.iter().take(surplus).for_each(|(_, path)| drop(exited.remove(path)));

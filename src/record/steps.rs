@@ -228,7 +228,11 @@ impl OpenSeries<'_> {
         }
         let known = self.moment.threads();
         let leader = |tgid: u32| known.get(&ThreadId { tgid, tid: tgid });
-        let is_new = |thread: &&ThreadState| thread.is_leader() && leader(thread.tgid).is_none();
+        // Another process can have had the id.
+        let is_same = |thread: &ThreadState| {
+            leader(thread.tgid).is_some_and(|known| known.start_time_clock_ticks == thread.start_time_clock_ticks)
+        };
+        let is_new = |thread: &&ThreadState| thread.is_leader() && !is_same(thread);
         let mut started: Vec<_> = later.iter().filter(is_new).collect();
         started.sort_by_key(|thread| (thread.start_time_clock_ticks, thread.tgid));
         let mut owners = HashMap::new();

@@ -1,5 +1,6 @@
 //! When a window ends, and what ended it.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::error::RecordError;
@@ -126,8 +127,9 @@ impl WindowEnd {
         if let Some(leader) = leader.as_mut().filter(|leader| reads_programs && leader.program.is_none()) {
             // Unless it has executed another program.
             let words = command.arguments.iter().map(String::as_bytes);
-            let starts = command.arguments.first().is_some_and(|first| base_name(first).starts_with(&*leader.pcomm));
-            leader.program = program_of(&leader.pcomm, words).filter(|_| starts);
+            let name = command.arguments.first().and_then(|first| Path::new(first).file_name());
+            let is_same = name.is_some_and(|name| name.as_encoded_bytes().starts_with(leader.pcomm.as_bytes()));
+            leader.program = program_of(&leader.pcomm, words).filter(|_| is_same);
         }
         if let Some(process) = leader.and_then(|leader| leader.process.as_deref_mut()) {
             process.read_bytes.get_or_insert(io.read_bytes.into());
@@ -135,10 +137,6 @@ impl WindowEnd {
         }
         Ok(Some(command))
     }
-}
-
-fn base_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// A command and its arguments, as files have them.

@@ -56,7 +56,8 @@ impl AddressSpace {
 }
 
 fn is_own(page: u64) -> bool {
-    page & (PRESENT | SWAPPED) != 0 && page & (OF_FILE | WRITE_PROTECTED) == 0
+    let is_there = page & PRESENT != 0 || (page & SWAPPED != 0 && page & WRITE_PROTECTED == 0);
+    is_there && page & OF_FILE == 0
 }
 
 fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> Result<(), Errno> {
@@ -74,6 +75,13 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn a_page_that_is_nowhere_but_write_protected_is_not_read() {
+        assert!(is_own(PRESENT) && is_own(SWAPPED) && is_own(PRESENT | WRITE_PROTECTED));
+        // `pte_to_pagemap_entry` of Linux 6.18: a marker of userfaultfd is like a page in swap.
+        assert!(![0, SWAPPED | WRITE_PROTECTED, PRESENT | OF_FILE].into_iter().any(is_own));
+    }
 
     fn space_of(pid: u32) -> AddressSpace {
         let [memory, pages] = ["mem", "pagemap"].map(|name| File::open(format!("/proc/{pid}/{name}")).unwrap());

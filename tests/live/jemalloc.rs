@@ -365,14 +365,19 @@ fn a_library_is_found_by_the_slot_that_the_dynamic_linker_filled() {
     assert!(agrees("fake, shared object", &mut Command::new(&program)));
 }
 
+/// A program of which a thread waits for its child by vfork(2), and cannot be stopped until the input ends.
+fn waiting_for_child(directory: &Path) -> Parked {
+    let program = compile(directory, "fake_jemalloc.c", "fake", &["-g", "-DVFORK"]);
+    Parked::start(&mut Command::new(&program)).unwrap()
+}
+
 #[test]
 fn a_thread_that_cannot_be_stopped_costs_one_bounded_wait_and_runs_on() {
     if !may_probe() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "fake_jemalloc.c", "fake", &["-g", "-DVFORK"]);
-    let mut parked = Parked::start(&mut Command::new(&program)).unwrap();
+    let mut parked = waiting_for_child(dir.path());
     thread::sleep(Duration::from_millis(50));
     let begin = Instant::now();
     let mut options = Options::default();
@@ -399,8 +404,7 @@ fn a_thread_that_is_stopped_late_does_not_wait_for_the_end_of_a_window() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "fake_jemalloc.c", "fake", &["-g", "-DVFORK"]);
-    let mut parked = Parked::start(&mut Command::new(&program)).unwrap();
+    let mut parked = waiting_for_child(dir.path());
     let id = parked.child.id().to_string();
     let mut recorder = Command::new(env!("CARGO_BIN_EXE_ctprof"));
     recorder.args(["record", "-q", "--engine", "procfs", "--no-why", "-d", "6s", "-p", &id]).stdout(Stdio::null());

@@ -81,6 +81,7 @@ impl BpfEngine {
 mod tests {
     use std::collections::BTreeSet;
     use std::io::Write;
+    use std::path::Path;
     use std::process::{Command, Stdio};
     use std::sync::mpsc::channel;
     use std::time::Duration;
@@ -156,6 +157,10 @@ mod tests {
             assert!(gone.contains(&exits) && !known.contains_key(&exits));
             drop(begin);
             thread.join().unwrap();
+            // The kernel wakes up those who wait for a thread before it is gone.
+            while Path::new("/proc/self/task").join(tid.to_string()).exists() {
+                std::thread::yield_now();
+            }
             let (ids, gone) = changed(engine, context, &mut known);
             assert!(gone.contains(&ThreadId { tgid: own, tid }));
             assert!(ids.contains(&ThreadId { tgid: own, tid: own }), "the process has counters of its exited thread");
