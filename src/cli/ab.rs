@@ -8,10 +8,10 @@ use anyhow::{Context, bail};
 use super::capture::{check_roots, options, redact_key};
 use super::compare::Prepared;
 use super::{
-    AbArgs, BASELINE, CANDIDATE, Comparing, Messages, RunDirectory, RunProgress, RunTally, RunWriter, interruption,
-    say, usage_error,
+    AbArgs, BASELINE, CANDIDATE, Comparing, Messages, RunDirectory, RunProgress, RunTally, RunWriter, complain,
+    interruption, say, usage_error,
 };
-use crate::compare::{Sides, Threshold};
+use crate::compare::{Sides, Threshold, tests_of};
 use crate::diagnose::{counted, rounded};
 use crate::model::cpu_ranges;
 use crate::process::{Invocation, Privileges, Signals, Streams, allowed_cpus, killed, run_on, worker_per_cpu};
@@ -52,16 +52,22 @@ pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode>
     let _ = run_on(&allowed);
     Privileges::Files.keep()?;
     let [baseline, candidate] = sides.each_ref().map(|side| side.directory.path.as_path());
-    let status = worker_per_cpu().install(|| comparison.compare(baseline, candidate, messages))?;
-    Ok(interrupted.map_or(status, ExitCode::from))
+    let compared = worker_per_cpu().install(|| comparison.compare(baseline, candidate, messages));
+    let Some(status) = interrupted else { return compared };
+    // So few runs need not be comparable.
+    if let Err(error) = compared {
+        complain(&error);
+    }
+    Ok(ExitCode::from(status))
 }
 
 /// Refuses gates that so few runs can never decide, before they are made. Fewer than four are compared by their medians.
 fn check_runs(args: &AbArgs) -> anyhow::Result<()> {
-    let gates = args.comparing.fail_on.len();
-    let (runs, needed) = (usize::try_from(args.runs)?, fewest_runs(gates));
-    if gates > 0 && (MIN_RUNS..needed).contains(&runs) {
-        return Err(usage_error(format!("--runs {runs} cannot decide {gates} gates: use at least --runs {needed}")));
+    let tests = tests_of(&args.comparing.fail_on);
+    let (runs, needed) = (usize::try_from(args.runs)?, fewest_runs(tests));
+    if tests > 0 && (MIN_RUNS..needed).contains(&runs) {
+        let what = format!("--runs {runs} cannot decide gates on {tests} values");
+        return Err(usage_error(format!("{what}: use at least --runs {needed}")));
     }
     Ok(())
 }
@@ -72,7 +78,7 @@ const VARIATION: f64 = 0.05;
 /// Which rise so many runs find.
 fn what_is_found(args: &AbArgs) -> String {
     let AbArgs { runs, comparing: Comparing { threshold: Threshold(threshold), fail_on, .. }, .. } = args;
-    let least = usize::try_from(*runs).map_or(0.0, |runs| least_found(runs, fail_on.len(), *threshold, VARIATION));
+    let least = usize::try_from(*runs).map_or(0.0, |runs| least_found(runs, tests_of(fail_on), *threshold, VARIATION));
     let (least, threshold, variation) = (least * 100.0, rounded(threshold * 100.0), VARIATION * 100.0);
     let runs = counted(*runs, "run");
     if usize::try_from(args.runs).is_ok_and(|runs| runs < MIN_RUNS) {

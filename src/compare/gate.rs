@@ -53,6 +53,11 @@ impl FromStr for Gate {
     }
 }
 
+/// How many values gates look at, not counting groups: so many tests are corrected for.
+pub(crate) fn tests_of(gates: &[Gate]) -> usize {
+    gates.iter().map(|gate| gate.metrics.len()).sum()
+}
+
 /// Both cgroups and the host have pressure: that of the host is meant without a group. Other values of the host have
 /// no groups.
 fn fit(metric: &mut GateMetric, group: Option<&GroupGlob>) -> Result<(), GateError> {

@@ -88,7 +88,8 @@ const ONLY_IN_CANDIDATE: &str =
 
 pub(super) struct GateJudge {
     pub(super) design: Design,
-    pub(super) gates: usize,
+    /// How many values the gates look at, not counting groups.
+    pub(super) tests: usize,
     /// The groups that take too little CPU time for a percentage, by key.
     pub(super) minor: BTreeSet<Vec<String>>,
 }
@@ -101,20 +102,22 @@ pub(super) fn judge<R: AsRef<[ReportSection]>>(
 ) -> Vec<GateResult> {
     let of_gate = |(place, gate)| results_of(place, gate, judge, rows(gate).as_ref());
     let mut results: Vec<_> = gates.iter().enumerate().flat_map(of_gate).collect();
-    // The number of gates counts, not the number of groups that they look at: of each, the smallest p-value.
-    let mut smallest: BTreeMap<usize, f64> = BTreeMap::new();
-    for (gate, p) in results.iter().filter_map(|result| Some((result.gate, result.p?))) {
-        smallest.entry(gate).and_modify(|least| *least = least.min(p)).or_insert(p);
+    // The number of values that gates look at counts, not the number of groups: of each value, the smallest p-value.
+    let test = |result: &GateResult| (result.gate, result.metric.clone());
+    let mut smallest: BTreeMap<_, f64> = BTreeMap::new();
+    for (test, p) in results.iter().filter_map(|result| Some((test(result), result.p?))) {
+        smallest.entry(test).and_modify(|least| *least = least.min(p)).or_insert(p);
     }
     let raw: Vec<f64> = smallest.values().copied().collect();
     let factors =
         raw.iter().zip(statistics::holm(&raw)).map(|(p, corrected)| if *p > 0.0 { corrected / p } else { 1.0 });
-    let factors: BTreeMap<usize, f64> = smallest.keys().copied().zip(factors).collect();
+    let factors: BTreeMap<_, f64> = smallest.into_keys().zip(factors).collect();
     for result in &mut results {
         let Some(p) = result.p else { continue };
-        decide(result, (p * factors[&result.gate]).min(1.0), gates[result.gate].limit, gates.len());
+        let p = (p * factors[&test(result)]).min(1.0);
+        decide(result, p, gates[result.gate].limit, judge.tests);
     }
-    refuse_what_never_fails(&mut results, gates.len());
+    refuse_what_never_fails(&mut results, judge.tests);
     results
 }
 
@@ -256,8 +259,8 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
     let [baseline, candidate] = [&sides.0, &sides.1].map(|values| Sample { values, quantum: *quantum });
     let interval = statistics::estimate(design, scale, baseline, candidate).map(|estimate| estimate.interval);
     result.change = Some(GateChange { scale, amount: scale.change(after, before), interval });
-    // Pairs that are too few for so many gates leave it to the runs without their pairs.
-    let is_enough = design.can_decide(judge.gates, (sides.0.len(), sides.1.len()));
+    // Pairs that are too few for so many tests leave it to the runs without their pairs.
+    let is_enough = design.can_decide(judge.tests, (sides.0.len(), sides.1.len()));
     let (design, sides) = if is_enough { (design, sides) } else { known_of_both(Design::Independent) };
     let [baseline, candidate] = [&sides.0, &sides.1].map(|values| Sample { values, quantum: *quantum });
     result.tested = (design, (sides.0.len(), sides.1.len()));
@@ -279,7 +282,7 @@ fn check_groups(gate: &Gate, exists: Sides<bool>) -> Result<(), &'static str> {
     }
 }
 
-fn decide(result: &mut GateResult, p: f64, limit: Bound, gates: usize) {
+fn decide(result: &mut GateResult, p: f64, limit: Bound, tests: usize) {
     let interval = result.change.and_then(|change| change.interval);
     let is_within = interval.is_some_and(|Interval { low, high }| match limit.beyond {
         Beyond::Above => high <= limit.limit,
@@ -292,32 +295,33 @@ fn decide(result: &mut GateResult, p: f64, limit: Bound, gates: usize) {
         () => GateOutcome::Unclear,
     };
     if result.outcome == GateOutcome::Unclear {
-        result.runs_needed = runs_needed(result, limit.limit, gates);
+        result.runs_needed = runs_needed(result, limit.limit, tests);
     }
 }
 
 /// The number of runs that would decide. Percentages are on a logarithmic scale.
-fn runs_needed(result: &GateResult, bound: f64, gates: usize) -> Option<usize> {
+fn runs_needed(result: &GateResult, bound: f64, tests: usize) -> Option<usize> {
     let GateChange { scale, amount, interval } = result.change?;
     let Interval { low, high } = interval?;
     let on_scale = |number: f64| if scale == Scale::Ratio { number.ln() } else { number };
     let half_width = (on_scale(high) - on_scale(low)) / 2.0;
     let runs = result.runs.iter().copied().min()?;
     let margin = Margin::One((on_scale(amount) - on_scale(bound)).abs());
-    statistics::runs_needed(runs, half_width, margin, gates).filter(|needed| *needed > runs)
+    statistics::runs_needed(runs, half_width, margin, tests).filter(|needed| *needed > runs)
 }
 
 /// Gates that could not fail with so few runs don't pass either. It is said once, of the first unclear result.
-fn refuse_what_never_fails(results: &mut [GateResult], gates: usize) {
+fn refuse_what_never_fails(results: &mut [GateResult], tests: usize) {
     let undecided = |result: &&mut GateResult| {
         let (design, runs) = result.tested;
-        result.outcome == GateOutcome::Unclear && !design.can_decide(gates, runs)
+        result.outcome == GateOutcome::Unclear && !design.can_decide(tests, runs)
     };
     if let Some(result) = results.iter_mut().find(undecided) {
         let (_, (baseline, candidate)) = result.tested;
-        let (runs, needed) = (baseline.min(candidate), statistics::fewest_runs(gates));
+        let (runs, needed) = (baseline.min(candidate), statistics::fewest_runs(tests));
         let fix = format!("record at least {needed} per side, or use fewer gates");
-        result.outcome = GateOutcome::Error(format!("{runs} runs per side cannot decide {gates} gates; {fix}"));
+        result.outcome =
+            GateOutcome::Error(format!("{runs} runs per side cannot decide gates on {tests} values; {fix}"));
     }
 }
 
@@ -328,6 +332,7 @@ mod tests {
     use crate::compare::measurement::{Measurement, SideGroup, SideSection};
     use crate::compare::merge::SectionRuns;
     use crate::compare::options::Threshold;
+    use crate::compare::tests_of;
     use crate::model::Section;
 
     /// A run in which the groups have these values; `None` is a group without one. That of all groups has no name.
@@ -364,7 +369,7 @@ mod tests {
     fn judged(gates: &[Gate], runs: Sides<Vec<SideSection>>) -> Vec<GateResult> {
         let rows = [section(gates[0].metrics[0].section, runs)];
         let minor = [vec!["minor".to_owned()]].into();
-        judge(gates, &GateJudge { design: Design::Independent, gates: gates.len(), minor }, |_| &rows)
+        judge(gates, &GateJudge { design: Design::Independent, tests: tests_of(gates), minor }, |_| &rows)
     }
 
     /// The results of one gate for one run per side.
@@ -489,7 +494,7 @@ mod tests {
         let gates = |count| of_runs(&vec!["run_time_ns>10%"; count], &LOW[..4], &HIGH[..4]);
         assert_eq!(gates(1)[0].outcome, Failed);
         let outcomes: Vec<_> = gates(2).into_iter().map(|result| result.outcome).collect();
-        let text = "4 runs per side cannot decide 2 gates; record at least 5 per side, or use fewer gates";
+        let text = "4 runs per side cannot decide gates on 2 values; record at least 5 per side, or use fewer gates";
         assert_eq!(outcomes, [error(text), Unclear], "it is said once");
         assert_eq!(of_runs(&["run_time_ns>10%"; 2], &LOW[..4], &LOW[..4])[0].outcome, Passed);
     }
@@ -545,8 +550,26 @@ mod tests {
         let side =
             |values: [u64; 6]| values.map(|value| run("run_time_ns", &[("", Some(Cell::Number(value)))])).to_vec();
         let rows = [section(gates[0].metrics[0].section, Sides::two(side(low), side(high)))];
-        let results = judge(&gates, &GateJudge { design: Design::Paired, gates: 5, minor: BTreeSet::new() }, |_| &rows);
+        let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 5, minor: BTreeSet::new() }, |_| &rows);
         assert!(results.iter().all(|result| result.outcome == Failed), "{results:?}");
+    }
+
+    #[test]
+    fn a_gate_on_many_values_is_as_many_tests() {
+        let of = |name: &'static str, runs: [u64; 5]| {
+            runs.map(|value| run(name, &[("", Some(Cell::Number(value)))])).to_vec()
+        };
+        let rows = ["run", "wait"].map(|name| {
+            section(
+                Section::Overview,
+                Sides::two(of(name, [100, 101, 102, 103, 104]), of(name, [120, 121, 122, 123, 124])),
+            )
+        });
+        let gates: [Gate; 1] = ["worse>10%".parse().unwrap()];
+        let judge_of = GateJudge { design: Design::Independent, tests: tests_of(&gates), minor: BTreeSet::new() };
+        assert_eq!(judge_of.tests, 8, "columns");
+        let results = judge(&gates, &judge_of, |_| &rows);
+        assert_eq!(results.iter().map(|result| result.p).collect::<Vec<_>>(), [Some(2.0 / 252.0); 2]);
     }
 
     #[test]
@@ -568,7 +591,7 @@ mod tests {
         let gates: Vec<Gate> = ["run_time_ns>5%"; 4].iter().map(|gate| gate.parse().unwrap()).collect();
         let runs = Sides::two(low.map(run).to_vec(), high.map(run).to_vec());
         let rows = [section(gates[0].metrics[0].section, runs)];
-        let results = judge(&gates, &GateJudge { design: Design::Paired, gates: 4, minor: BTreeSet::new() }, |_| &rows);
+        let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 4, minor: BTreeSet::new() }, |_| &rows);
         let expected = (Design::Independent, (7, 10));
         assert!(results.iter().all(|result| result.outcome == Failed && result.tested == expected), "{results:?}");
     }

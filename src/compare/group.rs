@@ -102,8 +102,8 @@ pub(super) fn add_total(groups: &mut Groups, options: &CompareOptions) {
     groups.insert(Vec::new(), total);
 }
 
-/// Drops the only child of a process: a process of one kind of threads is one line.
-pub(super) fn drop_only_children(all: &mut [&mut Groups]) {
+/// Drops the only child of a process, unless it is selected without the process: a process of one kind of threads is one line.
+pub(super) fn drop_only_children(all: &mut [&mut Groups], options: &CompareOptions) {
     let mut children: BTreeMap<Vec<String>, BTreeSet<String>> = BTreeMap::new();
     for path in all.iter().flat_map(|groups| groups.keys()) {
         if let [cgroup, process, thread] = path.as_slice() {
@@ -111,8 +111,12 @@ pub(super) fn drop_only_children(all: &mut [&mut Groups]) {
         }
     }
     for (mut path, names) in children {
+        let is_reported = options.wants_group(&path);
         if names.len() == 1 {
             path.extend(names);
+            if !is_reported && options.wants_group(&path) {
+                continue;
+            }
             let mut name_cut = false;
             for only_child in all.iter_mut().filter_map(|groups| groups.remove(&path)) {
                 name_cut |= only_child.name_cut;

@@ -224,8 +224,8 @@ fn finish(
 
 /// The results of the gates. The rows that they look at need not be among those that are reported.
 fn gate_results(captures: &Captures, gates: &[Gate], per: Per, options: &CompareOptions) -> Vec<GateResult> {
-    let judge =
-        GateJudge { design: captures.design, gates: gates.len(), minor: minor_groups(captures, gates, options) };
+    let minor = minor_groups(captures, gates, options);
+    let judge = GateJudge { design: captures.design, tests: tests_of(gates), minor };
     gate_outcome::judge(gates, &judge, |gate| {
         let sections = gate.metrics.iter().map(|metric| metric.section).collect();
         let metrics = gate.metrics.iter().filter_map(|metric| metric.quantity).collect();

@@ -74,7 +74,7 @@ impl Captures {
         });
         let mut all: Vec<_> = sides.as_mut().into_iter().flat_map(|side| &mut side.groups).collect();
         if options.group_by == GroupBy::All {
-            group::drop_only_children(&mut all);
+            group::drop_only_children(&mut all, options);
         }
         all.into_iter().for_each(|groups| group::add_total(groups, options));
         let reasons = sides.as_ref().map(|side| side.reasons.iter().flatten().collect());

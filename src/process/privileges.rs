@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use nix::errno::Errno;
 use nix::unistd::{getegid, geteuid, getgid, getuid};
 
+use super::worker;
 use crate::sys::capabilities::{HeldCapabilities, Inheritable, keep, limit_effective, set_effective};
 
 /// The capabilities that a command needs.
@@ -63,8 +64,8 @@ impl Privileges {
         if permitted & suffices == suffices { kept & !mask(|name| name == "sys_admin") } else { kept }
     }
 
-    /// Drops all other capabilities, in the calling thread and threads it starts later. Those that only the file `ctprof` has
-    /// are set aside until [`with_file_capabilities`].
+    /// Drops all other capabilities, in the calling thread and threads it starts later; a thread that it keeps for more work
+    /// ends. Those that only the file `ctprof` has are set aside until [`with_file_capabilities`].
     ///
     /// # Errors
     /// [`CannotDrop`] if this thread still has them.
@@ -84,6 +85,7 @@ impl Privileges {
     }
 
     fn limit(self, kept: u64) -> Result<(), CannotDrop> {
+        worker::dismiss();
         let inheritable = if self == Self::Record { Inheritable::Keep } else { Inheritable::Limit };
         keep(kept, inheritable).and_then(|()| limit_effective(of_caller())).map_err(CannotDrop::Capabilities).map(drop)
     }

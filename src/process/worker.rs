@@ -20,6 +20,11 @@ pub(super) struct Worker {
     done: Receiver<()>,
 }
 
+/// Lets the thread end that would be used again: it has the capabilities that this one had.
+pub(super) fn dismiss() {
+    IDLE.set(None);
+}
+
 impl Worker {
     /// Starts work, with the capabilities of the calling thread.
     pub(super) fn start(work: impl FnOnce() + Send + 'static) -> io::Result<Self> {
@@ -58,10 +63,12 @@ impl Worker {
 mod tests {
     use std::fs;
     use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     use nix::unistd::gettid;
 
     use super::*;
+    use crate::process::Privileges;
     use crate::sys::capabilities::set_effective;
 
     /// The thread that does work, and the line of its effective capabilities.
@@ -84,6 +91,19 @@ mod tests {
         set_effective(before).unwrap();
         assert_eq!((first, &*none), (second, "CapEff:\t0000000000000000"));
         assert_eq!(worked(), (first, all));
+    }
+
+    #[test]
+    fn a_thread_is_not_used_again_after_its_user_dropped_capabilities() {
+        let (first, _) = worked();
+        Privileges::Files.keep().unwrap();
+        assert_ne!(worked().0, first);
+        let of_first = format!("/proc/self/task/{first}");
+        let is_gone = || !fs::exists(&of_first).unwrap();
+        assert!((0..1000).any(|_| is_gone() || {
+            thread::sleep(Duration::from_millis(5));
+            false
+        }));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,9 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, openat};
+use nix::sys::stat::{Mode, fstatat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::error::StoreError;
 use super::place::{create_directory, names_in};
@@ -114,7 +116,8 @@ impl SegmentWriter {
     pub fn create(path: &Path, keep: Keep, limit: u64, first: &CtprofSnapshot) -> Result<Self, StoreError> {
         let failed = |error| StoreError::Write(path.to_owned(), error);
         let directory = create_directory(path).map_err(failed)?;
-        let lock = File::open(path).map_err(failed)?;
+        let lock = openat(&directory, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
+        let lock = File::from(lock.map_err(|errno| failed(errno.into()))?);
         let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
             Errno::EWOULDBLOCK => failed(io::Error::other("another ctprof records there; name another directory")),
             errno => failed(errno.into()),
@@ -161,8 +164,8 @@ impl SegmentWriter {
     fn remove_old(&mut self, now: &CtprofSnapshot) -> io::Result<()> {
         let mut known = Vec::new();
         for segment in &self.segments {
-            let bytes = fs::metadata(self.path.join(&segment.name)).map(|metadata| metadata.len());
-            known.push(bytes.unwrap_or(0));
+            let there = fstatat(&self.directory, &*segment.name, AtFlags::AT_SYMLINK_NOFOLLOW);
+            known.push(there.map_or(0, |there| u64::try_from(there.st_size).unwrap_or(0)));
         }
         let mut all: u64 = known.iter().sum();
         let boottime_ns = now.head.capture.as_ref().and_then(|capture| capture.boottime_ns);
@@ -177,9 +180,9 @@ impl SegmentWriter {
                 (Keep::Bytes(most), Some(_)) => all > most,
             };
             let Some(segment) = self.segments.front().filter(|_| is_old) else { break };
-            match fs::remove_file(self.path.join(&segment.name)) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => {}
+            match unlinkat(&self.directory, &*segment.name, UnlinkatFlags::NoRemoveDir) {
+                Ok(()) | Err(Errno::ENOENT) => {}
+                Err(errno) => return Err(errno.into()),
             }
             all -= bytes;
             self.segments.pop_front();

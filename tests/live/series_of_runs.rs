@@ -346,6 +346,20 @@ fn a_signal_compares_the_runs_so_far() {
 }
 
 #[test]
+fn a_signal_decides_the_exit_status_also_where_the_runs_so_far_cannot_be_compared() {
+    let lab = Lab::new();
+    let fails_once = format!("{}; [ -e failed ] || {{ touch failed; exit 1; }}", hangs_at(6, "B"));
+    let command = ["ab", "--no-warmup", "--baseline", &hangs_at(6, "A"), "--candidate", &fails_once];
+    let mut process = lab.command(&command).spawn().unwrap();
+    lab.signal_after(6, &mut process, SIGINT);
+    let output = process.wait_with_output().unwrap();
+    assert_eq!((code(&output), text(&output.stdout).as_str()), (Some(130), ""));
+    let said = text(&output.stderr);
+    assert!(said.ends_with("the command failed in 1 of 2 runs; at most a tenth may fail\n"), "{said}");
+    lab.assert_no_temporary_files();
+}
+
+#[test]
 fn a_signal_before_both_commands_have_run_leaves_nothing_to_compare() {
     let lab = Lab::new();
     let script = hangs_at(1, "A");

@@ -303,6 +303,18 @@ fn a_thread_named_like_exited_work_is_a_group_of_threads() {
 }
 
 #[test]
+fn the_only_kind_of_threads_of_a_process_can_be_selected_in_a_tree() {
+    let files = Files::new();
+    let worker = with(process(5, "server", 1, &ran(10, 0)), &json!({"comm": "worker"}));
+    let file = files.file("a", &snapshot(10, &[worker], &json!({})));
+    let begins = |args: &[&str], name: &str| {
+        table(&[&["show", &file, "-g", "all"], args].concat()).iter().any(|line| line.trim_start().starts_with(name))
+    };
+    assert!(begins(&["--only", "worker"], "worker") && begins(&["--only", "server"], "server"));
+    assert!(!begins(&[], "worker"), "one line is enough");
+}
+
+#[test]
 fn a_thread_named_like_exited_work_has_a_line_of_its_own() {
     let files = Files::new();
     let threads = |run, children| {

@@ -61,6 +61,31 @@ fn a_directory_keeps_the_last_part_of_a_series_and_is_read_as_one() {
     assert_eq!(runs.len(), gap + 10);
 }
 
+#[test]
+fn old_segments_are_removed_where_they_are_if_the_directory_is_renamed_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let [before, after] = ["before", "after"].map(|name| dir.path().join(name));
+    let rename = |second| {
+        if second == 200 {
+            std::fs::rename(&before, &after).unwrap();
+            // Another directory has the name, with the names of segments that are to be removed.
+            std::fs::create_dir(&before).unwrap();
+            segments_in(&after).unwrap().iter().for_each(|there| std::fs::write(before.join(&there.name), []).unwrap());
+        }
+        capture(second)
+    };
+    let mut captures = (1..400).map(rename);
+    let first = captures.next().unwrap();
+    let mut moment = Moment::new(first.clone());
+    let mut segments = SegmentWriter::create(&before, Keep::Bytes(6_000), 1 << 24, &first).unwrap();
+    for capture in captures {
+        let step = moment.advance(capture, &StepExits::default()).0;
+        segments.add(&step, &moment).unwrap();
+    }
+    let of_another = segments_in(&before).unwrap().len();
+    assert!(segments_in(&after).unwrap().len() < 15 && of_another > 5, "{of_another}");
+}
+
 /// The number of steps in a directory, and what is damaged there.
 fn steps_in(directory: &Path) -> (usize, Vec<String>) {
     let range = SeriesRange::default();
