@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rank::is_own_name;
 use super::{
     CompareOptions, ELAPSED, Explanation, Group, GroupTimes, Headline, OVERVIEW, OverviewColumn, Per, Quantity, RUN,
     ReportSection, Row, Sides, Slowdown, SortKey, WAIT, has_more_threads, number,
@@ -175,11 +174,7 @@ fn sort_by_run_time(section: &mut ReportSection) {
 
 /// Sorts groups behind all groups together, those of the capturing process last.
 fn sort_groups(section: &mut ReportSection, compare: impl Fn(usize, usize) -> Ordering) {
-    let rank = |group: usize| {
-        let group = &section.groups[group];
-        // Files of version 0.1 don't mark ctprof's own threads.
-        (!group.is_all(), group.is_own() || is_own_name(&group.key))
-    };
+    let rank = |group: usize| (!section.groups[group].is_all(), section.groups[group].is_own());
     let mut order: Vec<usize> = (0..section.groups.len()).collect();
     order.sort_by(|&a, &b| rank(a).cmp(&rank(b)).then_with(|| compare(a, b)));
     let mut places = vec![0; order.len()];

@@ -29,12 +29,7 @@ pub(super) fn amount(baseline: Option<&Cell>, candidate: Option<&Cell>) -> f64 {
 /// The weight of a group's rows. ctprof itself ranks last: each capture is another process, so that its
 /// differences have no meaning.
 pub(super) fn weight(path: &[String]) -> f64 {
-    if is_own_name(path) { 1e-3 } else { 1.0 }
-}
-
-/// Whether a group has the name of ctprof.
-pub(super) fn is_own_name(path: &[String]) -> bool {
-    path.iter().any(|name| name == "ctprof")
+    if path.iter().any(|name| name == "ctprof") { 1e-3 } else { 1.0 }
 }
 
 /// A category that changed weighs as much as a number that grew e-fold.
