@@ -280,7 +280,7 @@ impl ReportSection {
         for (place, (key, group)) in joined(sides).into_iter().enumerate() {
             let exists = group.as_ref().map(Option::is_some);
             let cells = |key: usize| group.as_ref().map(|side| side.as_ref()?.sort_values.get(key)?.as_ref());
-            sort_values.push((0..keys.len()).map(|key| sort_value(cells(key))).collect());
+            sort_values.push((0..keys.len()).map(|key| sort_value(cells(key), exists)).collect());
             table.groups.push(Group::new(key, &group));
             let measured = group.map(|side| side.map(|group| group.measurements).unwrap_or_default());
             let rows = joined_measurements(measured);
@@ -327,13 +327,14 @@ fn joined_measurements(measurements: Sides<Vec<Measurement>>) -> impl Iterator<I
 }
 
 /// What a group is sorted by: the value of one side, or the difference between two. For a group on one side of two, it
-/// is the difference from no value.
-fn sort_value(cells: Sides<Option<&Cell>>) -> Option<f64> {
+/// is the difference from nothing; a value that one side lacks is unknown.
+fn sort_value(cells: Sides<Option<&Cell>>, exists: Sides<bool>) -> Option<f64> {
     match (cells.baseline, cells.candidate) {
         (Some(a), None) => delta::number(a),
         (Some(a), Some(Some(b))) => Delta::between(a, b)?.number(),
-        (Some(a), Some(None)) => delta::number(a).map(|number| -number),
-        (None, candidate) => delta::number(candidate??),
+        (Some(a), Some(None)) if exists.candidate == Some(false) => delta::number(a).map(|number| -number),
+        (None, Some(Some(b))) if !exists.baseline => delta::number(b),
+        _ => None,
     }
 }
 
@@ -383,6 +384,16 @@ mod tests {
         assert_eq!(order(before, after, "run_time_ns:desc"), ["new", "both", "new2", "gone"]);
         assert_eq!(order(before, after, "run_time_ns:abs"), ["new", "gone", "both", "new2"]);
         assert_eq!(order(before, after, "run_time_ns:asc"), ["gone", "new2", "both", "new"]);
+    }
+
+    #[test]
+    fn a_value_that_a_side_lacks_is_unknown_unless_the_group_is_not_there() {
+        let five = Cell::Number(5);
+        let value =
+            |before, after, exists: (bool, bool)| sort_value(Sides::two(before, after), Sides::two(exists.0, exists.1));
+        assert_eq!([value(Some(&five), None, (true, true)), value(None, Some(&five), (true, true))], [None; 2]);
+        let changes = [value(Some(&five), None, (true, false)), value(None, Some(&five), (false, true))];
+        assert_eq!(changes, [Some(-5.0), Some(5.0)]);
     }
 
     #[test]
