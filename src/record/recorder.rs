@@ -123,7 +123,9 @@ impl Recorder {
         let ends = samples.map(|samples| Arc::clone(&samples.ends));
         let add = move |exit: ExitedThread| {
             ends.iter().for_each(|ends| ends.add(&exit));
-            !is_selected(&pids, &exit) || folded.lock().unwrap_or_else(PoisonError::into_inner).add(exit)
+            if is_selected(&pids, &exit) {
+                folded.lock().unwrap_or_else(PoisonError::into_inner).add(exit);
+            }
         };
         listener.fold(host, Box::new(add));
     }

@@ -80,9 +80,12 @@ impl Sampler {
     fn start_with(options: &Options, rate: f64) -> Result<Self, NoSamples> {
         let sampler = ThreadSampler::load(options)?;
         let (windows, next) = channel();
-        let period = Duration::from_secs_f64(1.0 / rate);
+        let period = Duration::try_from_secs_f64(1.0 / rate).map_err(|error| NoSamples::because(&error))?;
         let pids = options.pids.clone();
-        let work = move || serve(sampler, (period, &pids), &next);
+        let work = move || {
+            Privileges::Record.keep_after_loading()?;
+            with_file_capabilities(|| serve(sampler, (period, &pids), &next))
+        };
         let thread = thread::Builder::new().name("ctprof-samples".to_owned());
         thread.spawn(work).map_err(|error| NoSamples::because(&error))?;
         Ok(Self { windows })
@@ -163,7 +166,6 @@ impl SampledWindow {
 
 /// Samples one window after the other.
 fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows: &Receiver<Window>) {
-    Privileges::Record.keep_after_loading().expect("the thread that started this one has dropped capabilities");
     let mut sampling = None;
     while let Ok(window) = windows.recv() {
         let before = cpu_time();

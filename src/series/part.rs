@@ -64,7 +64,9 @@ impl Part {
             if exit.started_monotonic_ns >= start_ns {
                 exit.started_monotonic_ns = exit.started_monotonic_ns.max(read_ns);
             }
-            if !is_new || !self.folded.add(exit.clone()) {
+            if is_new {
+                self.folded.add(exit);
+            } else {
                 self.each.push(exit);
             }
         }

@@ -10,7 +10,8 @@ const USUAL: c_long = 0;
 
 /// Gives this thread the lowest nice value, and not those that it starts; false if it may not, or has another one than usual.
 pub(crate) fn raise_priority() -> bool {
-    is_usual() && reset_on_fork() && set(NICE)
+    // Those that it starts get the usual nice value.
+    is_usual() && set_policy(libc::SCHED_OTHER.into(), 0) && set(NICE)
 }
 
 /// Gives this thread the usual nice value.
@@ -18,11 +19,15 @@ pub(crate) fn lower_priority() {
     set(USUAL);
 }
 
-/// Who has chosen another nice value for ctprof keeps it.
+/// Who has chosen another policy or nice value for ctprof keeps it.
 fn is_usual() -> bool {
-    // SAFETY: the arguments are numbers. The system call returns 20 less the nice value.
-    let priority = unsafe { call(libc::SYS_getpriority, [c_long::from(libc::PRIO_PROCESS), 0]) };
-    priority == Ok(20 - USUAL)
+    // SAFETY: the arguments are numbers. The first system call returns 20 less the nice value.
+    let (nice, policy) = unsafe {
+        let nice = call(libc::SYS_getpriority, [c_long::from(libc::PRIO_PROCESS), 0]);
+        (nice, call(libc::SYS_sched_getscheduler, [0]))
+    };
+    let policy = policy.map(|policy| policy & !c_long::from(libc::SCHED_RESET_ON_FORK));
+    (nice, policy) == (Ok(20 - USUAL), Ok(libc::SCHED_OTHER.into()))
 }
 
 /// Sets the nice value of this thread; false if it may not.
@@ -31,18 +36,12 @@ fn set(nice: c_long) -> bool {
     unsafe { call(libc::SYS_setpriority, [c_long::from(libc::PRIO_PROCESS), 0, nice]) }.is_ok()
 }
 
-/// Keeps the policy of this thread, and gives those that it starts the usual nice value.
-fn reset_on_fork() -> bool {
-    // SAFETY: the argument is a number.
-    unsafe { call(libc::SYS_sched_getscheduler, [0]) }.is_ok_and(|policy| set_policy(policy, 0))
-}
-
 /// Lets this thread, and not those that it starts, run as soon as it is ready, before all with a usual policy; false if it may
 /// not. It also wakes up when it asked to, and not up to 50 µs later.
 pub(crate) fn run_first() -> bool {
     // SAFETY: the arguments are numbers.
     let _ = unsafe { call(libc::SYS_prctl, [c_long::from(libc::PR_SET_TIMERSLACK), 1]) };
-    set_policy(libc::SCHED_FIFO.into(), 1)
+    is_usual() && set_policy(libc::SCHED_FIFO.into(), 1)
 }
 
 /// Lets this thread run in its turn again.
@@ -78,6 +77,17 @@ mod tests {
         match seen.join().unwrap() {
             None => skipped(Missing::Privilege("a real-time policy")),
             Some(policies) => assert_eq!(policies, [c_long::from(libc::SCHED_FIFO), usual, usual]),
+        }
+    }
+
+    #[test]
+    fn a_policy_or_nice_value_that_was_chosen_is_kept() {
+        let policy = |policy| set_policy(policy, 0).then(|| [run_first(), raise_priority()]);
+        let seen =
+            [libc::SCHED_BATCH, libc::SCHED_IDLE].map(|chosen| std::thread::spawn(move || policy(chosen.into())));
+        let nice = std::thread::spawn(|| set(5).then(|| [run_first(), raise_priority()]));
+        for raised in seen.into_iter().chain([nice]) {
+            assert_eq!(raised.join().unwrap(), Some([false; 2]));
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::Fold;
-use crate::model::{ExitRecords, ExitedThread, Name, ThreadSpan};
+use crate::model::{ExitRecords, ExitedThread, Name, ThreadSpan, ThreadState};
 
 /// Calls its argument for each record, in the order of the exits.
 pub type EachExit<'r> = &'r dyn Fn(&mut dyn FnMut(ExitedThread));
@@ -37,8 +37,9 @@ impl Exits<'_> {
 
 /// More generations of exited ancestors than this are not followed: a corrupt snapshot can have a circle.
 pub(super) const MOST_ANCESTORS: usize = 64;
-/// Threads with more different names than this are kept elsewhere.
+/// Of rows beyond these, all that have no equal one get the same name: programs can make any number of names.
 const MOST_ROWS: usize = 50_000;
+const OTHERS: &str = "(others)";
 /// The kernel frees a process and its children in any order within some milliseconds. This many processes exit in a second at
 /// most.
 const REMEMBERED: usize = 1 << 16;
@@ -75,10 +76,11 @@ struct Gone {
 }
 
 impl FoldedExits {
-    /// Adds a thread; false if it has a name for which there is no room.
-    pub fn add(&mut self, mut exited: ExitedThread) -> bool {
+    /// Adds a thread.
+    pub fn add(&mut self, mut exited: ExitedThread) {
         if self.rows >= MOST_ROWS {
-            return false;
+            let ThreadState { pcomm, comm, program, parent, .. } = &mut exited.state;
+            (*pcomm, *comm, *program, *parent) = (OTHERS.into(), OTHERS.into(), None, None);
         }
         let ExitedThread { started_monotonic_ns, elapsed_ns, ppid, .. } = exited;
         let impossible = u64::from(exited.state.metrics.remove_impossible_delays(elapsed_ns));
@@ -98,7 +100,6 @@ impl FoldedExits {
             let part = if counting == tgid { FoldedPart::Threads } else { FoldedPart::Descendants };
             self.add_row(counting, part, exited);
         }
-        true
     }
 
     /// The threads with equal names as one each, with the process that counts them. `cgroup` knows cgroups by their number.

@@ -4,7 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use ctprof::CtprofSnapshot;
+use ctprof::model::ReasonClass;
+
 use crate::attacks_support::{Granted, as_nobody, attacked, finished, said, set_mode};
+use crate::host::Killed;
 use crate::support::{Missing, skipped};
 
 /// Runs programs under a filter with which capset(2) fails.
@@ -44,6 +48,24 @@ fn a_ctprof_that_cannot_drop_capabilities_ends_before_it_reads_anything() {
         let left: Vec<_> = [&file, &executed].into_iter().filter(|path| fs::exists(path).unwrap()).collect();
         assert!(left.is_empty(), "{command:?}: {left:?}");
     }
+}
+
+#[test]
+fn with_file_capabilities_the_owners_of_mutexes_of_other_users_are_known_during_a_whole_window() {
+    let Some(granted) = Granted::new() else { return };
+    let program = granted.directory().join("causes");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/causes.c");
+    let compiled = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(source).status();
+    assert!(compiled.is_ok_and(|status| status.success()));
+    let window = granted.writable("own").join("window");
+    let _causes = Killed(Command::new(&program).arg("5").stdout(Stdio::null()).spawn().unwrap());
+    let recorded = granted.run(["record", "-q", "-d", "3s", "-o", window.to_str().unwrap()]);
+    assert!(recorded.status.success(), "{recorded:?}");
+    let reasons = CtprofSnapshot::load(&window).unwrap().head.reasons;
+    let Some(reasons) = reasons else { return skipped(Missing::Privilege("samples of threads")) };
+    let sleeps = reasons.reasons.iter().filter(|reason| reason.class == ReasonClass::Sleep);
+    let owners: Vec<_> = sleeps.filter_map(|reason| Some(&*reason.by.as_ref()?.pcomm)).collect();
+    assert!(owners.contains(&"for-locked"), "{owners:?}");
 }
 
 #[test]

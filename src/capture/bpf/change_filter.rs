@@ -65,7 +65,11 @@ impl ChangeFilter {
         let [state, voluntary, involuntary, start, tid, tgid, on_cpu] = &self.fields;
         match of {
             FilteredCounters::OfThread => assembler.store_immediate(Width::U64, Frame, PASS, 0),
-            FilteredCounters::OfProcess => count_thread(assembler, map, next),
+            FilteredCounters::OfProcess => {
+                count_threads(assembler, 1, map, next);
+                assembler.shift_right(R1, 32);
+                assembler.store(Width::U64, Frame, PASS, R1);
+            }
         }
         load(assembler, R8, state);
         load(assembler, R9, voluntary);
@@ -118,15 +122,13 @@ impl ChangeFilter {
     }
 }
 
-/// Adds 1 to the threads that the pass has met, and stores its number at [`PASS`].
-fn count_thread(assembler: &mut Assembler, map: i32, next: Label) {
+/// Adds to the threads that the pass has met. Their number, below that of the pass, is then in `R1`.
+pub(super) fn count_threads(assembler: &mut Assembler, more: i32, map: i32, next: Label) {
     assembler.mov_immediate(R1, SLOTS.cast_signed());
     look_up(assembler, map, next);
     assembler.load(Width::U64, R1, R0, 0);
-    assembler.add_immediate(R1, 1);
+    assembler.add_immediate(R1, more);
     assembler.store(Width::U64, R0, 0, R1);
-    assembler.shift_right(R1, 32);
-    assembler.store(Width::U64, Frame, PASS, R1);
 }
 
 /// The address of the word with the number in `R1`, in `R0`.

@@ -39,7 +39,7 @@ impl Decoder {
     pub(super) fn exit(&mut self, record: ThreadRecord<'_>) -> Option<ExitedThread> {
         let thread = self.reader.thread(record)?;
         let mut state = ThreadState { read_at_ns: None, ..thread.state };
-        state.pcomm = self.reader.name(record, self.process_name);
+        state.pcomm = self.reader.names.name(record, self.process_name);
         let parent = record.number(self.parent).unwrap_or(0);
         let [ppid, replaced_by] = [parent & u64::from(u32::MAX), parent >> REPLACED_BY_SHIFT].map(u32::try_from);
         let started_monotonic_ns = record.number(self.started)?;

@@ -206,8 +206,8 @@ impl RecordedExits {
     }
 }
 
-/// Takes the record of a thread, and returns whether it has done so: others are kept.
-pub type ExitSink = Box<dyn FnMut(ExitedThread) -> bool + Send>;
+/// Takes the record of a thread.
+pub type ExitSink = Box<dyn FnMut(ExitedThread) + Send>;
 
 /// Passes on records of threads that started at that time or later, as soon as they are freed.
 struct Folding {
@@ -220,7 +220,7 @@ impl Folding {
     fn takes(&mut self, record: &[u64]) -> bool {
         let exit = ThreadRecord::split(record).and_then(|(record, _)| self.decoder.exit(record));
         let exit = exit.filter(|exit| exit.started_monotonic_ns >= self.since_monotonic_ns);
-        exit.is_some_and(|exit| (self.sink)(exit))
+        exit.map(|exit| (self.sink)(exit)).is_some()
     }
 }
 
@@ -538,7 +538,7 @@ mod tests {
         let fields = fields();
         let mut received = ExitReceiver::new(&fields);
         let (passed, taken) = std::sync::mpsc::channel();
-        let sink: ExitSink = Box::new(move |exit| passed.send(exit.started_monotonic_ns).is_ok());
+        let sink: ExitSink = Box::new(move |exit| passed.send(exit.started_monotonic_ns).unwrap());
         let decoder = Decoder::new(&fields, &HostParameters::default());
         received.folding = Some(Folding { since_monotonic_ns: 1_900_000_000, decoder, sink });
         for start_ns in [1_999_999_999, 2_000_000_000] {

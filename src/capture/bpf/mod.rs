@@ -18,6 +18,7 @@ pub(in crate::capture) mod host_parameters;
 mod instruction;
 mod layout;
 mod load;
+mod name_cache;
 mod new_cgroups;
 pub(in crate::capture) mod obstacle;
 mod open_coded;

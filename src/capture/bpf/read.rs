@@ -7,11 +7,11 @@ use super::columns;
 use super::cpu_time::CpuTime;
 use super::host_parameters::HostParameters;
 use super::layout::{Field, Layout, ThreadRecord};
+use super::name_cache::NameCache;
 use super::process_counters::{ProcessCounters, ProcessFields};
 use super::value::{CpuTimeFields, MetricField, ThreadInputs, cpu_time, pages};
 use crate::model::{
-    Class, CpuSet, FieldForm, METRICS, Metric, Metrics, NS_PER_TICK, Name, RESIDENT, ThreadState, UsualMetrics,
-    printable, read_time,
+    Class, CpuSet, FieldForm, METRICS, Metric, Metrics, NS_PER_TICK, RESIDENT, ThreadState, UsualMetrics, read_time,
 };
 
 /// Policies with a slice in procfs (`fair_policy` of kernel/sched/sched.h).
@@ -28,7 +28,7 @@ pub(super) struct RecordReader {
     cpu_time: CpuTimeFields,
     resident: Vec<Option<Field>>,
     of_processes: ProcessFields,
-    names: HashMap<[u64; 2], Name>,
+    pub(super) names: NameCache,
     usual: UsualMetrics,
     cpus: HashMap<Box<[u64]>, CpuSet>,
 }
@@ -71,7 +71,7 @@ impl RecordReader {
             resident: RESIDENT.iter().map(|path| find(path)).collect(),
             of_processes: ProcessFields::find(find),
             facts: facts.clone(),
-            names: HashMap::new(),
+            names: NameCache::default(),
             usual: UsualMetrics::default(),
             cpus: HashMap::new(),
         }
@@ -98,7 +98,7 @@ impl RecordReader {
         let mut state = ThreadState {
             tid,
             tgid,
-            comm: self.name(record, self.comm),
+            comm: self.names.name(record, self.comm),
             start_time_clock_ticks: start.map(|ns| ns / NS_PER_TICK),
             kernel_thread,
             read_at_ns: self.facts.start_monotonic_ns.map(|start| read_time(record.time().saturating_sub(start))),
@@ -121,18 +121,6 @@ impl RecordReader {
     fn resident_bytes(&self, record: ThreadRecord<'_>) -> Option<u64> {
         let counters = self.resident.iter().map(|field| record.number(*field));
         Some(pages(counters)?.saturating_mul(self.facts.page_size))
-    }
-
-    /// The name in a field. Threads with equal names share one allocation.
-    pub(super) fn name(&mut self, record: ThreadRecord<'_>, field: Option<Field>) -> Name {
-        let mut words = [0; 2];
-        let read = field.and_then(|field| record.words(field)).unwrap_or_default();
-        words.iter_mut().zip(read).for_each(|(to, from)| *to = *from);
-        let name = || {
-            let bytes = words.map(u64::to_ne_bytes).concat();
-            printable(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).into()
-        };
-        self.names.entry(words).or_insert_with(name).clone()
     }
 
     fn fill(&mut self, record: ThreadRecord<'_>, common: ThreadInputs, thread: &mut ThreadState) {
@@ -409,6 +397,6 @@ mod tests {
         let record = leader();
         let mut reader = RecordReader::new(&record.layout, &facts());
         let names = [(); 2].map(|()| reader.thread(record.record()).unwrap().state.comm);
-        assert!(Name::ptr_eq(&names[0], &names[1]));
+        assert!(crate::model::Name::ptr_eq(&names[0], &names[1]));
     }
 }

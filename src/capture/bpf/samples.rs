@@ -12,13 +12,14 @@ use super::columns;
 use super::function_names::FunctionNames;
 use super::layout::{Field, Layout, ThreadRecord, words_of};
 use super::load::{Attach, ProgramSpec, load};
+use super::name_cache::NameCache;
 use super::obstacle;
 use super::program::Emitter;
 use super::sample_program::{
     EXTRA_WORDS, FRAMES, LISTED, OWNER, STACK, STACK_BYTES, SampleMaps, SampledKernel, TaskWalk, USER_REGISTERS,
 };
 use super::setup::with_kernel;
-use crate::model::{Activity, KernelEntry, NS_PER_TICK, Name, NoBpf, PassScope, ThreadSample, printable};
+use crate::model::{Activity, KernelEntry, NS_PER_TICK, Name, NoBpf, PassScope, ThreadSample};
 use crate::sys::bpf::iterator;
 use crate::sys::bpf::map::{Counter, SharedWords};
 use crate::sys::bpf::program::run;
@@ -164,11 +165,8 @@ pub(super) struct SampleFields {
     /// In the order of [`columns::OF_SAMPLES`].
     numbers: [Option<Field>; columns::OF_SAMPLES.len()],
     names: [Option<Field>; 2],
-    known: HashMap<[u64; 2], Name>,
+    known: NameCache,
 }
-
-/// Distinct names that are remembered: programs can make any number of them.
-const MAX_NAMES: usize = 1 << 14;
 
 impl SampleFields {
     pub(super) fn new(layout: &Layout) -> Self {
@@ -176,7 +174,7 @@ impl SampleFields {
             words: layout.words(super::layout::RecordScope::Thread),
             numbers: columns::OF_SAMPLES.map(|path| layout.find(path)),
             names: [columns::COMM, columns::PROCESS_NAME].map(|path| layout.find(path)),
-            known: HashMap::new(),
+            known: NameCache::default(),
         }
     }
 
@@ -209,7 +207,7 @@ impl SampleFields {
         };
         let is_user = flags? & PF_KTHREAD == 0;
         let asleep = activity.is_sleep();
-        let [comm, pcomm] = self.names.map(|field| self.name(record, field));
+        let [comm, pcomm] = self.names.map(|field| self.known.name(record, field));
         Some(ThreadSample {
             tid: id(tid)?,
             tgid: id(tgid)?,
@@ -232,20 +230,6 @@ impl SampleFields {
             object: None,
             owner: id(Some(extra[OWNER])).filter(|_| asleep),
         })
-    }
-
-    fn name(&mut self, record: ThreadRecord<'_>, field: Option<Field>) -> Name {
-        let mut words = [0; 2];
-        let read = field.and_then(|field| record.words(field)).unwrap_or_default();
-        words.iter_mut().zip(read).for_each(|(to, from)| *to = *from);
-        if self.known.len() >= MAX_NAMES {
-            self.known.clear();
-        }
-        let name = || {
-            let bytes = words.map(u64::to_ne_bytes).concat();
-            printable(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).into()
-        };
-        self.known.entry(words).or_insert_with(name).clone()
     }
 }
 

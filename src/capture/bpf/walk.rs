@@ -120,11 +120,12 @@ impl BpfThreads {
         self.facts.append(&mut others.facts);
     }
 
-    /// Sorts threads by process and id. Of two with one id, which was reused meanwhile, the later one remains.
+    /// Sorts threads by process and id. Of two with one id, which was reused meanwhile or had no room and was read again, the
+    /// later one remains.
     pub(super) fn in_order(mut self) -> Self {
         let key = |place: &usize| {
             let state = &self.states[*place];
-            (state.id(), Reverse(state.start_time_clock_ticks))
+            (state.id(), Reverse((state.start_time_clock_ticks, *place)))
         };
         // They are large: sorting moves their places, then each of them once.
         let mut order: Vec<usize> = (0..self.states.len()).collect();

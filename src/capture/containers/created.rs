@@ -10,7 +10,7 @@ use super::{ContainerNames, NamedContainers};
 use crate::capture::options::Roots;
 use crate::model::Name;
 use crate::names::containers_of_path;
-use crate::process::Privileges;
+use crate::process::{Privileges, with_file_capabilities};
 
 /// Containers of one window, at most.
 const MAX_CONTAINERS: usize = 1 << 16;
@@ -26,7 +26,10 @@ impl CreatedContainers {
         let (paths, created) = channel();
         let found = Arc::<Mutex<NamedContainers>>::default();
         let shared = Arc::clone(&found);
-        thread::Builder::new().name("ctprof-names".to_owned()).spawn(move || name_all(&created, &shared))?;
+        thread::Builder::new().name("ctprof-names".to_owned()).spawn(move || {
+            Privileges::Record.keep_after_loading()?;
+            with_file_capabilities(|| name_all(&created, &shared))
+        })?;
         Ok(Self { paths, found })
     }
 
@@ -49,7 +52,6 @@ fn lock(found: &Mutex<NamedContainers>) -> MutexGuard<'_, NamedContainers> {
 }
 
 fn name_all(created: &Receiver<Name>, found: &Mutex<NamedContainers>) {
-    Privileges::Record.keep_after_loading().expect("the thread that started this one has dropped capabilities");
     let names = ContainerNames::new(&Roots::default());
     while let Ok(first) = created.recv() {
         // A container has a cgroup of the same path in each hierarchy of version 1.

@@ -254,6 +254,17 @@ fn passes_of_changes_write_what_did_something_and_the_first_thread_of_its_proces
         assert_eq!(run(&mut memory), [vec![process_words], nothing.clone()], "{name}: a thread of the process exited");
         let times: Vec<_> = memory.machine.run_with(&program, task, &maps).concat();
         assert!(times.is_empty(), "{name}");
+        memory.set(btf, kernel, columns::VOLUNTARY_SWITCHES, 9);
+        memory.machine.begin_pass(&maps, pass + 1);
+        memory.machine.is_full = true;
+        assert!(memory.machine.run_with(&program, task, &maps).is_empty());
+        memory.machine.is_full = false;
+        let again = memory.machine.run_with(&program, task, &maps);
+        assert_eq!(
+            (again.len(), memory.machine.met(&maps)),
+            (2, 1),
+            "{name}: it is written and counted when there is room"
+        );
     });
 }
 

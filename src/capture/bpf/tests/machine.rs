@@ -25,6 +25,8 @@ const RECORD_WORDS: usize = 1024;
 #[derive(Default)]
 pub(crate) struct BpfMachine {
     structures: Vec<Vec<u8>>,
+    /// Whether the reader has no room for records.
+    pub(crate) is_full: bool,
 }
 
 impl BpfMachine {
@@ -196,6 +198,10 @@ impl Run<'_> {
             0
         } else {
             assert_eq!(function, Helper::SeqWrite as i32);
+            if self.machine.is_full {
+                // `EOVERFLOW`
+                return self.registers[0] = Some((-75_i64).cast_unsigned());
+            }
             let words = self.machine.bytes(argument(1), length(2)).chunks(8);
             let words = words.map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
             self.written.push(words.collect());
