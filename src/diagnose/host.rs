@@ -83,8 +83,8 @@ pub(super) fn pressure(evidence: &Evidence<'_>) -> Finding {
     match evidence.host().and_then(|host| host.psi) {
         _ if evidence.head.psi.is_some() => Finding::complete(DataSource::Pressure),
         Some(Switch::ConfigOff) => finding(Coverage::Unavailable, Cause::KernelLacks { option: "PSI" }),
-        Some(_) => finding(Coverage::Missing, Cause::BootOff { option: "PSI" }),
-        None => finding(Coverage::NotRead, Cause::Unknown),
+        Some(Switch::RuntimeOff) => finding(Coverage::Missing, Cause::BootOff { option: "PSI" }),
+        _ => finding(Coverage::NotRead, Cause::Unknown),
     }
 }
 

@@ -26,6 +26,15 @@ stored! {
         optional io: CgroupIoStats,
         /// Pressure.
         optional psi: Psi,
+        /// Inode of its directory: in version 2, the id of the cgroup. One that is made later with the same path has another.
+        optional inode: Option<u64>,
+    }
+}
+
+impl CgroupStats {
+    /// Whether it is known to be another cgroup than one with the same path.
+    pub(crate) fn is_other_than(&self, before: &Self) -> bool {
+        self.inode.zip(before.inode).is_some_and(|(inode, before)| inode != before)
     }
 }
 

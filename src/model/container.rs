@@ -1,5 +1,8 @@
 //! Containers, by the cgroups that they are in.
 
+/// What the homes of users, with their ids behind it, are called where names of containers could not be read.
+pub(crate) const HOME_OF_USER: &str = "home of user";
+
 optional_record! {
     /// A container, or the sandbox of a pod, as the files of its runtime name it.
     #[derive(Eq)]

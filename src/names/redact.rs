@@ -7,7 +7,7 @@ use super::cgroup::{Id, Segment};
 use super::container::split_pod;
 use super::hash::Hash;
 use super::token::{HexId, TokenForm, chunks, is_hex_of_one_case, tokens};
-use crate::model::{Container, CtprofSnapshot, HostContext, Name, Reason, Reasons};
+use crate::model::{Container, CtprofSnapshot, HOME_OF_USER, HostContext, Name, Reason, Reasons};
 
 /// Words of systemd and container runtimes in cgroup paths. They are not private, and patterns depend on some.
 const OF_PATHS: &str = "app besteffort burstable container containerd cri crio docker guaranteed init kubepods libpod lxc \
@@ -51,6 +51,10 @@ impl CtprofSnapshot {
         for names in head.parse_summary.iter_mut().flat_map(|summary| summary.unread_names.values_mut()) {
             names.iter_mut().for_each(|name| *name = hash.task(name));
             names.sort();
+        }
+        for names in head.containers_unread.values_mut() {
+            let redacted = |name: String| if name.starts_with(HOME_OF_USER) { HOME_OF_USER.to_owned() } else { name };
+            *names = mem::take(names).into_iter().map(redacted).collect();
         }
         head.series.iter_mut().for_each(|series| series.command.clear());
         if let Some(command) = head.window.as_mut().and_then(|window| window.command.as_mut()) {

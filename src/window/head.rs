@@ -8,11 +8,14 @@ use crate::model::{
 };
 
 /// Turns the values of `later` into those of the window that started with `earlier`. Counters of a cgroup
-/// that only the later capture has are absent: it may be older.
+/// that only the later capture has are absent: it may be older. One that was made again counts from 0.
 pub(super) fn subtract(earlier: &SnapshotHead, later: &mut SnapshotHead) {
     let unknown = CgroupStats::default();
     for (path, stats) in &mut later.cgroup_stats {
-        cgroup(earlier.cgroup_stats.get(path).unwrap_or(&unknown), stats);
+        let before = earlier.cgroup_stats.get(path).unwrap_or(&unknown);
+        if !stats.is_other_than(before) {
+            cgroup(before, stats);
+        }
     }
     // A container that has exited keeps its name.
     for (path, container) in &earlier.containers {
@@ -123,6 +126,19 @@ mod tests {
                "/new":{"cpu":{"weight":10}}}"#,
         );
         assert_eq!(later, expected);
+    }
+
+    #[test]
+    fn a_cgroup_that_was_made_again_counts_from_0_and_not_from_its_predecessor() {
+        let of = |inode: u64, usage: u64| {
+            let stats = format!(r#"{{"cpu":{{"usage_usec":{usage},"weight":100}},"inode":{inode}}}"#);
+            snapshot(&format!(r#""cgroup_stats":{{"/a":{stats}}}"#))
+        };
+        let window = |mut later: SnapshotHead| {
+            subtract(&of(1, 5), &mut later);
+            later
+        };
+        assert_eq!((window(of(1, 8)), window(of(2, 8))), (of(1, 3), of(2, 8)));
     }
 
     #[test]

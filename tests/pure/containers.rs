@@ -136,6 +136,15 @@ fn a_user_names_own_containers_only_and_by_own_files() {
         containers(root.path()).into_values().next().unwrap().name
     };
     assert_eq!((name(users.0).as_deref(), name(users.1)), (Some("mine"), None));
+    // A list with the container of another owner, and one that is too long.
+    let others = json!([{"id": id(1), "names": ["mine"]}, {"id": id(2), "names": ["forged"]}]);
+    let of_docker = format!("/system.slice/docker-{}.scope", id(2));
+    let root = host(&[of(own), of_docker.clone()], &[file(storage.to_owned(), &others), files[1].clone()]);
+    let found = containers(root.path());
+    assert_eq!((found[&of(own)].name.as_deref(), found[&of_docker].name.as_deref()), (Some("mine"), None));
+    let long = (storage.to_owned(), format!("{list}{}", " ".repeat(1 << 20)));
+    let root = host(&[of(own)], &[long, files[1].clone()]);
+    assert_eq!(containers(root.path()).into_values().next().unwrap().name, None);
 }
 
 #[test]

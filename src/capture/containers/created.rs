@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -12,18 +12,20 @@ use crate::model::Name;
 use crate::names::containers_of_path;
 use crate::process::{Privileges, with_file_capabilities};
 
-/// Containers of one window, at most.
+/// Containers of one window, at most, and some of those that are named together.
 const MAX_CONTAINERS: usize = 1 << 16;
+/// Cgroups that wait for their names, at most.
+const MAX_WAITING: usize = 1 << 12;
 
 /// Reads the names of containers in a thread of its own, until it is dropped.
 pub(crate) struct CreatedContainers {
-    paths: Sender<Name>,
+    paths: SyncSender<Name>,
     found: Arc<Mutex<NamedContainers>>,
 }
 
 impl CreatedContainers {
     pub(crate) fn start() -> io::Result<Self> {
-        let (paths, created) = channel();
+        let (paths, created) = sync_channel(MAX_WAITING);
         let found = Arc::<Mutex<NamedContainers>>::default();
         let shared = Arc::clone(&found);
         thread::Builder::new().name("ctprof-names".to_owned()).spawn(move || {
@@ -36,8 +38,8 @@ impl CreatedContainers {
     /// Reads the name of the container that a new cgroup is of, if it is of one, soon.
     pub(crate) fn add(&self, cgroup: &Name) {
         if !containers_of_path(cgroup).is_empty() {
-            // Nobody names them if the thread has ended.
-            let _ = self.paths.send(Name::clone(cgroup));
+            // Nobody names them if the thread has ended, or where they are made faster than files are read.
+            let _ = self.paths.try_send(Name::clone(cgroup));
         }
     }
 

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::super::options::{Roots, Tree};
 use super::super::tally::stored;
-use crate::model;
+use crate::model::{self, HOME_OF_USER};
 use crate::sys::errno;
 
 /// The root of the process 1.
@@ -67,7 +67,7 @@ impl HostTree {
 
     /// The home directory of a user, with files of that user only. Findings do not have its path, which can be a name.
     pub(super) fn home(&self, path: &str, user: u32) -> Option<HostDirectory<'_>> {
-        self.directory_named(path, format!("home of user {user}"), Some(user))
+        self.directory_named(path, format!("{HOME_OF_USER} {user}"), Some(user))
     }
 
     fn directory_named(&self, path: &str, name: String, owner: Option<u32>) -> Option<HostDirectory<'_>> {

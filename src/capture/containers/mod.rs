@@ -72,8 +72,13 @@ fn sources(unnamed: &[(&str, &Container)]) -> Vec<NameSource> {
         ids.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
     };
     let is_stored = |container: &Container| matches!(container.runtime.as_deref(), Some("podman" | "cri-o") | None);
-    let users = unnamed.iter().filter(|(_, container)| is_stored(container)).map(|(path, _)| user_of(path));
-    let storage = |user| -> NameSource { (runtimes::STORAGE, Box::new(move |tree| runtimes::storage(tree, user))) };
+    // A user's list can have any id: it names only containers below the user's service manager.
+    let mut stored: BTreeMap<Option<u32>, BTreeSet<String>> = BTreeMap::new();
+    for (path, container) in unnamed.iter().filter(|(_, container)| is_stored(container)) {
+        stored.entry(user_of(path)).or_default().extend(container.id.clone());
+    }
+    let storage =
+        |(user, ids)| -> NameSource { (runtimes::STORAGE, Box::new(move |tree| runtimes::storage(tree, user, &ids))) };
     let mut sources: Vec<NameSource> = Vec::new();
     for part in ids("docker").chunks(CONTAINERS_PER_PART).map(<[_]>::to_vec) {
         sources.push((runtimes::DOCKER, Box::new(move |tree| runtimes::docker(tree, &part))));
@@ -81,7 +86,7 @@ fn sources(unnamed: &[(&str, &Container)]) -> Vec<NameSource> {
     for part in ids("containerd").chunks(CONTAINERS_PER_PART).map(<[_]>::to_vec) {
         sources.push((runtimes::CONTAINERD, Box::new(move |tree| runtimes::containerd(tree, &part))));
     }
-    sources.extend(users.collect::<BTreeSet<_>>().into_iter().map(storage));
+    sources.extend(stored.into_iter().map(storage));
     sources
 }
 

@@ -1,7 +1,8 @@
 //! Names of containers, from the files of Docker, containerd, Podman and CRI-O.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::host_tree::{HostDirectory, HostTree};
 use crate::model::Container;
@@ -14,8 +15,9 @@ pub(super) const DOCKER: &str = "/var/lib/docker/containers";
 pub(super) const STORAGE: &str = "/var/lib/containers/storage";
 /// Longest configuration of a container. Usual ones have some 10 KiB.
 const MAX_CONFIGURATION: u64 = 1 << 20;
-/// Longest list of containers. Each takes about 1 KiB.
+/// Longest list of containers of the host, and of a user. Each takes about 1 KiB.
 const MAX_LIST: u64 = 16 << 20;
+const MAX_LIST_OF_USER: u64 = 1 << 20;
 
 /// What Docker keeps in `config.v2.json`.
 #[derive(Deserialize)]
@@ -107,24 +109,29 @@ struct StoredContainer {
     metadata: String,
 }
 
-/// All containers of Podman and CRI-O of the host, or those of Podman of a user.
-pub(super) fn storage(tree: &HostTree, user: Option<u32>) -> Vec<Container> {
-    let (directory, path) = match user {
-        None => (tree.directory(STORAGE), "overlay-containers"),
-        Some(user) => (home(tree, user), ".local/share/containers/storage/overlay-containers"),
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct StoredMetadata {
+    image_name: Option<String>,
+}
+
+/// Containers with these ids, of Podman and CRI-O of the host, or of Podman of a user.
+pub(super) fn storage(tree: &HostTree, user: Option<u32>, ids: &BTreeSet<String>) -> Vec<Container> {
+    let (directory, path, limit) = match user {
+        None => (tree.directory(STORAGE), "overlay-containers", MAX_LIST),
+        Some(user) => (home(tree, user), ".local/share/containers/storage/overlay-containers", MAX_LIST_OF_USER),
     };
     let Some(directory) = directory else { return Vec::new() };
     // Those that do not outlive a boot, started with `--rm`, have a list of their own.
     let lists = ["containers.json", "volatile-containers.json"].into_iter();
-    let stored = lists.filter_map(|list| directory.json::<Vec<StoredContainer>>(&format!("{path}/{list}"), MAX_LIST));
-    stored.flatten().filter_map(container_of_storage).collect()
+    let stored = lists.filter_map(|list| directory.json::<Vec<StoredContainer>>(&format!("{path}/{list}"), limit));
+    stored.flatten().filter(|stored| ids.contains(&stored.id)).filter_map(container_of_storage).collect()
 }
 
 fn container_of_storage(stored: StoredContainer) -> Option<Container> {
     let StoredContainer { id, names, metadata } = stored;
     let name = names.into_iter().next()?;
-    let metadata: Value = serde_json::from_str(&metadata).unwrap_or_default();
-    let image = metadata["image-name"].as_str().map(str::to_owned);
+    let StoredMetadata { image_name: image } = serde_json::from_str(&metadata).unwrap_or_default();
     let container = Container { id: Some(id), image, ..Container::default() };
     // CRI-O: `k8s_<container>_<pod>_<namespace>_<uid>_<attempt>`.
     let parts: Vec<_> = name.split('_').map(str::to_owned).collect();

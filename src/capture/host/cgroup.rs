@@ -43,6 +43,7 @@ fn read_counters<'m>(
     stats.memory.events = files.text(None, "memory.events").map(pairs).or_else(|| files.memory_events_v1());
     stats.io.stat = files.text(None, "io.stat").map(devices).or_else(|| files.devices_v1());
     stats.psi = psi::read(|resource| files.read(None, &format!("{resource}.pressure")));
+    stats.inode = files.inode();
     (stats, files)
 }
 
@@ -97,6 +98,13 @@ impl CgroupFiles<'_> {
         };
         let directory = self.directories.entry(controller).or_insert_with(open).as_ref()?;
         self.host.read_in(directory, file, &mut self.buffer).map(<[u8]>::to_vec)
+    }
+
+    /// The inode of its directory in version 2, or in the first hierarchy of version 1 where it was found.
+    fn inode(&self) -> Option<u64> {
+        let found =
+            self.directories.iter().filter_map(|(controller, directory)| Some((controller, directory.as_ref()?)));
+        found.min_by_key(|(controller, _)| *controller)?.1.inode()
     }
 
     fn value(&mut self, file: &CgroupFile) -> Option<Value<'static>> {
@@ -217,7 +225,9 @@ mod tests {
         }
         let roots = Roots { procfs: dir.path().join("proc"), sysfs: dir.path().join("sys"), cgroupfs: None };
         let files = HostFiles::new(&roots);
-        serde_json::to_value(read(&files, &Mounts::read(&files), cgroup)).unwrap()
+        let mut stats = read(&files, &Mounts::read(&files), cgroup);
+        assert!(stats.inode.take().is_some(), "it has a directory");
+        serde_json::to_value(stats).unwrap()
     }
 
     const V2: &str = "35 29 0:31 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";

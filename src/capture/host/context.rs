@@ -7,6 +7,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
+use nix::libc;
 use nix::unistd::{SysconfVar, sysconf};
 
 use super::super::options::Tree;
@@ -80,11 +81,12 @@ impl BootConstants {
         }
     }
 
-    /// Pressure accounting. If it is disabled, its files cannot be read or do not exist.
+    /// Pressure accounting. If it is disabled, its files do not exist or cannot be read, with an error of their own.
     fn pressure(&self, files: &HostFiles<'_>) -> Switch {
         match files.read(&files.roots.procfs.join("pressure/cpu")) {
             Ok(_) => Switch::On,
-            Err(error) if error.kind() != ErrorKind::NotFound => Switch::RuntimeOff,
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Switch::RuntimeOff,
+            Err(error) if error.kind() != ErrorKind::NotFound => Switch::Unknown,
             Err(_) if self.is_booted_with("psi=0") => Switch::RuntimeOff,
             Err(_) => match self.kconfig.built("PSI") {
                 Built::On => Switch::RuntimeOff,

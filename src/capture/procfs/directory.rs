@@ -10,7 +10,7 @@ use nix::NixPath;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat};
-use nix::sys::stat::{FileStat, Mode, fstatat};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 use nix::unistd::{AccessFlags, faccessat, read};
 
 use super::text::unsigned;
@@ -54,6 +54,11 @@ impl<'f> Numbered<'f> {
 }
 
 impl ProcDirectory {
+    /// Its inode.
+    pub(crate) fn inode(&self) -> Option<u64> {
+        fstat(&self.0).ok().map(|status| status.st_ino)
+    }
+
     /// Opens `path`, for files below it.
     pub(crate) fn open(path: &Path) -> Result<Self, Errno> {
         open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).map(Self)

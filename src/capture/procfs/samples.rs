@@ -71,6 +71,8 @@ impl ProcfsSampler {
                 match self.thread(&tasks, [tgid, tid]) {
                     Err(Errno::EPERM | Errno::EACCES) => {
                         self.denied.insert(tgid);
+                        // They live on.
+                        tasks.ids().unwrap_or_default().iter().for_each(|tid| drop(self.threads.remove(tid)));
                         break;
                     }
                     sample => samples.extend(sample.ok().flatten()),
