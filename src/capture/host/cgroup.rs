@@ -167,10 +167,15 @@ fn number_or_max(text: &[u8]) -> Option<Value<'static>> {
     }
 }
 
-/// The weight of version 2 for shares of version 1 (2 to 262,144), by the formula of the container
-/// runtimes, which maps both ends to each other.
+/// The weight of version 2 for shares of version 1 (2 to 262,144), by the formula of the container runtimes (runc 1.3.2,
+/// crun 1.23), which maps both ends and the defaults to each other.
 fn weight_of_shares(shares: u64) -> u64 {
-    1 + shares.clamp(2, 262_144).saturating_sub(2) * 9999 / 262_142
+    let doublings = (shares.clamp(2, 262_144) as f64).log2();
+    let exponent = (doublings * doublings + 125.0 * doublings) / 612.0 - 7.0 / 34.0;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 10,000")]
+    // Whole weights can be off by rounding.
+    let weight = (10_f64.powf(exponent) - 1e-6).ceil() as u64;
+    weight
 }
 
 /// Lines of `key number`.
@@ -309,7 +314,7 @@ mod tests {
         let expected = json!({
             "cpu": {
                 "usage_usec": 5_412_000, "nr_periods": 10, "nr_throttled": 3, "throttled_usec": 70,
-                "max_quota_us": "max", "max_period_us": 100_000, "weight": 39,
+                "max_quota_us": "max", "max_period_us": 100_000, "weight": 100,
             },
             "memory": {
                 "current": 4096, "peak": 8192, "swap_current": 512, "max": 65_536, "swap_max": 32_768,
@@ -363,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_map_end_to_end() {
-        assert_eq!([0, 2, 1024, 262_144, u64::MAX].map(weight_of_shares), [1, 1, 39, 10_000, 10_000]);
+    fn shares_map_end_to_end_and_default_to_default() {
+        assert_eq!([0, 2, 102, 1024, 262_144, u64::MAX].map(weight_of_shares), [1, 1, 17, 100, 10_000, 10_000]);
     }
 }
