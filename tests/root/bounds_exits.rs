@@ -45,7 +45,9 @@ fn ticks_at_rest(pid: u32) -> u64 {
 /// CPU time in ticks that a recording takes after its end, if so many threads exited in it.
 fn ticks_after_the_end(program: &Path, exits: u64, file: &Path) -> u64 {
     let mut record = Command::new(env!("CARGO_BIN_EXE_ctprof"));
-    record.args(["-q", "record", "--no-jemalloc", "--smaps", "never", "-o"]).arg(file).stdin(Stdio::null());
+    // With room for all: of a thread whose last record is lost, that of its exit is read at the end.
+    let options = ["-q", "record", "--no-jemalloc", "--smaps", "never", "--ring", "256M", "-o"];
+    record.args(options).arg(file).stdin(Stdio::null());
     let mut record = record.spawn().unwrap();
     let pid = record.id();
     let waits = || fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|place| place.contains("poll"));

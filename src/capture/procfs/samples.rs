@@ -1,7 +1,8 @@
 //! Samples of threads by their files, without privileges: of the threads that the caller may trace.
 //!
 //! The third value of `schedstat` counts how often a thread got a CPU. Where it has not changed since the thread was last seen
-//! asleep, the thread is in the same sleep, and nothing else is read.
+//! asleep, the thread is taken to be in the same sleep, and nothing else is read: one that was woken and waits for a CPU looks
+//! the same. Reports correct that by the counters, which have its wait.
 
 use std::collections::{HashMap, HashSet};
 
