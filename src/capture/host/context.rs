@@ -265,6 +265,7 @@ mod tests {
         assert_eq!(psi(&[("proc/pressure/cpu", "some avg10=0.00\n")]), Switch::On);
         assert_eq!(psi(&[("proc/cmdline", "quiet psi=0\n")]), Switch::RuntimeOff);
         assert_eq!(psi(&[("proc/cmdline", "quiet\n")]), Switch::Unknown);
+        assert_eq!(psi(&[("proc/pressure/cpu/x", "")]), Switch::Unknown, "read with an error that says nothing of it");
     }
 
     #[test]
