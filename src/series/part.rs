@@ -64,7 +64,7 @@ impl Part {
             if exit.started_monotonic_ns >= start_ns {
                 exit.started_monotonic_ns = exit.started_monotonic_ns.max(read_ns);
             }
-            if is_new {
+            if is_new && self.folded.has_room() {
                 self.folded.add(exit);
             } else {
                 self.each.push(exit);

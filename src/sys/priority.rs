@@ -85,7 +85,7 @@ mod tests {
         let policy = |policy| set_policy(policy, 0).then(|| [run_first(), raise_priority()]);
         let seen =
             [libc::SCHED_BATCH, libc::SCHED_IDLE].map(|chosen| std::thread::spawn(move || policy(chosen.into())));
-        let nice = std::thread::spawn(|| set(5).then(|| [run_first(), raise_priority()]));
+        let nice = std::thread::spawn(|| set(19).then(|| [run_first(), raise_priority()]));
         for raised in seen.into_iter().chain([nice]) {
             assert_eq!(raised.join().unwrap(), Some([false; 2]));
         }

@@ -23,12 +23,10 @@ struct FoldKey {
     started: bool,
 }
 
-impl Fold {
-    /// Adds a thread, or several as one; true if there was none that is equal.
-    pub(super) fn add(&mut self, mut exited: ExitedThread) -> bool {
+impl FoldKey {
+    fn of(exited: &ExitedThread) -> Self {
         let thread = &exited.state;
-        let span = thread.span.unwrap_or_default();
-        let kind = FoldKey {
+        Self {
             pcomm: Name::clone(&thread.pcomm),
             comm: Name::clone(&thread.comm),
             program: thread.program.clone(),
@@ -37,8 +35,21 @@ impl Fold {
             cgroups: exited.cgroups,
             owner: thread.owner,
             kernel_thread: thread.kernel_thread,
-            started: span.started,
-        };
+            started: thread.span.unwrap_or_default().started,
+        }
+    }
+}
+
+impl Fold {
+    /// Whether one that is equal was added before.
+    pub(super) fn has(&self, exited: &ExitedThread) -> bool {
+        self.0.contains_key(&FoldKey::of(exited))
+    }
+
+    /// Adds a thread, or several as one; true if there was none that is equal.
+    pub(super) fn add(&mut self, mut exited: ExitedThread) -> bool {
+        let span = exited.state.span.unwrap_or_default();
+        let kind = FoldKey::of(&exited);
         let Some(same) = self.0.get_mut(&kind) else {
             exited.state.name_complete = false;
             self.0.insert(kind, exited);

@@ -37,7 +37,7 @@ impl Exits<'_> {
 
 /// More generations of exited ancestors than this are not followed: a corrupt snapshot can have a circle.
 pub(super) const MOST_ANCESTORS: usize = 64;
-/// Of rows beyond these, all that have no equal one get the same name: programs can make any number of names.
+/// Beyond these, threads that equal no row get one name: programs can make any number of names.
 const MOST_ROWS: usize = 50_000;
 const OTHERS: &str = "(others)";
 /// The kernel frees a process and its children in any order within some milliseconds. This many processes exit in a second at
@@ -76,12 +76,13 @@ struct Gone {
 }
 
 impl FoldedExits {
+    /// Whether threads with other names keep them.
+    pub(crate) fn has_room(&self) -> bool {
+        self.rows < MOST_ROWS
+    }
+
     /// Adds a thread.
     pub fn add(&mut self, mut exited: ExitedThread) {
-        if self.rows >= MOST_ROWS {
-            let ThreadState { pcomm, comm, program, parent, .. } = &mut exited.state;
-            (*pcomm, *comm, *program, *parent) = (OTHERS.into(), OTHERS.into(), None, None);
-        }
         let ExitedThread { started_monotonic_ns, elapsed_ns, ppid, .. } = exited;
         let impossible = u64::from(exited.state.metrics.remove_impossible_delays(elapsed_ns));
         self.impossible_delays = self.impossible_delays.saturating_add(impossible);
@@ -89,17 +90,22 @@ impl FoldedExits {
         exited.state.span = Some(span);
         let tgid = exited.state.tgid;
         // The first thread is freed when the whole process has exited.
-        if exited.state.is_leader() && exited.replaced_by.is_none() {
+        let counted = if exited.state.is_leader() && exited.replaced_by.is_none() {
             let parent = self.counting(ppid, started_monotonic_ns);
             self.end(tgid, parent, started_monotonic_ns.saturating_add(elapsed_ns));
             // If the parent has exited, it may have waited for this one before, or another process has adopted it.
             let part = if parent == ppid { FoldedPart::Children } else { FoldedPart::Descendants };
-            self.add_row(parent, part, exited);
+            (parent, part)
         } else {
             let counting = self.counting(tgid, started_monotonic_ns);
             let part = if counting == tgid { FoldedPart::Threads } else { FoldedPart::Descendants };
-            self.add_row(counting, part, exited);
+            (counting, part)
+        };
+        if !self.has_room() && !self.folds.get(&counted).is_some_and(|fold| fold.has(&exited)) {
+            let ThreadState { pcomm, comm, program, parent, .. } = &mut exited.state;
+            (*pcomm, *comm, *program, *parent) = (OTHERS.into(), OTHERS.into(), None, None);
         }
+        self.add_row(counted.0, counted.1, exited);
     }
 
     /// The threads with equal names as one each, with the process that counts them. `cgroup` knows cgroups by their number.

@@ -51,7 +51,9 @@ fn whole(part: &str, groups: &[&str]) -> u64 {
     let rows = json["rows"].as_array().unwrap().iter();
     let rows = rows.filter(|row| row["section"] == "overview" && row["metric"] == "run");
     let of_groups = rows.filter(|row| groups.iter().any(|group| row["group"] == *group));
-    of_groups.filter_map(|row| row["value"].as_u64()).sum()
+    // Without BPF, what exits while it is read can have no value.
+    let is_whole = has_exit_records(part);
+    of_groups.map(|row| row["value"].as_u64().or((!is_whole).then_some(0)).unwrap()).sum()
 }
 
 fn has_exit_records(file: &str) -> bool {

@@ -360,9 +360,12 @@ mod folded {
         for name in 0..60_000 {
             folded.add(exit(6, 6, 5, (11, 12), &json!({"comm": name.to_string()})));
         }
+        folded.add(exit(6, 6, 5, (11, 12), &json!({"comm": "7"})));
         let rows: Vec<_> = folded.rows(|_| None).map(|(.., row)| row.state).collect();
         let others = rows.iter().find(|row| &*row.comm == "(others)").unwrap();
         assert_eq!((rows.len(), others.span.unwrap().count), (50_001, 10_000), "of more names, all are one");
+        let known = rows.iter().find(|row| &*row.comm == "7").unwrap();
+        assert_eq!(known.span.unwrap().count, 2, "names of before are kept");
     }
 }
 

@@ -162,6 +162,9 @@ fn is_fair(metrics: &Metrics) -> bool {
     metrics.policy.as_ref().is_some_and(|policy| FAIR.contains(&&*policy.0))
 }
 
+/// Distinct masks that are remembered: programs can make any number of them.
+const MAX_MASKS: usize = 1 << 12;
+
 /// The CPUs of a mask that are online. Most threads have one of a few masks.
 fn cpus(known: &mut HashMap<Box<[u64]>, CpuSet>, online: &[u32], mask: &[u64]) -> CpuSet {
     if let Some(cpus) = known.get(mask) {
@@ -172,6 +175,9 @@ fn cpus(known: &mut HashMap<Box<[u64]>, CpuSet>, online: &[u32], mask: &[u64]) -
         word.is_some_and(|word| word >> (cpu % 64) & 1 == 1)
     };
     let cpus = CpuSet(online.iter().copied().filter(is_set).collect());
+    if known.len() >= MAX_MASKS {
+        known.clear();
+    }
     known.insert(mask.into(), cpus.clone());
     cpus
 }

@@ -1,0 +1,277 @@
+//! Whether gates hold.
+
+use super::*;
+use crate::compare::judge::{Judge, Judged, KnownValues};
+use crate::compare::measurement::{Measurement, SideGroup, SideSection};
+use crate::compare::merge::SectionRuns;
+use crate::compare::options::Threshold;
+use crate::compare::tests_of;
+use crate::model::Section;
+
+/// A run in which the groups have these values; `None` is a group without one. That of all groups has no name.
+fn run(name: &'static str, values: &[(&str, Option<Cell>)]) -> SideSection {
+    let group = |value: &Option<Cell>| {
+        let quantity = crate::compare::Quantity::named(name).unwrap();
+        let measured = Measurement {
+            is_total: quantity.is_total(),
+            ..Measurement::new(name, quantity.about().unit, value.clone(), 1)
+        };
+        SideGroup { measurements: vec![measured], ..SideGroup::default() }
+    };
+    let key = |name: &str| if name.is_empty() { Vec::new() } else { vec![name.to_owned()] };
+    values.iter().map(|(name, value)| (key(name), group(value))).collect()
+}
+
+/// The section of these runs.
+fn section(section: Section, runs: Sides<Vec<SideSection>>) -> ReportSection {
+    let merged = |runs: Vec<SideSection>| {
+        let mut merged = SectionRuns::new(runs.len());
+        for (place, run) in runs.into_iter().enumerate() {
+            merged.know(place, &run);
+            merged.add(place, run);
+        }
+        merged.merged(&[])
+    };
+    let mut sides = runs.map(merged);
+    let known: Sides<KnownValues> = sides.as_mut().map(|(_, known)| std::mem::take(known));
+    let (design, threshold) = (Design::Independent, Threshold::default());
+    let judge = Judge { judged: Judged::Yes, known, design, threshold };
+    ReportSection::new(section, sides.map(|(groups, _)| groups), &[], &judge)
+}
+
+fn judged(gates: &[Gate], runs: Sides<Vec<SideSection>>) -> Vec<GateResult> {
+    let rows = [section(gates[0].metrics[0].section, runs)];
+    let minor = [vec!["minor".to_owned()]].into();
+    judge(gates, &GateJudge { design: Design::Independent, tests: tests_of(gates), minor }, |_| &rows)
+}
+
+/// The results of one gate for one run per side.
+fn results(gate: &str, before: &[(&str, Option<u64>)], after: &[(&str, Option<u64>)]) -> Vec<GateOutcome> {
+    let gate: Gate = gate.parse().unwrap();
+    let quantity = gate.metrics[0].quantity.unwrap();
+    let run = |values: &[(&str, Option<u64>)]| {
+        let cells: Vec<_> = values.iter().map(|(name, value)| (*name, value.map(Cell::Number))).collect();
+        vec![run(quantity.name(), &cells)]
+    };
+    let results = judged(std::slice::from_ref(&gate), Sides::two(run(before), run(after)));
+    results.into_iter().map(|result| result.outcome).collect()
+}
+
+fn of_total(gate: &str, before: Option<u64>, after: Option<u64>) -> GateOutcome {
+    results(gate, &[("", before)], &[("", after)]).remove(0)
+}
+
+/// The results of several gates on all groups for these runs.
+fn of_runs(gates: &[&str], before: &[u64], after: &[u64]) -> Vec<GateResult> {
+    let gates: Vec<Gate> = gates.iter().map(|gate| gate.parse().unwrap()).collect();
+    let run = |value: &u64| run("run_time_ns", &[("", Some(Cell::Number(*value)))]);
+    let side = |values: &[u64]| values.iter().map(run).collect();
+    judged(&gates, Sides::two(side(before), side(after)))
+}
+
+use GateOutcome::{Failed, Passed, Unclear};
+
+fn error(reason: &str) -> GateOutcome {
+    GateOutcome::Error(reason.to_owned())
+}
+
+#[test]
+fn of_single_runs_the_values_decide() {
+    assert_eq!(of_total("run_time_ns>10%", Some(100), Some(111)), Failed);
+    assert_eq!(of_total("run_time_ns>10%", Some(100), Some(110)), Passed);
+    assert_eq!(of_total("run_time_ns<10%", Some(100), Some(89)), Failed);
+    assert_eq!(of_total("run_time_ns<10%", Some(100), Some(200)), Passed);
+    assert_eq!(of_total("run_time_ns>2s", Some(1), Some(2_000_000_002)), Failed);
+    assert_eq!(of_total("run_time_ns<2s", Some(2_000_000_001), Some(1)), Passed);
+    assert_eq!(of_total("run_time_ns>10%", Some(0), Some(0)), Passed);
+    assert_eq!(of_total("run_time_ns>10%", Some(0), Some(1)), Failed, "of a measured 0, any work is a rise");
+}
+
+#[test]
+fn what_has_no_data_never_passes() {
+    assert_eq!(of_total("run_time_ns>10%", None, None), error(NO_DATA));
+    assert_eq!(of_total("run_time_ns>10%", None, Some(1)), error("no data in the baseline"));
+    assert_eq!(of_total("run_time_ns<10%", Some(1), None), error(NO_CANDIDATE));
+    let some = [("redis", Some(5))];
+    let suggested = results("reds:run_time_ns>1s", &some, &some).remove(0);
+    assert_eq!(suggested, error("no group matches `reds`; did you mean `redis`?"));
+}
+
+#[test]
+fn a_group_on_one_side_did_nothing_on_the_other() {
+    let (app, new) = (("app", Some(100)), ("new", Some(5_000_000_000)));
+    let both = |gate: &str| results(gate, &[app], &[app, new]);
+    assert_eq!(both("*:run_time_ns>2s"), [Passed, Failed]);
+    assert_eq!(both("*:run_time_ns>10%"), [Passed], "what is new has no percentage");
+    assert_eq!(both("new*:run_time_ns>10%"), [error(ONLY_IN_CANDIDATE)], "there is nothing else");
+    let gone = |gate: &str| results(gate, &[app, new], &[app]);
+    assert_eq!(gone("*:run_time_ns>10%"), [Passed]);
+    assert_eq!(gone("*:run_time_ns<1s"), [Passed, Failed]);
+    assert_eq!(gone("new:run_time_ns>10%"), [error(ONLY_IN_BASELINE)]);
+}
+
+#[test]
+fn a_group_only_in_the_candidate_has_no_percentage_even_without_a_value() {
+    let (app, new) = (("app", Some(100)), ("new", None));
+    let both = |gate: &str| results(gate, &[app], &[app, new]);
+    assert_eq!(both("new:run_time_ns>10%"), [error(ONLY_IN_CANDIDATE)]);
+    assert_eq!(both("*:run_time_ns>1s"), [Passed], "unknown on one side, and nothing on the other");
+}
+
+#[test]
+fn a_percentage_of_every_group_leaves_out_those_that_do_not_matter() {
+    let both = |gate: &str| {
+        results(gate, &[("app", Some(100)), ("minor", Some(1))], &[("app", Some(100)), ("minor", Some(9))])
+    };
+    assert_eq!((both("*:run_time_ns>10%"), both("m*:run_time_ns>10%")), (vec![Passed], vec![error(MINOR)]));
+    assert_eq!((both("minor:run_time_ns>10%"), both("*:run_time_ns>5ns")), (vec![Failed], vec![Passed, Failed]));
+}
+
+#[test]
+fn groups_without_data_are_left_out_only_beside_others_that_have_some() {
+    let both = |values: &[(&str, Option<u64>)]| results("*:run_time_ns>10%", values, values);
+    assert_eq!(both(&[("a", None), ("b", Some(1))]), [Passed]);
+    assert_eq!(both(&[("a", None), ("b", None)]), [error(NO_DATA)]);
+}
+
+#[test]
+fn averages_of_a_group_on_one_side_are_unknown() {
+    let some = [("app", Some(100))];
+    let none = [("other", Some(1))];
+    assert_eq!(results("app:avg_wait_ns>1s", &none, &some), [error("no data in the baseline")]);
+    assert_eq!(results("app:wait_max>1s", &none, &some), [error("no data in the baseline")]);
+}
+
+const LOW: [u64; 5] = [100, 101, 102, 103, 104];
+const HIGH: [u64; 5] = [120, 121, 122, 123, 124];
+
+#[test]
+fn of_several_runs_the_interval_decides() {
+    let outcome = |after: &[u64]| of_runs(&["run_time_ns>10%"], &LOW, after).remove(0);
+    let failed = outcome(&HIGH);
+    assert_eq!((&failed.outcome, failed.values.of_candidate()), (&Failed, Some(&Cell::Number(122))));
+    assert!(failed.p.is_some_and(|p| p <= TAIL));
+    let GateChange { amount: ratio, interval, .. } = failed.change.unwrap();
+    let Interval { low, high } = interval.unwrap();
+    assert!(1.1 < low && low < ratio && ratio < high, "{low} {ratio} {high}");
+    assert_eq!(outcome(&LOW).outcome, Passed);
+    let unclear = outcome(&[90, 100, 115, 125, 140]);
+    assert_eq!(unclear.outcome, Unclear);
+    assert!(unclear.runs_needed.is_some_and(|runs| runs > 5), "{:?}", unclear.runs_needed);
+    assert_eq!(of_runs(&["run_time_ns>10%"], &LOW[..3], &HIGH[..3])[0].outcome, Failed, "the medians");
+}
+
+#[test]
+fn several_gates_need_clearer_results() {
+    // One comparison of 4 + 4 runs has a p-value of at least 1/70.
+    let gates = |count| of_runs(&vec!["run_time_ns>10%"; count], &LOW[..4], &HIGH[..4]);
+    assert_eq!(gates(1)[0].outcome, Failed);
+    let outcomes: Vec<_> = gates(2).into_iter().map(|result| result.outcome).collect();
+    let text = "4 runs per side cannot decide gates on 2 values; record at least 5 per side, or use fewer gates";
+    assert_eq!(outcomes, [error(text), Unclear], "it is said once");
+    assert_eq!(of_runs(&["run_time_ns>10%"; 2], &LOW[..4], &LOW[..4])[0].outcome, Passed);
+}
+
+#[test]
+fn negative_values_have_no_percentage() {
+    let run = |value| vec![run("live_heap_estimate", &[("", Some(Cell::Signed(value)))])];
+    let outcome = |gate: &str| judged(&[gate.parse().unwrap()], Sides::two(run(-4096), run(4096))).remove(0).outcome;
+    assert_eq!(outcome("live_heap_estimate>10%"), error(NEGATIVE));
+    assert_eq!((outcome("live_heap_estimate>4KiB"), outcome("live_heap_estimate>8KiB")), (Failed, Passed));
+}
+
+#[test]
+fn every_outcome_has_a_name() {
+    let error = error(NO_DATA);
+    for (outcome, name) in [(Passed, "passed"), (Failed, "failed"), (Unclear, "unclear"), (error, "error")] {
+        assert_eq!(outcome.name(), name);
+    }
+}
+
+#[test]
+fn runs_that_all_stay_at_the_bound_pass() {
+    for gate in ["run_time_ns>10%", "run_time_ns<10%", "run_time_ns>1s", "run_time_ns<1s"] {
+        assert_eq!(of_runs(&[gate], &[100; 8], &[100; 8])[0].outcome, Passed, "{gate}");
+    }
+    assert_eq!(of_runs(&["run_time_ns<50%"], &[100; 8], &[50; 8])[0].outcome, Passed, "not below it");
+    assert_eq!(of_runs(&["run_time_ns>50%"], &[100; 8], &[150; 8])[0].outcome, Passed, "not above it");
+}
+
+#[test]
+fn an_interval_twice_as_wide_as_the_distance_from_the_bound_needs_eight_times_the_runs() {
+    let mut result = of_runs(&["run_time_ns>10%"], &[100; 8], &[100; 8]).remove(0);
+    let mut needed = |scale, amount: f64, (low, high), bound| {
+        result.change = Some(GateChange { scale, amount, interval: Some(Interval { low, high }) });
+        runs_needed(&result, bound, 1)
+    };
+    for (ratio, bound) in [(1.21, 1.1), (1.0, 1.1), (2.0, 2.2), (2.2, 2.0), (0.5, 0.55)] {
+        // Four times for an interval that ends at the bound, twice as many for it to do so in 80 of 100 cases.
+        let needed = needed(Scale::Ratio, ratio, (ratio / 1.21, ratio * 1.21), bound).unwrap();
+        assert!((64..=67).contains(&needed), "{ratio} {bound}: {needed}");
+    }
+    assert_eq!(needed(Scale::Ratio, 1.21, (1.0, 1.46), 5.0), None, "far from it, fewer runs are enough");
+    assert_eq!(needed(Scale::Difference, 10.0, (8.0, 12.0), 9.0), Some(66));
+}
+
+#[test]
+fn six_pairs_decide_several_gates_that_are_clear() {
+    // A rise of 186 %, recorded in turn.
+    let low = [100, 104, 98, 101, 97, 103];
+    let high = low.map(|value| value * 286 / 100);
+    let gates: Vec<Gate> = ["run_time_ns>5%"; 5].iter().map(|gate| gate.parse().unwrap()).collect();
+    let side = |values: [u64; 6]| values.map(|value| run("run_time_ns", &[("", Some(Cell::Number(value)))])).to_vec();
+    let rows = [section(gates[0].metrics[0].section, Sides::two(side(low), side(high)))];
+    let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 5, minor: BTreeSet::new() }, |_| &rows);
+    assert!(results.iter().all(|result| result.outcome == Failed), "{results:?}");
+}
+
+#[test]
+fn a_gate_on_many_values_is_as_many_tests() {
+    let of =
+        |name: &'static str, runs: [u64; 5]| runs.map(|value| run(name, &[("", Some(Cell::Number(value)))])).to_vec();
+    let rows = ["run", "wait"].map(|name| {
+        section(Section::Overview, Sides::two(of(name, [100, 101, 102, 103, 104]), of(name, [120, 121, 122, 123, 124])))
+    });
+    let gates: [Gate; 1] = ["worse>10%".parse().unwrap()];
+    let judge_of = GateJudge { design: Design::Independent, tests: tests_of(&gates), minor: BTreeSet::new() };
+    assert_eq!(judge_of.tests, 8, "columns");
+    let results = judge(&gates, &judge_of, |_| &rows);
+    assert_eq!(results.iter().map(|result| result.p).collect::<Vec<_>>(), [Some(2.0 / 252.0); 2]);
+}
+
+#[test]
+fn a_gate_on_many_groups_is_one_gate() {
+    let values = |value| [("a", Some(Cell::Number(value))), ("b", Some(Cell::Number(value)))];
+    let side = |runs: [u64; 4]| runs.map(|value| run("run_time_ns", &values(value))).to_vec();
+    let gate: Gate = "*:run_time_ns>10%".parse().unwrap();
+    let results = judged(&[gate], Sides::two(side([100, 101, 102, 103]), side([120, 121, 122, 123])));
+    assert_eq!(results.iter().map(|result| result.p).collect::<Vec<_>>(), [Some(1.0 / 70.0); 2]);
+    assert!(results.iter().all(|result| result.outcome == Failed));
+}
+
+#[test]
+fn seven_whole_pairs_of_ten_decide_four_gates() {
+    let run = |value: Option<u64>| run("run_time_ns", &[("", value.map(Cell::Number))]);
+    let mut low = [100, 104, 98, 101, 97, 103, 99, 102, 100, 105].map(Some);
+    let high = low.map(|value| value.map(|value| value * 3 / 2));
+    low[2..5].fill(None);
+    let gates: Vec<Gate> = ["run_time_ns>5%"; 4].iter().map(|gate| gate.parse().unwrap()).collect();
+    let runs = Sides::two(low.map(run).to_vec(), high.map(run).to_vec());
+    let rows = [section(gates[0].metrics[0].section, runs)];
+    let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 4, minor: BTreeSet::new() }, |_| &rows);
+    let expected = (Design::Independent, (7, 10));
+    assert!(results.iter().all(|result| result.outcome == Failed && result.tested == expected), "{results:?}");
+}
+
+#[test]
+fn a_side_where_most_runs_have_no_value_has_no_data() {
+    let outcome = |known: usize| {
+        let side = |known: usize| {
+            (0..20).map(|place| run("run_time_ns", &[("", (place < known).then_some(Cell::Number(1)))])).collect()
+        };
+        let gate: Gate = "run_time_ns>10ms".parse().unwrap();
+        judged(&[gate], Sides::two(side(20), side(known))).remove(0).outcome
+    };
+    assert_eq!([outcome(10), outcome(20)], [GateOutcome::Passed, GateOutcome::Passed]);
+    assert_eq!([outcome(3), outcome(9)], [(); 2].map(|()| GateOutcome::Error(NO_CANDIDATE.to_owned())));
+}
