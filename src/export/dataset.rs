@@ -38,7 +38,15 @@ pub(super) struct Dataset<W: Write + Send> {
     /// The current row group, by leaf; empty before its first rows.
     group: Vec<Chunk>,
     group_rows: usize,
+    /// The finished row groups of a capture that may yet be left out.
+    held: Option<Vec<RowGroup>>,
     rows: u64,
+}
+
+/// The leaves of a row group, and how many rows they are.
+struct RowGroup {
+    leaves: Vec<(Bytes, ColumnCloseResult)>,
+    rows: usize,
 }
 
 impl<W: Write + Send> Dataset<W> {
@@ -48,7 +56,8 @@ impl<W: Write + Send> Dataset<W> {
         // The differences of integers are smaller than a dictionary, and need no hashes.
         let packed = properties()?.set_dictionary_enabled(false).set_encoding(Encoding::DELTA_BINARY_PACKED);
         let packed = Arc::new(packed.build());
-        Ok(Self { writer, packed, pending: Vec::new(), pending_rows: 0, group: Vec::new(), group_rows: 0, rows: 0 })
+        let (pending, group) = Default::default();
+        Ok(Self { writer, packed, pending, pending_rows: 0, group, group_rows: 0, held: None, rows: 0 })
     }
 
     pub(super) fn push(&mut self, block: Block) -> Result<()> {
@@ -77,16 +86,43 @@ impl<W: Write + Send> Dataset<W> {
         chunks.try_for_each(|(leaf, chunk)| blocks.iter().try_for_each(|block| chunk.add(&block.leaves[leaf])))
     }
 
+    /// Begins a capture that [`keep`](Self::keep) writes or [`discard`](Self::discard) leaves out. Until then its encoded rows are
+    /// in memory, in row groups of their own.
+    pub(super) fn hold(&mut self) -> Result<()> {
+        self.write_row_group()?;
+        self.held = Some(Vec::new());
+        Ok(())
+    }
+
+    pub(super) fn keep(&mut self) -> Result<()> {
+        self.held.take().into_iter().flatten().try_for_each(|group| self.write(group))
+    }
+
+    pub(super) fn discard(&mut self) {
+        self.held = None;
+        (self.pending, self.pending_rows) = Default::default();
+        (self.group, self.group_rows) = Default::default();
+    }
+
     fn write_row_group(&mut self) -> Result<()> {
         if self.group_rows + self.pending_rows == 0 {
             return Ok(());
         }
         self.encode()?;
-        self.rows += u64::try_from(std::mem::take(&mut self.group_rows)).unwrap_or(u64::MAX);
         let chunks = std::mem::take(&mut self.group).into_par_iter();
-        let chunks: Vec<(Bytes, ColumnCloseResult)> = chunks.map(Chunk::close).collect::<Result<_>>()?;
+        let leaves = chunks.map(Chunk::close).collect::<Result<_>>()?;
+        let group = RowGroup { leaves, rows: std::mem::take(&mut self.group_rows) };
+        match &mut self.held {
+            Some(held) => held.push(group),
+            None => self.write(group)?,
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, RowGroup { leaves, rows }: RowGroup) -> Result<()> {
+        self.rows += u64::try_from(rows).unwrap_or(u64::MAX);
         let mut group = self.writer.next_row_group()?;
-        chunks.into_iter().try_for_each(|(bytes, closed)| group.append_column(&bytes, closed))?;
+        leaves.into_iter().try_for_each(|(bytes, closed)| group.append_column(&bytes, closed))?;
         group.close().map(drop)
     }
 

@@ -1,8 +1,7 @@
-//! A capture as rows. They are made while its threads are read, and written once all of it has been read: no file has
-//! half a capture.
+//! A capture as rows, which are made while its threads are read.
 
 use std::fs;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::captures::CaptureRow;
 use super::cgroups::CgroupRow;
@@ -16,23 +15,61 @@ use crate::store::Input;
 /// Usual size of JSON, by that of its file.
 const USUAL_RATIO: u64 = 12;
 
-/// The rows of a capture in each dataset: threads, cgroups, captures, reasons.
+/// Rows of a capture in each dataset: threads, cgroups, captures, reasons.
 pub(super) type CaptureRows = [Vec<Block>; 4];
+
+/// Takes the rows of a capture.
+pub(super) trait RowSink: Send {
+    /// Adds rows that follow those before.
+    fn add(&mut self, rows: CaptureRows) -> Result<(), ExportError>;
+
+    /// Forgets the rows so far: they come again from the first on.
+    fn restart(&mut self);
+
+    /// Holds nothing back from here on: the capture was read once, and all of its rows will come.
+    fn pass_through(&mut self) {}
+}
+
+impl RowSink for CaptureRows {
+    fn add(&mut self, rows: CaptureRows) -> Result<(), ExportError> {
+        self.iter_mut().zip(rows).for_each(|(all, rows)| rows.into_iter().for_each(|block| block.add_to(all)));
+        Ok(())
+    }
+
+    fn restart(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Drops rows: it only matters whether they can be made.
+struct Check;
+
+impl RowSink for Check {
+    fn add(&mut self, _: CaptureRows) -> Result<(), ExportError> {
+        Ok(())
+    }
+
+    fn restart(&mut self) {}
+}
 
 /// Passes on the rows of a capture, those of a series step by step. Returns remarks on the series.
 fn each_rows(
     CaptureFile { part, identity }: &CaptureFile,
     schemas: &Schemas,
     ExportOptions { limit, progress }: ExportOptions<'_>,
-    found: &mut dyn FnMut(CaptureRows) -> Result<(), ExportError>,
+    sink: &mut dyn RowSink,
 ) -> Result<Vec<String>, ExportError> {
     let path = &part.file;
     let out_of_range = |source| ExportError::OutOfRange { path: path.clone(), source };
     let mut series = match part.open(limit, progress)? {
         Input::Series(series) => series,
         Input::File(stored) => {
-            let (head, threads) = stored.load_into(&ThreadRows::new(identity, schemas))?;
-            return found(rows(head, threads, schemas).map_err(out_of_range)?).map(|()| Vec::new());
+            let sink = Mutex::new(sink);
+            let (head, mut threads) = stored.load_into(&ThreadRows::new(identity, schemas, Some(&sink)))?;
+            std::mem::replace(&mut threads.passed, Ok(()))?;
+            let rows = rows(head, threads, schemas).map_err(out_of_range)?;
+            let sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
+            return sink.add(rows).map(|()| Vec::new());
         }
         Input::Directory => return Err(ExportError::NotAFile(path.clone())),
     };
@@ -43,30 +80,31 @@ fn each_rows(
     let range = part.range.clone().unwrap_or_default();
     series.each_window(&range, 0, &mut |CtprofSnapshot { head, threads: changed }| {
         let identity = identity.of_step(steps.next().unwrap_or(u64::MAX), &head);
-        let mut threads = ThreadRows::new(&identity, schemas);
+        let mut threads = ThreadRows::new(&identity, schemas, None);
         changed.into_iter().for_each(|thread| threads.add(thread));
-        found(rows(head, threads, schemas).map_err(out_of_range)?)
+        sink.add(rows(head, threads, schemas).map_err(out_of_range)?)
     })?;
     Ok(series.remarks(&path.to_string_lossy()))
 }
 
-/// Passes on the rows of a capture, if all of it can be read. A series has too many for memory: it is read before.
+/// Passes on the rows of a capture. A series may have too many for memory, even encoded: it is read before.
 pub(super) fn read(
     capture: &CaptureFile,
     schemas: &Schemas,
     options: ExportOptions<'_>,
-    found: &mut dyn FnMut(CaptureRows) -> Result<(), ExportError>,
+    sink: &mut dyn RowSink,
 ) -> Result<(), ExportError> {
     let unseen = Arc::default();
     if let Input::Series(_) = capture.part.open(options.limit, &unseen)? {
-        each_rows(capture, schemas, ExportOptions { progress: &unseen, ..options }, &mut |_| Ok(()))?;
+        each_rows(capture, schemas, ExportOptions { progress: &unseen, ..options }, &mut Check)?;
+        sink.pass_through();
     }
-    each_rows(capture, schemas, options, found)?.iter().for_each(|remark| tracing::warn!("{remark}"));
+    each_rows(capture, schemas, options, sink)?.iter().for_each(|remark| tracing::warn!("{remark}"));
     Ok(())
 }
 
 /// The rows of a capture, whose threads have theirs.
-fn rows(head: SnapshotHead, threads: ThreadRows<'_>, schemas: &Schemas) -> Result<CaptureRows, OutOfRange> {
+fn rows(head: SnapshotHead, threads: ThreadRows<'_, '_>, schemas: &Schemas) -> Result<CaptureRows, OutOfRange> {
     let identity = threads.rows.identity;
     let mut cgroups = Rows::new(identity, &schemas.cgroups);
     // Of a step, those that changed have values.
@@ -91,11 +129,7 @@ pub(super) fn read_ahead(capture: &CaptureFile, schemas: &Schemas, options: Expo
     }
     let (limit, progress) = (options.limit.min(LARGEST_AHEAD), &Arc::default());
     let mut all = CaptureRows::default();
-    let add = &mut |rows: CaptureRows| {
-        all.iter_mut().zip(rows).for_each(|(all, rows)| rows.into_iter().for_each(|block| block.add_to(all)));
-        Ok(())
-    };
-    let remarks = each_rows(capture, schemas, ExportOptions { limit, progress }, add).ok()?;
+    let remarks = each_rows(capture, schemas, ExportOptions { limit, progress }, &mut all).ok()?;
     remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
     options.progress.announce(bytes);
     options.progress.advance(bytes);
@@ -146,30 +180,59 @@ impl<'s, R> Rows<'s, R> {
     }
 }
 
-struct ThreadRows<'s> {
+/// A sink that collections of threads share.
+type SharedSink<'s, 'w> = &'s Mutex<&'w mut (dyn RowSink + 'w)>;
+
+struct ThreadRows<'s, 'w> {
     rows: Rows<'s, ThreadState>,
     census: Census,
+    /// Takes the rows of the first threads, and of those appended to them.
+    sink: Option<SharedSink<'s, 'w>>,
+    passed: Result<(), ExportError>,
 }
 
-impl<'s> ThreadRows<'s> {
-    fn new(identity: &'s Identity, schemas: &'s Schemas) -> Self {
-        Self { rows: Rows::new(identity, &schemas.threads), census: Census::default() }
+impl<'s, 'w> ThreadRows<'s, 'w> {
+    fn new(identity: &'s Identity, schemas: &'s Schemas, sink: Option<SharedSink<'s, 'w>>) -> Self {
+        Self::of(Rows::new(identity, &schemas.threads), sink)
+    }
+
+    fn of(rows: Rows<'s, ThreadState>, sink: Option<SharedSink<'s, 'w>>) -> Self {
+        Self { rows, census: Census::default(), sink, passed: Ok(()) }
+    }
+
+    fn pass_on(&mut self) {
+        if let (Some(sink), Ok(blocks), Ok(())) = (self.sink, &mut self.rows.blocks, &self.passed)
+            && !blocks.is_empty()
+        {
+            let threads = std::mem::take(blocks);
+            let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+            self.passed = sink.add([threads, Vec::new(), Vec::new(), Vec::new()]);
+        }
     }
 }
 
-impl Threads for ThreadRows<'_> {
+impl Threads for ThreadRows<'_, '_> {
     fn another(&self) -> Self {
-        Self { rows: Rows::new(self.rows.identity, self.rows.schema), census: Census::default() }
+        Self::of(Rows::new(self.rows.identity, self.rows.schema), None)
+    }
+
+    fn first(&self) -> Self {
+        if let Some(sink) = self.sink {
+            sink.lock().unwrap_or_else(PoisonError::into_inner).restart();
+        }
+        Self { sink: self.sink, ..self.another() }
     }
 
     fn add(&mut self, thread: ThreadState) {
         self.census.add(&thread);
         self.rows.add(thread);
+        self.pass_on();
     }
 
     fn append(&mut self, later: Self) {
         self.census.append(later.census);
         self.rows.append(later.rows);
+        self.pass_on();
     }
 }
 
@@ -201,12 +264,10 @@ mod tests {
         let part = PathBuf::from(format!("{}@0s..2s", dir.path().display()));
         let (found, _) = inputs::captures(&[part], 1 << 20);
         let steps = || {
-            let (mut steps, options) = (0, ExportOptions { limit: 1 << 20, progress: &Arc::default() });
-            let count = &mut |_| {
-                steps += 1;
-                Ok(())
-            };
-            read(&found[0], &Schemas::new(), options, count).map(|()| steps)
+            let (mut rows, options) =
+                (CaptureRows::default(), ExportOptions { limit: 1 << 20, progress: &Arc::default() });
+            read(&found[0], &Schemas::new(), options, &mut rows)?;
+            Ok(rows[2].iter().map(|block| block.rows).sum::<usize>())
         };
         assert_eq!(steps().unwrap(), 2);
         std::fs::remove_file(dir.path().join("19700101T000001.000Z-b.segment.ctprof.zst")).unwrap();

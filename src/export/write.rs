@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::{
-    CaptureFile, CaptureRows, DATASETS, Dataset, Directory, ExportError, ExportOptions, Partition, Schemas, inputs,
-    io_error, part_name, partition, rows,
+    CaptureFile, CaptureRows, DATASETS, Dataset, Directory, ExportError, ExportOptions, Partition, RowSink, Schemas,
+    inputs, io_error, part_name, partition, rows,
 };
 use crate::store::{OutputPlace, PendingFile};
 
@@ -152,20 +152,16 @@ impl DatasetExport<'_> {
             let (schemas, options) = (&self.schemas, self.options);
             let ahead: Vec<_> = together.par_iter().map(|one| rows::read_ahead(one, schemas, options)).collect();
             for (capture, ahead) in together.iter().zip(ahead) {
-                let mut push = |rows: CaptureRows| {
-                    let mut blocks = files.iter_mut().zip(rows);
-                    let added =
-                        blocks.try_for_each(|(file, rows)| rows.into_iter().try_for_each(|rows| file.push(rows)));
-                    added.map_err(|error| ExportError::output(shown, io_error(error)))
-                };
+                let mut writer = CaptureWriter { files, shown, rows: WrittenRows::default() };
                 let added = match ahead {
-                    Some(rows) => push(rows),
-                    None => rows::read(capture, schemas, options, &mut push),
+                    Some(rows) => writer.add(rows),
+                    None => rows::read(capture, schemas, options, &mut writer),
                 };
-                match added {
+                match added.and_then(|()| writer.finish()) {
                     Ok(()) => written.push(&*capture.identity.capture_id),
                     Err(error @ ExportError::Output { .. }) => return Err(error),
                     Err(error) => {
+                        writer.restart();
                         (self.report)(error);
                         self.exported.failed += 1;
                     }
@@ -173,6 +169,76 @@ impl DatasetExport<'_> {
             }
         }
         Ok(written)
+    }
+}
+
+/// Rows of a capture that wait until all of it has been read. Those of a larger one are held in their encoded form.
+const WAITING: usize = 8 * 1024;
+
+/// Writes the rows of a capture if all of it can be read: no file has half a capture.
+struct CaptureWriter<'w, 'f> {
+    files: &'w mut [OpenFile<'f>],
+    shown: &'w Path,
+    rows: WrittenRows,
+}
+
+/// Where the rows of a capture are before they are written.
+enum WrittenRows {
+    Waiting(CaptureRows),
+    Held,
+    /// Nowhere: they are in the files.
+    Passed,
+}
+
+impl Default for WrittenRows {
+    fn default() -> Self {
+        Self::Waiting(CaptureRows::default())
+    }
+}
+
+impl<'f> CaptureWriter<'_, 'f> {
+    fn each(
+        &mut self,
+        mut act: impl FnMut(&mut OpenFile<'f>) -> parquet::errors::Result<()>,
+    ) -> Result<(), ExportError> {
+        self.files.iter_mut().try_for_each(&mut act).map_err(|error| ExportError::output(self.shown, io_error(error)))
+    }
+
+    fn push(&mut self, rows: CaptureRows) -> Result<(), ExportError> {
+        let mut rows = rows.into_iter();
+        self.each(|file| rows.next().into_iter().flatten().try_for_each(|block| file.push(block)))
+    }
+
+    fn finish(&mut self) -> Result<(), ExportError> {
+        match std::mem::take(&mut self.rows) {
+            WrittenRows::Waiting(rows) => self.push(rows),
+            WrittenRows::Held => self.each(Dataset::keep),
+            WrittenRows::Passed => Ok(()),
+        }
+    }
+}
+
+impl RowSink for CaptureWriter<'_, '_> {
+    fn add(&mut self, rows: CaptureRows) -> Result<(), ExportError> {
+        let WrittenRows::Waiting(waiting) = &mut self.rows else { return self.push(rows) };
+        waiting.add(rows)?;
+        if waiting.iter().flatten().map(|block| block.rows).sum::<usize>() <= WAITING {
+            return Ok(());
+        }
+        let waiting = std::mem::take(waiting);
+        self.each(Dataset::hold)?;
+        self.rows = WrittenRows::Held;
+        self.push(waiting)
+    }
+
+    fn restart(&mut self) {
+        if let WrittenRows::Held = std::mem::take(&mut self.rows) {
+            self.files.iter_mut().for_each(Dataset::discard);
+        }
+    }
+
+    fn pass_through(&mut self) {
+        self.rows = WrittenRows::Passed;
     }
 }
 

@@ -4,14 +4,11 @@
 //! A newline in JSON is only white space, so splitting there is safe. After an error, and for any other
 //! layout, the sequential reader reads the file again and reports errors.
 
-use std::collections::BTreeMap;
 use std::io::Read;
-use std::iter;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use memchr::{memchr, memchr_iter, memrchr};
-use rayon::iter::{ParallelBridge, ParallelIterator};
+use rayon::prelude::*;
 use serde::de::Deserializer as _;
 
 use super::error::SnapshotRefusal;
@@ -19,8 +16,12 @@ use super::format::{Defaults, SnapshotContent, SnapshotReader, ThreadReader};
 use super::limit::{ContentLimit, LimitedContent, ReadLimits};
 use crate::model::{SnapshotHead, ThreadId, Threads};
 
-/// Bytes of threads that are parsed at a time.
+/// Bytes of threads that one CPU parses at a time.
 const BATCH: u64 = 256 * 1024;
+/// Batches per CPU that are decompressed while those before them are parsed, and those before these added.
+const BATCHES: usize = 2;
+/// One CPU decompresses: it keeps no more than a few busy.
+const MOST_BATCHES: usize = 16;
 /// Bytes read at a time before the threads.
 const HEAD: u64 = 16 * 1024;
 /// Maximum length of a line.
@@ -71,27 +72,34 @@ impl<R: Read + Send> BegunLines<R> {
     /// Reads the threads into a `T` of at most so many bytes.
     pub(super) fn read<T: Threads>(self, empty: &T, max_bytes: usize) -> Result<(SnapshotHead, T), NotRead> {
         let Self { mut text, mut json, head, defaults, limits } = self;
-        let (runs, threads, bytes) = Default::default();
         let max = defaults.max_threads(limits.threads);
-        let parsed = ParsedBatches { defaults: &defaults, empty, runs, threads, max, bytes, max_bytes };
-        let mut end = Ok(());
-        let batches = iter::from_fn(|| {
-            let lines = text.until_newline(memrchr, BATCH);
-            let lines = lines.map_err(|error| end = Err(error)).ok()?;
-            (!lines.is_empty()).then_some(lines)
-        });
-        // Each worker takes the next batch when it has parsed one: no more of them are in memory than there are workers.
-        batches.enumerate().par_bridge().try_for_each(|(number, lines)| parsed.parse_and_join(number, &lines))?;
-        end?;
-        let threads = parsed.finish().ok_or(NotRead::Otherwise)?;
+        let (threads, bytes) = Default::default();
+        let parser = BatchParser { defaults: &defaults, empty, threads, max, bytes, max_bytes };
+        let workers = rayon::current_num_threads();
+        let mut all = ThreadsSoFar { threads: empty.first(), last: None };
+        // Workers wait for the first ones.
+        let (mut lines, mut parsed) = (text.batches(workers)?, Vec::new());
+        while !(lines.is_empty() && parsed.is_empty()) {
+            let waiting: usize = parsed.iter().map(|batch: &Batch<T>| batch.threads.bytes()).sum();
+            parser.bytes.store(all.threads.bytes() + waiting, Ordering::Relaxed);
+            let parse = || lines.par_iter().map(|lines| parser.batch(lines)).collect::<Result<_, _>>();
+            let add = || parsed.into_iter().try_for_each(|batch| all.append(batch));
+            let ((added, now), next) =
+                rayon::join(|| rayon::join(add, parse), || text.batches(MOST_BATCHES.min(BATCHES * workers)));
+            added?;
+            (parsed, lines) = (now?, next?);
+        }
+        if all.last.is_some_and(|last| last.ends_in_comma) {
+            return Err(NotRead::Otherwise);
+        }
         if text.rest.trim_ascii_end() == b"]}" {
-            return Ok((head, threads));
+            return Ok((head, all.threads));
         }
         // ctprof 0.2.0 wrote more behind the threads.
         drop(head);
         json.append(&mut text.rest);
         ContentLimit::new(limits.bytes).count(&json)?;
-        Ok((parse(&json, limits)?.0, threads))
+        Ok((parse(&json, limits)?.0, all.threads))
     }
 }
 
@@ -138,6 +146,18 @@ impl<R: Read> LineText<R> {
         }
     }
 
+    /// The next batches of lines, so many of them; fewer at the end.
+    fn batches(&mut self, number: usize) -> Result<Vec<Vec<u8>>, NotRead> {
+        let mut batches = Vec::new();
+        while batches.len() < number {
+            match self.until_newline(memrchr, BATCH)? {
+                lines if lines.is_empty() => break,
+                lines => batches.push(lines),
+            }
+        }
+        Ok(batches)
+    }
+
     /// Whether a text without a newline is the line of a thread: what precedes threads has limited content, and what
     /// follows them begins with the end of their list.
     fn is_in_thread(&self, text: &[u8]) -> bool {
@@ -145,81 +165,61 @@ impl<R: Read> LineText<R> {
     }
 }
 
-/// The batches of lines parsed so far.
-struct ParsedBatches<'e, T> {
+/// The threads of a batch of lines.
+struct Batch<T> {
+    threads: T,
+    /// The id of the first thread.
+    first: ThreadId,
+    last: LastThread,
+}
+
+#[derive(Clone, Copy)]
+struct LastThread {
+    id: ThreadId,
+    /// Whether a comma follows it.
+    ends_in_comma: bool,
+}
+
+/// The threads of all batches before the next.
+struct ThreadsSoFar<T> {
+    threads: T,
+    last: Option<LastThread>,
+}
+
+impl<T: Threads> ThreadsSoFar<T> {
+    /// Adds a batch; an error if it does not continue the list.
+    fn append(&mut self, batch: Batch<T>) -> Result<(), NotRead> {
+        if self.last.is_some_and(|last| !last.ends_in_comma || last.id > batch.first) {
+            return Err(NotRead::Otherwise);
+        }
+        self.threads.append(batch.threads);
+        self.last = Some(batch.last);
+        Ok(())
+    }
+}
+
+struct BatchParser<'e, T> {
     /// What threads leave out.
     defaults: &'e Defaults,
     /// What batches start from.
     empty: &'e T,
-    /// Runs of consecutive batches, by the number of the first batch.
-    runs: Mutex<BTreeMap<usize, BatchRun<T>>>,
     /// Number of threads in all batches so far.
     threads: AtomicUsize,
     max: usize,
-    /// What all runs take in memory.
+    /// What all batches in memory take.
     bytes: AtomicUsize,
     max_bytes: usize,
 }
 
-/// The threads of consecutive batches.
-struct BatchRun<T> {
-    /// Number of the batch after the last.
-    end: usize,
-    threads: T,
-    /// Ids of the first and the last thread.
-    ids: (ThreadId, ThreadId),
-    /// Whether a comma follows the last thread.
-    ends_in_comma: bool,
-}
-
-impl<T: Threads> BatchRun<T> {
-    /// Joins two runs; `None` if the later one does not continue this one.
-    fn join(mut self, later: Self) -> Option<Self> {
-        self.threads.append(later.threads);
-        let continues = self.ends_in_comma && self.ids.1 <= later.ids.0;
-        continues.then_some(Self {
-            end: later.end,
-            ids: (self.ids.0, later.ids.1),
-            ends_in_comma: later.ends_in_comma,
-            ..self
-        })
-    }
-}
-
-impl<T: Threads> ParsedBatches<'_, T> {
-    /// Parses a batch and joins it with its parsed neighbors, so that there are never more runs than
-    /// batches being parsed.
-    fn parse_and_join(&self, number: usize, lines: &[u8]) -> Result<(), NotRead> {
+impl<T: Threads> BatchParser<'_, T> {
+    /// The threads in the lines, one per line; an error for anything else, or out of order.
+    fn batch(&self, lines: &[u8]) -> Result<Batch<T>, NotRead> {
         // Before they take memory.
-        let threads = memchr_iter(b'\n', lines).count();
-        if self.threads.fetch_add(threads, Ordering::Relaxed) + threads > self.max {
+        let number = memchr_iter(b'\n', lines).count();
+        if self.threads.fetch_add(number, Ordering::Relaxed) + number > self.max {
             return Err(NotRead::Refused(SnapshotRefusal::too_large(self.max, "threads")));
         }
-        let empty = if number == 0 { self.empty.first() } else { self.empty.another() };
-        let mut run = self.batch(number, lines, empty)?;
-        let mut start = number;
-        loop {
-            let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-            let before = runs.range(..start).next_back().filter(|(_, before)| before.end == start);
-            if let Some(first) = before.map(|(first, _)| *first) {
-                let before = runs.remove(&first).expect("it was just found");
-                drop(runs);
-                self.is_joined(&before);
-                (start, run) = (first, before.join(run).ok_or(NotRead::Otherwise)?);
-            } else if let Some(after) = runs.remove(&run.end) {
-                drop(runs);
-                self.is_joined(&after);
-                run = run.join(after).ok_or(NotRead::Otherwise)?;
-            } else {
-                let bytes = run.threads.bytes();
-                runs.insert(start, run);
-                return self.check(self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes);
-            }
-        }
-    }
-
-    /// The threads in the lines, one per line; an error for anything else, or out of order.
-    fn batch(&self, number: usize, lines: &[u8], mut threads: T) -> Result<BatchRun<T>, NotRead> {
+        let mut threads = self.empty.another();
         let mut reader = ThreadReader::new(self.defaults);
         let (mut ids, mut ends_in_comma) = (None, true);
         let lines = str::from_utf8(lines).map_err(|_| NotRead::Otherwise)?;
@@ -241,27 +241,15 @@ impl<T: Threads> ParsedBatches<'_, T> {
             threads.add(thread);
             self.check(threads.bytes())?;
         }
-        Ok(BatchRun { end: number + 1, threads, ids: ids.ok_or(NotRead::Otherwise)?, ends_in_comma })
+        let bytes = threads.bytes();
+        self.check(self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes)?;
+        let (first, id) = ids.ok_or(NotRead::Otherwise)?;
+        Ok(Batch { threads, first, last: LastThread { id, ends_in_comma } })
     }
 
     fn check(&self, bytes: usize) -> Result<(), NotRead> {
         let max = self.max_bytes;
         if bytes > max { Err(NotRead::Refused(SnapshotRefusal::in_memory(max))) } else { Ok(()) }
-    }
-
-    /// Counts no more what becomes part of another run.
-    fn is_joined(&self, run: &BatchRun<T>) {
-        self.bytes.fetch_sub(run.threads.bytes(), Ordering::Relaxed);
-    }
-
-    /// The threads of all batches, if they form one list.
-    fn finish(self) -> Option<T> {
-        let mut runs = self.runs.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let whole = match runs.pop_first() {
-            Some((_, run)) => (!run.ends_in_comma).then_some(run.threads),
-            None => Some(self.empty.first()),
-        };
-        whole.filter(|_| runs.is_empty())
     }
 }
 
@@ -391,15 +379,21 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_batches_are_one_if_a_comma_is_between_them_and_their_threads_are_in_order() {
-        let run = |first, last, ends_in_comma| {
-            let [first, last] = [first, last].map(|tid| ThreadId { tgid: 1, tid });
-            BatchRun { end: 1, threads: Vec::<ThreadState>::new(), ids: (first, last), ends_in_comma }
+    fn batches_are_one_list_if_a_comma_is_between_them_and_their_threads_are_in_order() {
+        let batch = |first, last, ends_in_comma| {
+            let [first, id] = [first, last].map(|tid| ThreadId { tgid: 1, tid });
+            Batch { threads: Vec::<ThreadState>::new(), first, last: LastThread { id, ends_in_comma } }
         };
-        let joined = run(1, 5, true).join(run(5, 9, false)).unwrap();
-        assert_eq!((joined.ids.0.tid, joined.ids.1.tid, joined.ends_in_comma), (1, 9, false));
-        assert!(run(1, 5, true).join(run(4, 9, false)).is_none(), "out of order");
-        assert!(run(1, 5, false).join(run(6, 9, false)).is_none(), "a comma is missing");
+        let append = |later| {
+            let mut all = ThreadsSoFar { threads: Vec::new(), last: None };
+            all.append(batch(1, 5, true)).and_then(|()| all.append(later)).map(|()| all.last.unwrap())
+        };
+        let last = append(batch(5, 9, false)).unwrap();
+        assert_eq!((last.id.tid, last.ends_in_comma), (9, false));
+        assert!(append(batch(4, 9, false)).is_err(), "out of order");
+        let mut all = ThreadsSoFar { threads: Vec::new(), last: None };
+        all.append(batch(1, 5, false)).unwrap();
+        assert!(all.append(batch(6, 9, false)).is_err(), "a comma is missing");
     }
 
     #[test]

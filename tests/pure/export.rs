@@ -181,43 +181,48 @@ fn an_existing_file_stays_if_one_of_its_captures_can_no_longer_be_read() {
 
 #[test]
 fn a_damaged_snapshot_among_many_is_left_out() {
-    let dir = tempfile::tempdir().unwrap();
-    let fleet = Fleet { hosts: 1, days: 1, windows: 4, threads: 3000 };
-    let paths = fleet.write(&template(), dir.path());
-    // The first is cut in the threads, after what identifies it.
-    let whole = fs::read(&paths[0]).unwrap();
-    fs::write(&paths[0], &whole[..whole.len() * 3 / 4]).unwrap();
-    fs::write(dir.path().join("other.json"), "[]").unwrap();
-    fs::write(dir.path().join("empty.ctprof.zst"), "").unwrap();
-    let output = dir.path().join("out");
-    let out = run(&[dir.path()], &output);
-    let messages = String::from_utf8(out.stderr).unwrap();
-    assert_eq!(out.status.code(), Some(1), "{messages}");
-    for expected in [
-        &format!("{} is truncated", paths[0].display()),
-        "other.json is not a ctprof snapshot",
-        "empty.ctprof.zst is not a ctprof snapshot (empty)",
-        "Exported 3 captures, 9000 rows",
-    ] {
-        assert!(messages.contains(expected), "{expected}: {messages}");
+    // The rows of the larger one are encoded before its end is read.
+    for threads in [3000, 24_000] {
+        let dir = tempfile::tempdir().unwrap();
+        let [sources, output] = ["in", "out"].map(|name| dir.path().join(name));
+        fs::create_dir(&sources).unwrap();
+        let small = Fleet { hosts: 1, days: 1, windows: 3, threads: 3000 };
+        small.write(&template(), &sources);
+        let damaged = Fleet { windows: 1, threads, ..small }.write(&template(), &sources).remove(0);
+        // It is cut in the threads, after what identifies it.
+        let whole = fs::read(&damaged).unwrap();
+        fs::write(&damaged, &whole[..whole.len() * 3 / 4]).unwrap();
+        fs::write(sources.join("other.json"), "[]").unwrap();
+        fs::write(sources.join("empty.ctprof.zst"), "").unwrap();
+        let out = run(&[&sources], &output);
+        let messages = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(1), "{messages}");
+        for expected in [
+            &format!("{} is truncated", damaged.display()),
+            "other.json is not a ctprof snapshot",
+            "empty.ctprof.zst is not a ctprof snapshot (empty)",
+            "Exported 2 captures, 6000 rows",
+        ] {
+            assert!(messages.contains(expected), "{expected}: {messages}");
+        }
+        assert_eq!(rows(&output.join("threads")).len(), 6000);
+        assert_eq!(rows(&output.join("captures")).len(), 2);
     }
-    assert_eq!(rows(&output.join("threads")).len(), 9000);
-    assert_eq!(rows(&output.join("captures")).len(), 3);
 }
 
 #[test]
 fn another_layout_of_json_gives_the_same_rows() {
     let dir = tempfile::tempdir().unwrap();
-    let fleet = Fleet { hosts: 1, days: 1, windows: 1, threads: 3000 };
+    let fleet = Fleet { hosts: 1, days: 1, windows: 1, threads: 9000 };
     let path = fleet.write(&template(), dir.path()).remove(0);
     let mut snapshot = CtprofSnapshot::load(&path).unwrap();
-    // One line per thread to the middle, and no lines after it.
+    // One line per thread until rows were encoded, and no lines after that.
     let mut json = String::new();
     let threads = std::mem::take(&mut snapshot.threads);
     let threads: Vec<String> = threads.iter().map(|thread| serde_json::to_string(thread).unwrap()).collect();
     let envelope = serde_json::to_string(&snapshot).unwrap();
     let (head, tail) = envelope.split_once("\"threads\":[]").unwrap();
-    write!(json, "{head}\"threads\":[\n{},{}\n]{tail}", threads[..2000].join(",\n"), threads[2000..].join(","))
+    write!(json, "{head}\"threads\":[\n{},{}\n]{tail}", threads[..8500].join(",\n"), threads[8500..].join(","))
         .unwrap();
     let odd = dir.path().join("odd.json");
     fs::write(&odd, json).unwrap();
@@ -229,7 +234,7 @@ fn another_layout_of_json_gives_the_same_rows() {
         rows.iter_mut().for_each(|row| drop(row.remove("capture_id")));
         rows
     };
-    assert_eq!(without_id(&other).len(), 3000);
+    assert_eq!(without_id(&other).len(), 9000);
     assert!(without_id(&lines) == without_id(&other));
 }
 
@@ -477,22 +482,39 @@ fn an_export_says_what_of_a_series_is_lost() {
     }
 }
 
+/// The peak memory of an export, in KiB; `None` if it cannot be measured.
+fn peak_kib(input: &str, output: &Path) -> Option<i64> {
+    let measure = crate::bounds_files::measure(output.parent().unwrap())?;
+    let command = [CTPROF, "export", "-q", input, "-o", output.to_str().unwrap()];
+    let said = Command::new(measure).arg("60").args(command).output().unwrap().stdout;
+    let numbers: Vec<i64> = str::from_utf8(&said).unwrap().split_whitespace().map(|n| n.parse().unwrap()).collect();
+    assert_eq!(numbers[0], 0);
+    Some(numbers[1])
+}
+
 #[test]
 fn a_long_series_takes_the_memory_of_a_short_one() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(measure) = crate::bounds_files::measure(dir.path()) else { return };
     let peak_kib = |steps: u64| {
-        let input = crate::over_time::series(dir.path(), steps);
         let output = dir.path().join(format!("of {steps}"));
-        let command = [env!("CARGO_BIN_EXE_ctprof"), "export", "-q", &input, "-o", output.to_str().unwrap()];
-        let said = Command::new(&measure).arg("60").args(command).output().unwrap().stdout;
-        let numbers: Vec<i64> = str::from_utf8(&said).unwrap().split_whitespace().map(|n| n.parse().unwrap()).collect();
-        assert_eq!(numbers[0], 0);
+        let peak = peak_kib(&crate::over_time::series(dir.path(), steps), &output)?;
         assert_eq!(rows(&output.join("captures")).len(), usize::try_from(steps).unwrap());
-        numbers[1]
+        Some(peak)
     };
-    let [short, long] = [20, 6000].map(peak_kib);
+    let [Some(short), Some(long)] = [20, 6000].map(peak_kib) else { return };
     assert!(long - short < 64 << 10, "{short} and {long} KiB");
+}
+
+#[test]
+fn threads_take_memory_only_in_their_encoded_form() {
+    let dir = tempfile::tempdir().unwrap();
+    let peak_kib = |threads| {
+        let fleet = Fleet { hosts: 1, days: 1, windows: 1, threads };
+        let path = fleet.write(&template(), dir.path()).remove(0);
+        peak_kib(path.to_str().unwrap(), &dir.path().join(format!("of {threads}")))
+    };
+    let [Some(few), Some(many)] = [10_000, 80_000].map(peak_kib) else { return };
+    assert!(many - few < 80_000, "{few} and {many} KiB");
 }
 
 #[test]
