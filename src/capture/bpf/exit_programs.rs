@@ -18,7 +18,7 @@ use super::obstacle::of_errno;
 use super::program::{self, Emitter};
 use super::setup::with_kernel;
 use crate::model::{BpfObstacle, NoBpf};
-use crate::sys::bpf::map::Counter;
+use crate::sys::bpf::map::SharedWords;
 use crate::sys::bpf::program::attach_tracepoint;
 use crate::sys::bpf::ring::Ring;
 
@@ -28,8 +28,8 @@ const BOTH: [RecordScope; 2] = [RecordScope::Thread, RecordScope::Process];
 /// Programs that record exits until they are dropped.
 pub(super) struct ExitPrograms {
     pub(super) ring: Ring,
-    /// Threads whose exit had no room in the ring.
-    pub(super) without_room: Counter,
+    /// The number of threads whose exit had no room in the ring.
+    pub(super) without_room: SharedWords,
     /// The program at the exit.
     program: OwnedFd,
     _links: [OwnedFd; 2],
@@ -44,7 +44,7 @@ impl ExitPrograms {
         with_kernel(|btf, kernel| {
             let ring = Ring::new(ring_bytes).map_err(of_errno)?;
             let [without_room, freed_without_room] =
-                [Counter::new().map_err(of_errno)?, Counter::new().map_err(of_errno)?];
+                [SharedWords::new(1).map_err(of_errno)?, SharedWords::new(1).map_err(of_errno)?];
             let mut layout = Layout::resolve(btf, kernel.task, columns::exits());
             // `typedef` is the type of the tracepoint's functions.
             let mut attach = |name, typedef, emit: &dyn Fn(&Layout) -> Assembled| {

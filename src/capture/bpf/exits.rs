@@ -246,7 +246,7 @@ impl Inbox {
     }
 
     fn drain(&mut self) -> (Vec<u8>, ExitRecords) {
-        self.received.drain([self.programs.without_room.value(), self.programs.not_run()])
+        self.received.drain([self.programs.without_room.get(0), self.programs.not_run()])
     }
 }
 

@@ -64,7 +64,7 @@ mod tests {
     use crate::model::BpfObstacle;
     use crate::sys::bpf::iterator;
     use crate::sys::bpf::kernel_btf::KernelBtf;
-    use crate::sys::bpf::map::{self, Counter};
+    use crate::sys::bpf::map::{self, SharedWords};
     use crate::sys::bpf::program::attach_tracepoint;
     use crate::sys::bpf::ring::Ring;
 
@@ -188,7 +188,7 @@ mod tests {
     fn exits_are_recorded_until_the_ring_is_full_and_then_counted() {
         let Some(btf_id) = btf_id(TYPEDEF, "btf_trace_sched_process_exit") else { return };
         let spec = ProgramSpec { name: "test_exits", attach: Attach::Tracepoint, btf_id };
-        let (Ok(mut ring), Ok(lost)) = (Ring::new(4096), Counter::new()) else {
+        let (Ok(mut ring), Ok(lost)) = (Ring::new(4096), SharedWords::new(1)) else {
             return skipped(Missing::Privilege("BPF maps"));
         };
         let Some(program) = loaded(&spec, &mut Layout::default(), |_| exit_program(&ring, &lost)) else { return };
@@ -196,10 +196,10 @@ mod tests {
         // The ring has room for 4096 / 1008 records.
         with_threads(20, || ());
         let begin = Instant::now();
-        while lost.value() < 16 && begin.elapsed() < Duration::from_secs(5) {
+        while lost.get(0) < 16 && begin.elapsed() < Duration::from_secs(5) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(lost.value() >= 16);
+        assert!(lost.get(0) >= 16);
         drop(link);
         let mut poll = [nix::poll::PollFd::new(ring.map.as_fd(), nix::poll::PollFlags::POLLIN)];
         assert_eq!(nix::poll::poll(&mut poll, 0u8), Ok(1));
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(taken, 4);
     }
 
-    fn exit_program(ring: &Ring, lost: &Counter) -> Assembled {
+    fn exit_program(ring: &Ring, lost: &SharedWords) -> Assembled {
         let mut program = Assembler::default();
         let [end, full] = [program.label(), program.label()];
         program.load_map(R1, ring.map.as_raw_fd());

@@ -11,7 +11,7 @@ use super::change_program::ChangeWalk;
 use super::layout::{Layout, words_of};
 use super::load::{Attach, ProgramSpec, load};
 use super::program::{Emitter, Kernel, open_coded_functions};
-use crate::sys::bpf::map::Counter;
+use crate::sys::bpf::map::SharedWords;
 use crate::sys::bpf::program::run;
 use crate::sys::bpf::ring::Ring;
 
@@ -24,7 +24,7 @@ const LONGEST_HOLD: Duration = Duration::from_millis(5);
 pub(super) struct OpenCodedPasses {
     program: OwnedFd,
     ring: Ring,
-    lost: Counter,
+    lost: SharedWords,
     took: Duration,
 }
 
@@ -38,7 +38,7 @@ impl OpenCodedPasses {
         (filter, slots): (&ChangeFilter, i32),
     ) -> Option<Self> {
         let functions = open_coded_functions(btf)?;
-        let (ring, lost) = (Ring::new(RING_BYTES).ok()?, Counter::new().ok()?);
+        let (ring, lost) = (Ring::new(RING_BYTES).ok()?, SharedWords::new(1).ok()?);
         let walk = ChangeWalk::OpenCoded { functions, ring: ring.map.as_raw_fd(), lost: lost.map.as_raw_fd() };
         let spec = ProgramSpec { name: "ctprof_changes", attach: Attach::Nowhere, btf_id: 0 };
         let mut of_this = layout.clone();
@@ -60,10 +60,10 @@ impl OpenCodedPasses {
 
     /// Passes the records of a pass to `each`, and returns how many had no room: another pass has them.
     pub(super) fn read(&mut self, mut each: impl FnMut(&[u64])) -> Result<u64, Errno> {
-        let (begin, before) = (Instant::now(), self.lost.value());
+        let (begin, before) = (Instant::now(), self.lost.get(0));
         run(self.program.as_fd())?;
         self.took = begin.elapsed();
         self.ring.take(|record| each(&words_of(record).collect::<Vec<_>>()))?;
-        Ok(self.lost.value().wrapping_sub(before))
+        Ok(self.lost.get(0).wrapping_sub(before))
     }
 }

@@ -21,7 +21,7 @@ use super::sample_program::{
 use super::setup::with_kernel;
 use crate::model::{Activity, KernelEntry, NS_PER_TICK, Name, NoBpf, PassScope, ThreadSample};
 use crate::sys::bpf::iterator;
-use crate::sys::bpf::map::{Counter, SharedWords};
+use crate::sys::bpf::map::SharedWords;
 use crate::sys::bpf::program::run;
 use crate::sys::bpf::ring::Ring;
 
@@ -36,7 +36,7 @@ pub(in crate::capture) struct BpfSampler {
     /// `None` for a kernel that finds no threads by their ids.
     pub(super) active: Option<ActiveThreads>,
     ring: Ring,
-    lost: Counter,
+    lost: SharedWords,
     /// In which sleep each thread was written.
     filter: SharedWords,
     fields: SampleFields,
@@ -59,7 +59,7 @@ impl BpfSampler {
     fn with_ring(bytes: u32) -> Result<Self, NoBpf> {
         with_kernel(|btf, kernel| {
             let ring = Ring::new(bytes).map_err(obstacle::of_errno)?;
-            let lost = Counter::new().map_err(obstacle::of_errno)?;
+            let lost = SharedWords::new(1).map_err(obstacle::of_errno)?;
             let filter = SharedWords::new(SLOTS).map_err(obstacle::of_errno)?;
             let list = SharedWords::new(LISTED).map_err(obstacle::of_errno)?;
             let [of_ring, of_lost, of_filter, of_list] =
@@ -128,7 +128,7 @@ impl BpfSampler {
     }
 
     fn run_once(&mut self, scope: PassScope, samples: &mut Vec<ThreadSample>) -> Result<u64, Errno> {
-        let before = self.lost.value();
+        let before = self.lost.get(0);
         match (&self.walk, &mut self.active) {
             (_, Some(active)) if scope == PassScope::Active => active.run()?,
             (Walk::Program(program), _) => run(program.as_fd())?,
@@ -136,7 +136,7 @@ impl BpfSampler {
         }
         let fields = &mut self.fields;
         self.ring.take(|record| samples.extend(fields.sample(&words_of(record).collect::<Vec<_>>())))?;
-        Ok(self.lost.value().wrapping_sub(before))
+        Ok(self.lost.get(0).wrapping_sub(before))
     }
 
     /// The functions of the kernel that these addresses are in, and why there are none.
@@ -337,7 +337,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(100));
             let all = pass(&mut sampler);
             drop(until_stopped);
-            assert!(all.len() > 500 && sampler.lost.value() > 0, "{} {}", all.len(), sampler.lost.value());
+            assert!(all.len() > 500 && sampler.lost.get(0) > 0, "{} {}", all.len(), sampler.lost.get(0));
         });
     }
 }

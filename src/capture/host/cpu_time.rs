@@ -23,21 +23,37 @@ pub(crate) fn read(files: &HostFiles<'_>, start: Instant) -> Option<HostCpuTime>
     thread::sleep(Duration::from_micros(1));
     let text = |name: &str| files.read(&files.roots.procfs.join(name)).unwrap_or_default();
     let read = || {
-        let begin = start.elapsed();
-        let (stat, schedstat, end) = (text("stat"), text("schedstat"), start.elapsed());
-        (stat, schedstat, begin, end)
+        let (begin, ran) = (start.elapsed(), thread_time());
+        let (stat, schedstat) = (text("stat"), text("schedstat"));
+        let (end, ran) = (start.elapsed(), thread_time().saturating_sub(ran));
+        Reading { texts: [stat, schedstat], at: (begin + end) / 2, stopped: (end - begin).saturating_sub(ran) }
     };
-    // Who stops this process in between makes the values those of an unknown moment.
-    let is_at_once = |(.., begin, end): &(_, _, Duration, Duration)| *end - *begin < Duration::from_millis(5);
-    let values = (1..MOST_READS).map(|_| read()).find(is_at_once);
-    let (stat, schedstat, begin, end) = values.unwrap_or_else(read);
+    let Reading { texts: [stat, schedstat], at, .. } = at_once(read);
     let time = parse(&stat, &schedstat);
-    let (tree, at_ns) = (files.roots.tree(), Some(nanoseconds((begin + end) / 2)));
+    let (tree, at_ns) = (files.roots.tree(), Some(nanoseconds(at)));
     (time != HostCpuTime::default()).then(|| HostCpuTime { own_ns: own(tree), at_ns, ..time })
 }
 
-/// How often files are read until that takes a moment only.
-const MOST_READS: usize = 5;
+/// Both files, and when they were read.
+struct Reading {
+    texts: [Vec<u8>; 2],
+    at: Duration,
+    /// For how long something else had the CPU in between.
+    stopped: Duration,
+}
+
+/// Reads until nothing stopped this process in between: that makes the values those of an unknown moment.
+fn at_once(mut read: impl FnMut() -> Reading) -> Reading {
+    const MOST_READS: usize = 5;
+    let is_at_once = |reading: &Reading| reading.stopped < Duration::from_millis(5);
+    let reading = (1..MOST_READS).map(|_| read()).find(is_at_once);
+    reading.unwrap_or_else(read)
+}
+
+/// CPU time of this thread. With hundreds of CPUs, the kernel takes a while to write the files.
+fn thread_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}
 
 fn own(tree: Tree) -> Option<u64> {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok().filter(|_| tree == Tree::Live)?;
@@ -120,6 +136,22 @@ domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 
 cpu1 0 0 0 0 0 0 1982344631 370682206 755
 domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
 ";
+
+    #[test]
+    fn files_that_take_long_are_read_once_and_again_if_something_stopped_the_process() {
+        let reads_of = |stopped_ms: &[u64]| {
+            let mut reads = stopped_ms.iter().map(|&ms| Duration::from_millis(ms));
+            let reading = |stopped| Reading { texts: Default::default(), at: Duration::from_millis(20), stopped };
+            at_once(|| reading(reads.next().unwrap()));
+            stopped_ms.len() - reads.count()
+        };
+        assert_eq!(reads_of(&[0, 0]), 1);
+        assert_eq!(reads_of(&[30, 7, 1, 0]), 3);
+        assert_eq!(reads_of(&[9; 9]), 5);
+        let begin = (Instant::now(), thread_time());
+        while thread_time() < begin.1 + Duration::from_millis(10) {}
+        assert!(begin.0.elapsed() + Duration::from_millis(1) > Duration::from_millis(10), "the time of one thread");
+    }
 
     fn tasks(schedstat: &str) -> (Option<u64>, Option<u64>) {
         let time = parse(b"", schedstat.as_bytes());

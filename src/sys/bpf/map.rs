@@ -34,28 +34,8 @@ pub(super) fn ring_buffer(size: u32) -> Result<OwnedFd, Errno> {
     create(RING_BUFFER, [0; 2], size, 0)
 }
 
-/// An array of one `u64`, which a program adds to. It is read from memory, which needs no capability: before Linux
-/// 5.19, system calls about maps do.
-#[derive(Debug)]
-pub(crate) struct Counter {
-    pub(crate) map: OwnedFd,
-    value: SharedMemory,
-}
-
-impl Counter {
-    pub(crate) fn new() -> Result<Self, Errno> {
-        let map = create(ARRAY, [4, 8], 1, MAPPABLE)?;
-        let value = SharedMemory::new(map.as_fd(), 0, page_size()?, Access::Read)?;
-        Ok(Self { map, value })
-    }
-
-    pub(crate) fn value(&self) -> u64 {
-        // SAFETY: the mapping starts at a page with the array's only element, which programs change atomically.
-        unsafe { &*self.value.start().cast::<AtomicU64>() }.load(Ordering::Relaxed)
-    }
-}
-
-/// An array of `u64`, which programs look up by number. This process reads and writes it through memory.
+/// An array of `u64`, which programs look up by number. This process reads and writes it through memory, which needs no
+/// capability: before Linux 5.19, system calls about maps do.
 #[derive(Debug)]
 pub(crate) struct SharedWords {
     pub(crate) map: OwnedFd,
@@ -103,13 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_starts_at_zero_and_a_started_command_does_not_inherit_it() {
-        let counter = match Counter::new() {
-            Ok(counter) => counter,
+    fn words_start_at_zero_and_a_started_command_does_not_inherit_them() {
+        let words = match SharedWords::new(1) {
+            Ok(words) => words,
             Err(errno) => return skipped(Missing::Privilege(format!("BPF maps: {errno}"))),
         };
-        assert_eq!(counter.value(), 0);
-        let flags = fcntl(&counter.map, FcntlArg::F_GETFD).unwrap();
+        assert_eq!(words.get(0), 0);
+        let flags = fcntl(&words.map, FcntlArg::F_GETFD).unwrap();
         assert!(FdFlag::from_bits_retain(flags).contains(FdFlag::FD_CLOEXEC));
     }
 

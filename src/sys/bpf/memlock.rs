@@ -31,7 +31,7 @@ impl Drop for RaisedMemlock {
 
 #[cfg(test)]
 mod tests {
-    use super::super::map::Counter;
+    use super::super::map::SharedWords;
     use super::super::ring::Ring;
     use super::*;
     use crate::skip::{Missing, skipped};
@@ -42,7 +42,7 @@ mod tests {
         let before = limit();
         let raised = RaisedMemlock::new().unwrap();
         assert!(limit().0 >= before.1);
-        match Counter::new() {
+        match SharedWords::new(1) {
             Err(errno) => skipped(Missing::Privilege(format!("BPF maps: {errno}"))),
             // Far above the limit of 64 KiB that most hosts have.
             Ok(_) => assert!(Ring::new(1 << 20).is_ok()),
