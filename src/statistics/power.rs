@@ -1,7 +1,7 @@
 //! How many runs decide, and what so many runs find, where runs vary like log-normal values.
 
 use super::TAIL;
-use super::design::{Design, MIN_PAIRS};
+use super::design::Design;
 use super::distribution::normal_below;
 
 /// How often a number of runs decides that is said to be enough.
@@ -40,7 +40,7 @@ pub fn runs_needed(runs_per_side: usize, half_width: f64, margin: Margin, gates:
 /// runs vary by `deviation` independently, and so many gates are decided.
 pub fn least_found(runs: usize, gates: usize, threshold: f64, deviation: f64) -> f64 {
     let gates = gates.max(1);
-    let is_paired = runs >= MIN_PAIRS && Design::Paired.can_decide(gates, (runs, runs));
+    let is_paired = Design::Paired.can_decide(gates, (runs, runs));
     let freedom = if is_paired { runs as f64 - 1.0 } else { 2.0 * runs as f64 - 2.0 };
     let design = if is_paired { Design::Paired } else { Design::Independent };
     let normal = quantile(1.0 - attained(design, runs, TAIL / gates as f64));
