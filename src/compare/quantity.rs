@@ -99,12 +99,11 @@ impl Quantity {
 
     /// Whether it is made of counters, so that in a window it is how much they rose. Columns are divided by time already.
     pub(super) fn is_increase(self) -> bool {
-        let is_counter = |id: &MetricId| id.metric().window == WindowRule::Increase;
+        let is_counter = |id: MetricId| id.metric().window == WindowRule::Increase;
         match self {
             Self::Metric(metric) => metric.reduction == Reduction::Sum && metric.window == WindowRule::Increase,
             Self::Derived(derived) => match derived.formula {
-                Formula::Difference(a, b) => is_counter(&a) && is_counter(&b),
-                Formula::SumOfLargest(sets) => sets.iter().copied().flatten().all(is_counter),
+                Formula::Difference(..) | Formula::SumOfLargest(_) => derived.formula.inputs().all(is_counter),
                 _ => false,
             },
             Self::Column(_) | Self::ThreadCount => false,
