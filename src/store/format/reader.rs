@@ -288,6 +288,17 @@ mod tests {
     }
 
     #[test]
+    fn names_longer_than_any_of_the_kernel_are_refused() {
+        let [longest, too_long, much_too_long] = [0, 1, LONGEST_NAME].map(|more| "a".repeat(LONGEST_NAME + more));
+        let of_thread = |name: &str| refusal(&format!(r#"{{"threads":[{{"tid":1,"tgid":1,"comm":"{name}"}}]}}"#), 9);
+        let of_cgroup = |name: &str| refusal(&format!(r#"{{"cgroup_stats":{{"{name}":{{}}}},"threads":[]}}"#), 9);
+        assert_eq!([of_thread(&longest), of_cgroup(&longest)], [None, None]);
+        for name in [&too_long, &much_too_long] {
+            assert_eq!([of_thread(name), of_cgroup(name)], [Some(LONG_NAME), Some(LONG_NAME)]);
+        }
+    }
+
+    #[test]
     fn unknown_and_missing_fields_are_no_error() {
         let json = r#"{"format_version":1,"new_thing":[{}],"threads":[],"host":{"new":1},"capture":{"tool":"x"}}"#;
         let snapshot: CtprofSnapshot = serde_json::from_str(json).unwrap();
