@@ -345,4 +345,18 @@ mod tests {
         let Some(Cell::Mode(middle)) = middle_cell(runs) else { panic!("a word") };
         assert_eq!(middle.value, "OTHER");
     }
+
+    #[test]
+    fn exited_work_matters_if_it_does_in_one_run() {
+        let app = vec!["app".to_owned()];
+        let is_minor = |runs: [bool; 2]| {
+            let of_run = |is_minor| {
+                let mut run = run(1, Some(1), None);
+                run.get_mut(&app).unwrap().population.is_minor = is_minor;
+                run
+            };
+            merged(runs.map(of_run).to_vec())[&app].population.is_minor
+        };
+        assert_eq!([[true, true], [true, false], [false, true]].map(is_minor), [true, false, false]);
+    }
 }

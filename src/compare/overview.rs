@@ -251,6 +251,8 @@ pub(crate) fn word(verdict: Verdict, direction: Direction) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::{CompareOptions, show};
+    use crate::model::{CtprofSnapshot, Section, ThreadState};
 
     #[test]
     fn more_time_is_worse_and_more_sleep_is_more() {
@@ -262,5 +264,18 @@ mod tests {
         assert_eq!(words("sleep"), ["more", "less", "same", "unclear"]);
         assert_eq!(words("cpu_efficiency"), ["better", "worse", "same", "unclear"]);
         assert_eq!(words("voluntary_csw")[0], "more");
+    }
+
+    #[test]
+    fn exited_work_without_cpu_time_has_no_line_even_below_a_group_without_any() {
+        let thread = |tid, exited_work| {
+            let mut thread = ThreadState { tid, tgid: 1, exited_work, ..ThreadState::default() };
+            thread.metrics.run_time_ns = Some(0.into());
+            thread
+        };
+        let threads = vec![thread(0, Some(ExitedWork::Children)), thread(1, None)];
+        let report = show(&CtprofSnapshot { threads, ..CtprofSnapshot::default() }, &CompareOptions::default());
+        let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
+        assert!(overview.groups.len() == 2 && overview.groups.iter().all(|group| group.exited_work().is_none()));
     }
 }

@@ -135,3 +135,15 @@ const BLOCKED: &[M] = &[
     M::compact_delay_total_ns,
 ];
 const SWITCHES: &[M] = &[M::voluntary_csw, M::nonvoluntary_csw];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_columns_without_a_weight_the_parts_of_run_say_most_and_sleep_least() {
+        let worth = |name| OverviewColumn::named(name).unwrap().worth();
+        assert!(worth(RUN) > worth("usr") && worth("usr") > worth("rss") && worth("rss") > worth("csw"));
+        assert!(worth("alloc") > worth(SLEEP) && worth(SLEEP) > 0.0);
+    }
+}

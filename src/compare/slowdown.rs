@@ -121,6 +121,11 @@ pub(super) fn has_more_threads(elapsed: &Row, rows: &[(usize, &Row)], cpus: f64)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::judge::{Judge, Judged, KnownValues};
+    use crate::compare::measurement::{SideGroup, SideSection};
+    use crate::compare::{Measurement, ReportSection, Sides, Threshold};
+    use crate::model::{Cell, Section, Unit};
+    use crate::statistics::Design;
 
     /// Elapsed time, and times of a group on both sides: run, block, sleep, wait.
     type Side = (f64, [f64; 4]);
@@ -210,5 +215,28 @@ mod tests {
         assert_eq!(slept(4.0, 4.19), None, "several runs do not say that it grew");
         assert_eq!(slept(1.0, 1.06), None);
         assert_eq!(slept(1.0, 9.0), Some(2.0), "no more than all of it");
+    }
+
+    #[test]
+    fn a_group_wants_more_cpus_if_it_runs_and_waits_longer_than_all_of_them_on_either_side() {
+        let rows = |times: [(&'static str, [u64; 2]); 2]| {
+            let side = |side: usize| {
+                let measured =
+                    times.map(|(name, sides)| Measurement::new(name, Unit::Ns, Cell::Number(sides[side]), 1));
+                SideSection::from([(Vec::new(), SideGroup::new(1, measured.to_vec()))])
+            };
+            let known = Sides::two(KnownValues::of_runs(1), KnownValues::of_runs(1));
+            let judge = Judge { judged: Judged::No, known, design: Design::Independent, threshold: Threshold(0.05) };
+            ReportSection::new(Section::Overview, Sides::two(side(0), side(1)), &[], &judge).rows
+        };
+        let elapsed = &rows([("elapsed", [10, 20]), (SLEEP, [0, 0])])[0];
+        let has_more = |run: [u64; 2], wait: [u64; 2]| {
+            let rows = rows([(RUN, run), (WAIT, wait)]);
+            has_more_threads(elapsed, &rows.iter().enumerate().collect::<Vec<_>>(), 2.0)
+        };
+        assert!(has_more([15, 0], [6, 0]) && has_more([0, 20], [0, 21]));
+        assert!(!has_more([15, 35], [5, 5]) && !has_more([0, 25], [20, 0]));
+        let asleep = rows([(RUN, [15, 0]), (SLEEP, [60, 60])]);
+        assert!(!has_more_threads(elapsed, &asleep.iter().enumerate().collect::<Vec<_>>(), 2.0));
     }
 }

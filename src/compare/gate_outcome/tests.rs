@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::compare::judge::{Judge, Judged, KnownValues};
-use crate::compare::measurement::{Measurement, SideGroup, SideSection};
+use crate::compare::measurement::{Measurement, Population, SideGroup, SideSection};
 use crate::compare::merge::SectionRuns;
 use crate::compare::options::Threshold;
 use crate::compare::tests_of;
-use crate::model::Section;
+use crate::model::{ExitedWork, Section};
 
 /// A run in which the groups have these values; `None` is a group without one. That of all groups has no name.
 fn run(name: &'static str, values: &[(&str, Option<Cell>)]) -> SideSection {
@@ -125,6 +125,17 @@ fn a_percentage_of_every_group_leaves_out_those_that_do_not_matter() {
     };
     assert_eq!((both("*:run_time_ns>10%"), both("m*:run_time_ns>10%")), (vec![Passed], vec![error(MINOR)]));
     assert_eq!((both("minor:run_time_ns>10%"), both("*:run_time_ns>5ns")), (vec![Failed], vec![Passed, Failed]));
+}
+
+#[test]
+fn gates_on_groups_look_neither_at_all_together_nor_at_exited_work() {
+    let is_gated = |key: &[&str], exited_work| {
+        let population = Sides::one(Some(Population { exited_work, ..Population::default() }));
+        let key = key.iter().map(|name| (*name).to_owned()).collect();
+        is_gated(&Group { key, population, ..Group::default() })
+    };
+    assert!(is_gated(&["app"], None));
+    assert!(!is_gated(&[], None) && !is_gated(&["app", "(exited threads)"], Some(ExitedWork::Threads)));
 }
 
 #[test]
