@@ -37,3 +37,40 @@ fn needed(section: &ReportSection, is_overview: bool) -> BTreeSet<DataSource> {
     }
     sources
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{CompareOptions, show};
+    use crate::model::{CtprofSnapshot, MetricId, ThreadState};
+
+    #[test]
+    fn a_section_of_one_source_needs_it_whatever_its_rows_are() {
+        let of = |section| Vec::from_iter(needed(&ReportSection::empty(section, Vec::new()), false));
+        assert_eq!(of(Section::SmapsRollup), [DataSource::File(SourceFile::SmapsRollup)]);
+        assert_eq!([Section::HostPressure, Section::Pressure].map(of), [(); 2].map(|()| [DataSource::Pressure]));
+        assert_eq!(of(Section::SchedExt), [DataSource::SchedExt]);
+        assert_eq!([Section::CgroupStats, Section::IoStat].map(of), [(); 2].map(|()| [DataSource::Cgroups]));
+        assert!(of(Section::Primary).is_empty());
+    }
+
+    #[test]
+    fn the_overview_needs_what_some_of_its_groups_lack_and_other_sections_all_that_they_show() {
+        let needs_waits = |section, waits: [Option<u64>; 2]| {
+            let thread = |(name, wait): (&str, Option<u64>)| {
+                let mut thread = ThreadState { tid: 1, tgid: 1, pcomm: name.into(), ..ThreadState::default() };
+                thread.metrics.wait_time_ns = wait.map(Into::into);
+                thread
+            };
+            let threads = ["one", "another"].into_iter().zip(waits).map(thread).collect();
+            let options = CompareOptions { sections: vec![section], ..CompareOptions::default() };
+            let report = show(&CtprofSnapshot { threads, ..CtprofSnapshot::default() }, &options);
+            let source = DataSource::of_metric(MetricId::wait_time_ns.metric());
+            needed(&report.sections[0], section == Section::Overview).contains(&source)
+        };
+        assert!(needs_waits(Section::Overview, [Some(5), None]));
+        assert!(!needs_waits(Section::Overview, [Some(5), Some(5)]));
+        assert!(!needs_waits(Section::Overview, [None, None]), "what no group has is said below");
+        assert!(needs_waits(Section::Primary, [Some(5), Some(5)]));
+    }
+}
