@@ -407,4 +407,21 @@ mod tests {
         let expected = [("a", ""), ("b", "b"), ("c", "c"), ("", "d")];
         assert_eq!(pairs, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
     }
+
+    #[test]
+    fn of_several_runs_equal_medians_are_unchanged_and_close_ones_the_same() {
+        let hidden = |after: u32| {
+            let side = |value: u32| {
+                let runs = Some([f64::from(value); 4].into());
+                let measured = Measurement::new("run_time_ns", Unit::Ns, Cell::Number(value.into()), 1);
+                SideSection::from([(vec!["app".to_owned()], SideGroup::new(1, vec![Measurement { runs, ..measured }]))])
+            };
+            let known = Sides::two(KnownValues::of_runs(4), KnownValues::of_runs(4));
+            let threshold = Threshold::default();
+            let judge = Judge { judged: Judged::Yes, known, design: Design::Independent, threshold };
+            ReportSection::new(Section::Primary, Sides::two(side(1000), side(after)), &[], &judge).rows[0]
+                .hidden_reason()
+        };
+        assert_eq!([1000, 1001, 2000].map(hidden), [Some(HiddenReason::Unchanged), Some(HiddenReason::Same), None]);
+    }
 }

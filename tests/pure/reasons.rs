@@ -359,6 +359,25 @@ fn several_runs_have_verdicts_on_reasons_and_runs_without_one_have_none_of_it() 
 }
 
 #[test]
+fn a_run_without_a_group_has_none_of_its_reasons() {
+    let directory = tempfile::tempdir().unwrap();
+    for (side, runs) in [("a", [Some(400), None, Some(500), None, Some(600)]), ("b", [Some(400); 5])] {
+        fs::create_dir(directory.path().join(side)).unwrap();
+        for (place, fsync) in runs.into_iter().enumerate() {
+            let file = window(&Vec::from_iter(fsync.map(database).into_iter().chain([other("stress")])));
+            write(&directory.path().join(side), &format!("{place}.json"), &file);
+        }
+    }
+    let [a, b] = ["a", "b"].map(|side| directory.path().join(side).to_str().unwrap().to_owned());
+    let page: Value = serde_json::from_str(&printed(&["compare", &a, &b, "-f", "json", "--per", "run"])).unwrap();
+    let is_row = |row: &&Value| row["metric"] == "sleep: epoll_wait → ep_poll" && row["group"] == "redis-server";
+    let row = page["rows"].as_array().unwrap().iter().find(is_row).unwrap();
+    let runs = row["runs"]["baseline"].as_array().unwrap();
+    let zeros = runs.iter().map(|ns| ns.as_f64() == Some(0.0));
+    assert_eq!(zeros.collect::<Vec<_>>(), [false, true, false, true, false], "{row}");
+}
+
+#[test]
 fn reasons_of_a_hostile_file_are_escaped_and_places_that_do_not_exist_are_left_out() {
     let mut file = slow_database(1000);
     let times = file["reasons"]["times"].as_array_mut().unwrap();
