@@ -159,4 +159,18 @@ mod tests {
             group.measurements.iter().map(|entry| (&*entry.name, entry.covered, entry.partial)).collect();
         assert_eq!(facts, [("Pss", 2, false), ("Swap", 1, true)]);
     }
+
+    #[test]
+    fn memory_takes_more_for_other_names_and_kinds_and_not_for_more_processes() {
+        let mut memory = ProcessMemory::default();
+        let mut after = |process: ThreadState| {
+            memory.add_leader(&process, Names::Patterns);
+            memory.bytes()
+        };
+        let [one, same, another] = [process(1, "web", 1), process(2, "web", 9), process(3, "db", 1)].map(&mut after);
+        assert_eq!((same, another), (one, 2 * one));
+        let smaps_rollup_kib = Some(BTreeMap::from([("Swap".to_owned(), 1)]));
+        let swapped = after(ThreadState { smaps_rollup_kib, ..process(4, "db", 0) });
+        assert!(one > 0 && swapped > another && swapped < 3 * one);
+    }
 }

@@ -224,3 +224,32 @@ fn memory_is_summed_per_kind_with_the_number_of_processes_that_have_it() {
     assert_eq!(merged, memory.by_name["app"]);
     assert_eq!(memory_of_processes(&snapshot, Names::Literal).by_name.len(), 2, "one entry per process");
 }
+
+#[test]
+fn with_literal_names_the_memory_of_each_process_is_an_entry_of_its_own() {
+    let process = |tgid| ThreadState {
+        tgid,
+        pcomm: "app".into(),
+        smaps_rollup_kib: Some(BTreeMap::from([("Rss".to_owned(), 3)])),
+        ..thread(tgid, "app", 0)
+    };
+    let snapshot = CtprofSnapshot { threads: vec![process(1), process(2)], ..CtprofSnapshot::default() };
+    let entries = |names| {
+        let digest = Digest::of_snapshot(&snapshot, &CompareOptions { names, ..CompareOptions::default() });
+        digest.threads.memory.by_name.into_keys().collect::<Vec<_>>()
+    };
+    assert_eq!(entries(Names::Literal), ["app[1]", "app[2]"]);
+    assert_eq!(entries(Names::Patterns), ["app"]);
+}
+
+#[test]
+fn quotas_matter_to_threads_that_waited() {
+    let cgroups = |wait: u64| {
+        let mut thread = ThreadState { cgroup: Some("/limited".into()), ..thread(1, "a", 0) };
+        thread.metrics.wait_time_ns = Some(wait.into());
+        let mut members = GroupTotals::default();
+        members.add(&thread);
+        members.cgroups.len()
+    };
+    assert_eq!([0, 1].map(cgroups), [0, 1]);
+}
