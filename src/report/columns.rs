@@ -184,4 +184,28 @@ mod tests {
         assert_eq!(text(Some(3), Some(4)), "3→4");
         assert_eq!((text(None, Some(4)), text(None, None)), ("4".to_owned(), "-".to_owned()));
     }
+
+    #[test]
+    fn members_are_called_what_they_are_and_not_at_all_where_each_group_is_one() {
+        let headings = |section| [Column::Group, Column::Threads, Column::Metric].map(|column| column.heading(section));
+        assert_eq!(headings(Section::Primary), ["group", "threads", "metric"]);
+        assert_eq!(headings(Section::Reasons), ["group", "threads", "metric"]);
+        assert_eq!(headings(Section::CgroupStats), ["cgroup", "cgroups", "metric"]);
+        assert_eq!(headings(Section::SmapsRollup), ["group", "processes", "metric"]);
+        assert_eq!([Section::HostPressure, Section::Capture].map(headings), [["group", "", "metric"]; 2]);
+    }
+
+    #[test]
+    fn numbers_are_aligned_by_their_digits_and_words_by_their_beginning() {
+        use Column::{Baseline, Delta, Group, Interval, Metric, Tags, Threads, Value, Verdict};
+        assert_eq!([Baseline, Delta, Interval, Threads, Value].map(Column::is_numeric), [true; 5]);
+        assert_eq!([Group, Metric, Tags, Verdict].map(Column::is_numeric), [false; 4]);
+    }
+
+    #[test]
+    fn only_differences_of_numbers_have_digits() {
+        let deltas = [Delta::Number(-1500), Delta::Points(0.25), Delta::Same, Delta::Range { min: 1, max: 2 }];
+        let digits = deltas.map(|delta| delta_digits(&delta));
+        assert_eq!(digits, [Some("-1500".to_owned()), Some("0.250000".to_owned()), None, None]);
+    }
 }

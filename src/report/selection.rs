@@ -276,4 +276,27 @@ mod tests {
             "what is idle is hidden, not cut"
         );
     }
+
+    #[test]
+    fn rows_of_groups_without_a_tree_stay_in_the_order_of_their_changes() {
+        let snapshot = |values: [(&str, u64, u64); 2]| {
+            let thread = |(name, minor, major): (&str, u64, u64)| {
+                let mut thread = ThreadState { pcomm: name.into(), ..ThreadState::default() };
+                (thread.metrics.minflt, thread.metrics.majflt) = (Some(minor.into()), Some(major.into()));
+                thread
+            };
+            CtprofSnapshot { threads: values.map(thread).into(), ..CtprofSnapshot::default() }
+        };
+        let metrics = ["minflt", "majflt"].map(|name| parse_metric(name).unwrap()).to_vec();
+        let options = CompareOptions { metrics, ..faults(GroupBy::Pcomm) };
+        let [before, after] = [[("a", 0, 0), ("b", 0, 0)], [("a", 9_000, 10), ("b", 900, 0)]].map(snapshot);
+        let report = compare(&before, &after, &options);
+        let section = ShownSection::of_groups(&report.sections[0], &Selection::default());
+        let lists = section.lists();
+        let rows = lists[0].lines.iter().filter_map(|line| match line {
+            ListLine::Row(row) => Some((&*section.group(row).label, &*row.name)),
+            ListLine::Ancestor { .. } => None,
+        });
+        assert_eq!(rows.collect::<Vec<_>>(), [("a", "minflt"), ("b", "minflt"), ("a", "majflt")]);
+    }
 }
