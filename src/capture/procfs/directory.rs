@@ -187,4 +187,27 @@ mod tests {
         std::fs::write(old.join("stat"), b"second").unwrap();
         assert_eq!(handle.read("stat", &mut Vec::new()).unwrap(), b"first");
     }
+
+    #[test]
+    fn started_programs_inherit_no_handle() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("7"), b"").unwrap();
+        let root = ProcDirectory::open(dir.path()).unwrap();
+        let file = root.file("7").unwrap();
+        let same = root.directory(".").unwrap();
+        for handle in [root.0.as_fd(), same.0.as_fd(), file.as_fd()] {
+            let flags = nix::fcntl::fcntl(handle, nix::fcntl::FcntlArg::F_GETFD).unwrap();
+            assert_eq!(flags, nix::libc::FD_CLOEXEC);
+        }
+        assert!(ProcDirectory::open(&dir.path().join("7")).is_err() && root.directory("7").is_err(), "no directory");
+    }
+
+    #[test]
+    fn directories_are_told_apart_by_their_inodes() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("7")).unwrap();
+        let root = ProcDirectory::open(dir.path()).unwrap();
+        let inode = |name| root.directory(name).unwrap().inode().unwrap();
+        assert!(root.inode() == Some(inode(".")) && inode(".") != inode("7"));
+    }
 }

@@ -169,6 +169,13 @@ mod tests {
     }
 
     #[test]
+    fn negative_times_of_threads_are_counted_together() {
+        let sched = b"wait_max : -5.000001\nwait_sum : -0.000001\n";
+        let (_, summary) = read(7, &[("stat", STAT), ("sched", sched)]);
+        assert_eq!(summary.negative_dotted_values, 2);
+    }
+
+    #[test]
     fn a_thread_lost_to_a_limit_is_not_a_ghost() {
         let dir = tempfile::tempdir().unwrap();
         let process = Process::new(7, ProcDirectory::open(dir.path()).unwrap());

@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn numbers_are_digits_and_nothing_else() {
         assert_eq!(unsigned(b"18446744073709551615"), Some(u64::MAX));
-        for bad in [&b""[..], b"18446744073709551616", b"-1", b"1 ", b"0x1", b"1.5"] {
+        for bad in [&b""[..], b"18446744073709551616", b"-1", b"1 ", b"0x1", b"1.5", b"1:", b"1/"] {
             assert_eq!(unsigned(bad), None, "{}", bad.escape_ascii());
         }
         assert_eq!(signed(b"-100"), Some(-100));
