@@ -357,7 +357,8 @@ mod tests {
     use super::super::judge::Judged;
     use super::super::options::Threshold;
     use super::*;
-    use crate::compare::parse_sort_key;
+    use crate::compare::{CompareOptions, GroupBy, parse_sort_key};
+    use crate::model::{CtprofSnapshot, ThreadState};
     use crate::statistics::Design;
 
     fn side(groups: &[(&str, u64)]) -> SideSection {
@@ -423,5 +424,17 @@ mod tests {
                 .hidden_reason()
         };
         assert_eq!([1000, 1001, 2000].map(hidden), [Some(HiddenReason::Unchanged), Some(HiddenReason::Same), None]);
+    }
+
+    #[test]
+    fn the_users_of_a_report_are_those_of_its_processes() {
+        let thread = |(tgid, euid): (u32, u32)| {
+            let mut thread = ThreadState { tid: tgid, tgid, euid: Some(euid), ..ThreadState::default() };
+            thread.metrics.run_time_ns = Some(5.into());
+            thread
+        };
+        let snapshot = CtprofSnapshot { threads: [(1, 33), (2, 7)].map(thread).into(), ..CtprofSnapshot::default() };
+        let options = CompareOptions { group_by: GroupBy::Pid, ..CompareOptions::default() };
+        assert_eq!(crate::compare::show(&snapshot, &options).euids(), [7, 33].into());
     }
 }

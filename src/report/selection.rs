@@ -299,4 +299,22 @@ mod tests {
         });
         assert_eq!(rows.collect::<Vec<_>>(), [("a", "minflt"), ("b", "minflt"), ("a", "majflt")]);
     }
+
+    #[test]
+    fn a_group_that_did_nothing_is_idle_unless_its_memory_changed() {
+        let side = |bytes: u64| {
+            let mut thread = ThreadState { tid: 1, tgid: 1, pcomm: "cache".into(), ..ThreadState::default() };
+            let metrics = &mut thread.metrics;
+            (metrics.run_time_ns, metrics.rss_anon_bytes) = (Some(5.into()), Some(bytes.into()));
+            (metrics.rss_file_bytes, metrics.rss_shmem_bytes) = (Some(0.into()), Some(0.into()));
+            CtprofSnapshot { threads: vec![thread], ..CtprofSnapshot::default() }
+        };
+        let is_idle = |before, after| {
+            let report = compare(&side(before), &side(after), &CompareOptions::default());
+            let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
+            let section = ShownSection::of_groups(overview, &Selection::default());
+            section.rows_of_groups().into_iter().all(|rows| section.is_idle(rows))
+        };
+        assert!(is_idle(1 << 30, 1 << 30) && !is_idle(1 << 30, 2 << 30));
+    }
 }

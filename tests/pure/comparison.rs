@@ -2,7 +2,8 @@
 
 use ctprof::CtprofSnapshot;
 use ctprof::compare::{
-    CompareOptions, Digest, GroupBy, Per, Report, Runs, RunsError, Sides, compare, parse_metric, report, show,
+    CompareOptions, Digest, GroupBy, Order, Per, Report, Runs, RunsError, Sides, SortKey, compare, parse_metric,
+    report, show,
 };
 use ctprof::diagnose::{Note, Warning};
 use ctprof::model::Section;
@@ -174,6 +175,17 @@ mod order_of_groups {
         // 80 % of the change of CPU time, 3 / 10 of all of the bytes, 20 %; of all bytes ever read, it is 1 %.
         let comparison = compare(&side([0, 0], 1_000_000), &side([1600, 400], 1_010_000), &CompareOptions::default());
         assert_eq!(order(&comparison, Section::Overview), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn groups_are_sorted_by_the_rates_that_they_show() {
+        let side = |[a, b]: [u64; 2]| {
+            window(&[process(1, "a", &json!({"minflt": a})), process(2, "b", &json!({"minflt": b}))])
+        };
+        let by = parse_metric("minflt").unwrap();
+        let options = options(|options| options.sort_by = vec![SortKey { by, order: Order::Desc }]);
+        let comparison = compare(&side([0, 0]), &side([7, 20]), &options);
+        assert_eq!(order(&comparison, Section::Primary)[..2], ["b", "a"]);
     }
 
     #[test]

@@ -161,6 +161,14 @@ fn the_first_screen_says_why_a_group_waits_and_not_that_it_is_idle() {
 }
 
 #[test]
+fn the_capturing_process_does_not_say_why_it_waits() {
+    let mut file = slow_database(1000);
+    file["threads"][0]["party"] = "ctprof".into();
+    let (_directory, path) = stored(&file);
+    assert_eq!(first_screen(&["show", &path]), [""; 0]);
+}
+
+#[test]
 fn a_victim_that_mostly_sleeps_says_who_was_in_its_way() {
     let nap = || reason("sleep", "clock_nanosleep", &["hrtimer_nanosleep"], "");
     let reasons = vec![(ran("hog"), 25), (nap(), 400)];
