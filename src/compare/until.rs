@@ -89,6 +89,9 @@ mod tests {
         assert_eq!(met("run<50%", 490), Some(ALL_GROUPS.to_owned()));
         // Whatever the screen divides by.
         let total = CompareOptions { per: Some(Per::Run), ..CompareOptions::default() };
+        let of_switches =
+            CompareOptions { metrics: vec![Quantity::named("csw").unwrap()], ..CompareOptions::default() };
+        assert!("run>50%".parse::<StepGate>().unwrap().met_by(&window(510), &of_switches).is_some(), "or shows");
         assert_eq!("run>200%".parse::<StepGate>().unwrap().met_by(&window(510), &total), None);
         for wrong in ["run", "rum>1%", "run>x", "[:run>1%", "elapsed>1s", "run>-1%", "rss>1MiB", "sleep>1%"] {
             assert!(wrong.parse::<StepGate>().is_err(), "{wrong}");

@@ -505,7 +505,7 @@ mod sections {
         let with_tree = |sections: &[Section]| {
             options(|all| {
                 all.sections = sections.to_vec();
-                all.metrics = vec![parse_metric("run_time_ns").unwrap()];
+                all.metrics = ["run_time_ns", "csw"].map(|name| parse_metric(name).unwrap()).to_vec();
                 all.per = Some(Per::Run);
                 all.has_tree = true;
             })
