@@ -26,16 +26,16 @@ pub(crate) fn read(files: &HostFiles<'_>, start: Instant) -> Option<HostCpuTime>
         let (begin, ran) = (start.elapsed(), thread_time());
         let (stat, schedstat) = (text("stat"), text("schedstat"));
         let (end, ran) = (start.elapsed(), thread_time().saturating_sub(ran));
-        Reading { texts: [stat, schedstat], at: (begin + end) / 2, stopped: (end - begin).saturating_sub(ran) }
+        HostReading { texts: [stat, schedstat], at: (begin + end) / 2, stopped: (end - begin).saturating_sub(ran) }
     };
-    let Reading { texts: [stat, schedstat], at, .. } = at_once(read);
+    let HostReading { texts: [stat, schedstat], at, .. } = at_once(read);
     let time = parse(&stat, &schedstat);
     let (tree, at_ns) = (files.roots.tree(), Some(nanoseconds(at)));
     (time != HostCpuTime::default()).then(|| HostCpuTime { own_ns: own(tree), at_ns, ..time })
 }
 
 /// Both files, and when they were read.
-struct Reading {
+struct HostReading {
     texts: [Vec<u8>; 2],
     at: Duration,
     /// For how long something else had the CPU in between.
@@ -43,9 +43,9 @@ struct Reading {
 }
 
 /// Reads until nothing stopped this process in between: that makes the values those of an unknown moment.
-fn at_once(mut read: impl FnMut() -> Reading) -> Reading {
+fn at_once(mut read: impl FnMut() -> HostReading) -> HostReading {
     const MOST_READS: usize = 5;
-    let is_at_once = |reading: &Reading| reading.stopped < Duration::from_millis(5);
+    let is_at_once = |reading: &HostReading| reading.stopped < Duration::from_millis(5);
     let reading = (1..MOST_READS).map(|_| read()).find(is_at_once);
     reading.unwrap_or_else(read)
 }
@@ -141,7 +141,7 @@ domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 
     fn files_that_take_long_are_read_once_and_again_if_something_stopped_the_process() {
         let reads_of = |stopped_ms: &[u64]| {
             let mut reads = stopped_ms.iter().map(|&ms| Duration::from_millis(ms));
-            let reading = |stopped| Reading { texts: Default::default(), at: Duration::from_millis(20), stopped };
+            let reading = |stopped| HostReading { texts: Default::default(), at: Duration::from_millis(20), stopped };
             at_once(|| reading(reads.next().unwrap()));
             stopped_ms.len() - reads.count()
         };
