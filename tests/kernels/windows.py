@@ -141,7 +141,8 @@ def clock(guest):
     snapshot = guest.snapshot("clock")
     window, threads = snapshot["window"], snapshot["threads"]
     text = f"{window['duration_ns'] / SECOND:.2f} s"
-    require(2 * SECOND <= window["duration_ns"] < 6 * SECOND, text)
+    # It is between the times when threads were read, which a slow first pass moves closer to the second.
+    require(1.9 * SECOND <= window["duration_ns"] < 6 * SECOND, text)
     require("suspended_ns" not in window, f"{text}, suspended for {window.get('suspended_ns')} ns")
     alive = [thread.get("alive_ns", 0) for thread in threads]
     require(max(alive) < 8 * SECOND, f"a thread was alive for {max(alive)} ns")
