@@ -154,12 +154,13 @@ impl DatasetExport<'_> {
             for (capture, ahead) in together.iter().zip(ahead) {
                 let mut writer = CaptureWriter { files, shown, rows: WrittenRows::default() };
                 let added = match ahead {
-                    Some(rows) => writer.add(rows),
+                    Some(rows) => writer.push(rows),
                     None => rows::read(capture, schemas, options, &mut writer),
                 };
                 match added.and_then(|()| writer.finish()) {
                     Ok(()) => written.push(&*capture.identity.capture_id),
                     Err(error @ ExportError::Output { .. }) => return Err(error),
+                    Err(error) if writer.cannot_be_left_out() => return Err(error),
                     Err(error) => {
                         writer.restart();
                         (self.report)(error);
@@ -186,8 +187,8 @@ struct CaptureWriter<'w, 'f> {
 enum WrittenRows {
     Waiting(CaptureRows),
     Held,
-    /// Nowhere: they are in the files.
-    Passed,
+    /// In the files: so many blocks of a series, all of which could be read before.
+    Passed(usize),
 }
 
 impl Default for WrittenRows {
@@ -213,14 +214,26 @@ impl<'f> CaptureWriter<'_, 'f> {
         match std::mem::take(&mut self.rows) {
             WrittenRows::Waiting(rows) => self.push(rows),
             WrittenRows::Held => self.each(Dataset::keep),
-            WrittenRows::Passed => Ok(()),
+            WrittenRows::Passed(_) => Ok(()),
         }
+    }
+
+    /// Whether the files have a part of a capture that cannot be read to its end any more.
+    fn cannot_be_left_out(&self) -> bool {
+        matches!(self.rows, WrittenRows::Passed(1..))
     }
 }
 
 impl RowSink for CaptureWriter<'_, '_> {
     fn add(&mut self, rows: CaptureRows) -> Result<(), ExportError> {
-        let WrittenRows::Waiting(waiting) = &mut self.rows else { return self.push(rows) };
+        let waiting = match &mut self.rows {
+            WrittenRows::Waiting(waiting) => waiting,
+            WrittenRows::Held => return self.push(rows),
+            WrittenRows::Passed(blocks) => {
+                *blocks += rows.iter().map(Vec::len).sum::<usize>();
+                return self.push(rows);
+            }
+        };
         waiting.add(rows)?;
         if waiting.iter().flatten().map(|block| block.rows).sum::<usize>() <= WAITING {
             return Ok(());
@@ -238,7 +251,7 @@ impl RowSink for CaptureWriter<'_, '_> {
     }
 
     fn pass_through(&mut self) {
-        self.rows = WrittenRows::Passed;
+        self.rows = WrittenRows::Passed(0);
     }
 }
 
@@ -248,4 +261,38 @@ type OpenFile<'f> = Dataset<BufWriter<&'f File>>;
 fn flushed((out, rows): (BufWriter<&File>, u64)) -> parquet::errors::Result<(u64, u64)> {
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
     Ok((rows, file.metadata()?.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Block;
+    use super::super::identity::Identity;
+    use super::*;
+    use crate::model::{SnapshotHead, ThreadState};
+
+    #[test]
+    fn a_capture_can_be_left_out_until_its_rows_are_in_the_files() {
+        let (schemas, identity) = (Schemas::new(), Identity::new("id".to_owned(), &SnapshotHead::default()));
+        let threads = |number: usize| -> CaptureRows {
+            let blocks =
+                (0..number).map(|_| Block::new(&schemas.threads, &identity, &[ThreadState::default()]).unwrap());
+            [blocks.collect(), Vec::new(), Vec::new(), Vec::new()]
+        };
+        let file = tempfile::tempfile().unwrap();
+        let written = |number, passes_through: &[()]| {
+            let mut files = [Dataset::create(BufWriter::new(&file), &schemas.docs()[0]).unwrap()];
+            let mut writer = CaptureWriter { files: &mut files, shown: Path::new("f"), rows: WrittenRows::default() };
+            passes_through.iter().for_each(|()| writer.pass_through());
+            writer.add(threads(number)).unwrap();
+            let is_whole_only = writer.cannot_be_left_out();
+            writer.restart();
+            writer.add(threads(1)).unwrap();
+            writer.finish().unwrap();
+            (is_whole_only, files.into_iter().next().unwrap().finish(&[]).unwrap().1)
+        };
+        assert_eq!(written(2, &[]), (false, 1));
+        assert_eq!(written(WAITING + 1, &[]), (false, 1));
+        assert_eq!(written(0, &[()]), (false, 1));
+        assert_eq!(written(2, &[()]), (true, 3));
+    }
 }

@@ -166,7 +166,7 @@ pub trait Threads: Send + Sync {
     fn another(&self) -> Self;
 
     /// An empty collection for the first threads of the snapshot. The others are appended to it, so that it can
-    /// pass threads on as soon as they are in their order.
+    /// pass threads on as soon as they are in their order. A second one means that they are read again from the first on.
     fn first(&self) -> Self
     where
         Self: Sized,

@@ -78,7 +78,7 @@ impl<R: Read + Send> BegunLines<R> {
         let workers = rayon::current_num_threads();
         let mut all = ThreadsSoFar { threads: empty.first(), last: None };
         // Workers wait for the first ones.
-        let (mut lines, mut parsed) = (text.batches(workers)?, Vec::new());
+        let (mut lines, mut parsed) = (text.batches(MOST_BATCHES.min(workers))?, Vec::new());
         while !(lines.is_empty() && parsed.is_empty()) {
             let waiting: usize = parsed.iter().map(|batch: &Batch<T>| batch.threads.bytes()).sum();
             parser.bytes.store(all.threads.bytes() + waiting, Ordering::Relaxed);

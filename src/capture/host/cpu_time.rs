@@ -26,7 +26,8 @@ pub(crate) fn read(files: &HostFiles<'_>, start: Instant) -> Option<HostCpuTime>
         let (begin, ran) = (start.elapsed(), thread_time());
         let (stat, schedstat) = (text("stat"), text("schedstat"));
         let (end, ran) = (start.elapsed(), thread_time().saturating_sub(ran));
-        HostReading { texts: [stat, schedstat], at: (begin + end) / 2, stopped: (end - begin).saturating_sub(ran) }
+        let took = end - begin;
+        HostReading { texts: [stat, schedstat], at: (begin + end) / 2, took, stopped: took.saturating_sub(ran) }
     };
     let HostReading { texts: [stat, schedstat], at, .. } = at_once(read);
     let time = parse(&stat, &schedstat);
@@ -38,19 +39,32 @@ pub(crate) fn read(files: &HostFiles<'_>, start: Instant) -> Option<HostCpuTime>
 struct HostReading {
     texts: [Vec<u8>; 2],
     at: Duration,
+    took: Duration,
     /// For how long something else had the CPU in between.
     stopped: Duration,
 }
 
 /// Reads until nothing stopped this process in between: that makes the values those of an unknown moment.
+///
+/// With hundreds of CPUs, the kernel takes a while to write the files: then two readings took about as long. One is not enough,
+/// as the CPU time of a thread has the time that a hypervisor stopped it.
 fn at_once(mut read: impl FnMut() -> HostReading) -> HostReading {
+    const MOMENT: Duration = Duration::from_millis(5);
     const MOST_READS: usize = 5;
-    let is_at_once = |reading: &HostReading| reading.stopped < Duration::from_millis(5);
-    let reading = (1..MOST_READS).map(|_| read()).find(is_at_once);
-    reading.unwrap_or_else(read)
+    let mut last = read();
+    for _ in 1..MOST_READS {
+        if last.took < MOMENT {
+            break;
+        }
+        let before = std::mem::replace(&mut last, read());
+        if last.stopped < MOMENT && before.took < 2 * last.took {
+            break;
+        }
+    }
+    last
 }
 
-/// CPU time of this thread. With hundreds of CPUs, the kernel takes a while to write the files.
+/// CPU time of this thread.
 fn thread_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
@@ -138,16 +152,21 @@ domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 
 ";
 
     #[test]
-    fn files_that_take_long_are_read_once_and_again_if_something_stopped_the_process() {
-        let reads_of = |stopped_ms: &[u64]| {
-            let mut reads = stopped_ms.iter().map(|&ms| Duration::from_millis(ms));
-            let reading = |stopped| HostReading { texts: Default::default(), at: Duration::from_millis(20), stopped };
-            at_once(|| reading(reads.next().unwrap()));
-            stopped_ms.len() - reads.count()
+    fn files_are_read_again_if_something_stopped_the_process_and_not_because_the_kernel_takes_long() {
+        // How long each reading takes, and how long of it the process is stopped as far as it knows.
+        let reads_of = |readings: &[(u64, u64)]| {
+            let mut rest = readings.iter();
+            let last = at_once(|| {
+                let [took, stopped] = rest.next().map(|&(took, ms)| [took, ms].map(Duration::from_millis)).unwrap();
+                HostReading { texts: Default::default(), at: took, took, stopped }
+            });
+            (readings.len() - rest.count(), last.took.as_millis())
         };
-        assert_eq!(reads_of(&[0, 0]), 1);
-        assert_eq!(reads_of(&[30, 7, 1, 0]), 3);
-        assert_eq!(reads_of(&[9; 9]), 5);
+        assert_eq!(reads_of(&[(1, 0), (1, 0)]), (1, 1));
+        assert_eq!(reads_of(&[(20, 0), (21, 0), (20, 0)]), (2, 21), "hundreds of CPUs");
+        assert_eq!(reads_of(&[(50, 0), (1, 0), (1, 0)]), (2, 1), "a hypervisor stopped the first");
+        assert_eq!(reads_of(&[(80, 60), (20, 0), (21, 0), (20, 0)]), (3, 21));
+        assert_eq!(reads_of(&[(9, 9); 9]), (5, 9));
         let begin = (Instant::now(), thread_time());
         while thread_time() < begin.1 + Duration::from_millis(10) {}
         assert!(begin.0.elapsed() + Duration::from_millis(1) > Duration::from_millis(10), "the time of one thread");
