@@ -31,8 +31,11 @@ fn needed(section: &ReportSection, is_overview: bool) -> BTreeSet<DataSource> {
     let mut sources: BTreeSet<DataSource> = of_section.into_iter().collect();
     for row in section.rows.iter().filter(|row| !is_overview || with_values.contains(&*row.name)) {
         let of_row = row.quantity.map(Quantity::inputs).unwrap_or_default().into_iter().map(DataSource::of_metric);
-        // Few programs use jemalloc: the others lack nothing.
-        let lacks = |source: &DataSource| row.partial || (row.is_absent() && *source != DataSource::Jemalloc);
+        // Few programs use jemalloc: the others lack nothing, nor do all groups together.
+        let lacks = |source: &DataSource| match source {
+            DataSource::Jemalloc => row.partial && !section.groups[row.group].is_all(),
+            _ => row.partial || row.is_absent(),
+        };
         sources.extend(of_row.filter(|source| !is_overview || lacks(source)));
     }
     sources
@@ -56,13 +59,9 @@ mod tests {
 
     #[test]
     fn the_overview_needs_what_some_of_its_groups_lack_and_other_sections_all_that_they_show() {
-        let needs_waits = |section, waits: [Option<u64>; 2]| {
-            let thread = |(name, wait): (&str, Option<u64>)| {
-                let mut thread = ThreadState { tid: 1, tgid: 1, pcomm: name.into(), ..ThreadState::default() };
-                thread.metrics.wait_time_ns = wait.map(Into::into);
-                thread
-            };
-            let threads = ["one", "another"].into_iter().zip(waits).map(thread).collect();
+        let needs_waits = |section, waits| {
+            let threads =
+                ["one", "another"].into_iter().zip(waits).map(|(name, wait)| thread(name, wait, None)).collect();
             let options = CompareOptions { sections: vec![section], ..CompareOptions::default() };
             let report = show(&CtprofSnapshot { threads, ..CtprofSnapshot::default() }, &options);
             let source = DataSource::of_metric(MetricId::wait_time_ns.metric());
@@ -72,5 +71,24 @@ mod tests {
         assert!(!needs_waits(Section::Overview, [Some(5), Some(5)]));
         assert!(!needs_waits(Section::Overview, [None, None]), "what no group has is said below");
         assert!(needs_waits(Section::Primary, [Some(5), Some(5)]));
+    }
+
+    #[test]
+    fn heap_counters_are_lacked_by_programs_of_which_some_threads_have_them_and_not_by_others() {
+        let needs_heaps = |threads: [(&str, Option<u64>); 2]| {
+            let threads = threads.map(|(name, allocated)| thread(name, Some(5), allocated)).into();
+            let report = show(&CtprofSnapshot { threads, ..CtprofSnapshot::default() }, &CompareOptions::default());
+            let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
+            needed(overview, true).contains(&DataSource::Jemalloc)
+        };
+        assert!(!needs_heaps([("redis", Some(1 << 30)), ("sh", None)]));
+        assert!(needs_heaps([("redis", Some(1 << 30)), ("redis", None)]));
+    }
+
+    fn thread(name: &str, wait: Option<u64>, allocated: Option<u64>) -> ThreadState {
+        let mut thread = ThreadState { tid: 1, tgid: 1, pcomm: name.into(), ..ThreadState::default() };
+        thread.metrics.wait_time_ns = wait.map(Into::into);
+        thread.metrics.allocated_bytes = allocated.map(Into::into);
+        thread
     }
 }
