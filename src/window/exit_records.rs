@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::earlier_threads::{process_after, subtract};
+use super::unexplained::lacks_io;
 use super::{
     Clocks, CountedWork, FoldedPart, GoneProcess, KnownProcess, MOST_ANCESTORS, PRECISION_TICKS, Parents, Processes,
     Unexplained, WindowStart, Work,
@@ -159,7 +160,8 @@ fn gone_processes<'s>(start: &'s WindowStart, parents: &'s Parents) -> impl Iter
         let of_children = Work::of_process(after, Includes::Children, tick);
         let rounded = u64::from(!is_exact) + u64::from(of_children[MetricId::run_time_ns] > 0);
         work += of_children;
-        let before = CountedWork { work, imprecise_ns: rounded * PRECISION_TICKS * tick };
+        let lacks_io = lacks_io(after);
+        let before = CountedWork { work, imprecise_ns: rounded * PRECISION_TICKS * tick, lacks_io };
         Some(GoneProcess { ppid, start_ns, before })
     })
 }

@@ -35,6 +35,8 @@ struct Unattributed {
     all_children: Work,
     /// By so much, its run time of children can be too long.
     imprecise_ns: u64,
+    /// Whether it is unknown how much of its I/O was before the window.
+    lacks_io: bool,
     /// Whether others wait for its children.
     has_exited: bool,
 }
@@ -55,12 +57,15 @@ pub(super) struct CountedWork {
     pub(super) work: Work,
     /// Its run time can be longer by so much, because the kernel shows ticks.
     pub(super) imprecise_ns: u64,
+    /// Whether its I/O is unknown.
+    pub(super) lacks_io: bool,
 }
 
 impl AddAssign for CountedWork {
     fn add_assign(&mut self, other: Self) {
         self.work += other.work;
         self.imprecise_ns = self.imprecise_ns.saturating_add(other.imprecise_ns);
+        self.lacks_io |= other.lacks_io;
     }
 }
 
@@ -76,6 +81,7 @@ impl Unattributed {
         if rest != time {
             self.imprecise_ns = self.imprecise_ns.saturating_add(counted.imprecise_ns);
         }
+        self.lacks_io |= counted.lacks_io;
         rest += io;
         CountedWork { work: rest, ..counted }
     }
@@ -90,7 +96,7 @@ impl Unexplained {
             let leader = process.leader.as_ref()?;
             let later = leader.state.as_deref()?;
             let work = |state, part| Work::of_process(state, part, ns_per_tick);
-            let (threads_before, children_before) = match process.seen {
+            let (threads_before, children_before, lacks_io) = match process.seen {
                 Seen::Started => Default::default(),
                 Seen::AtBothEnds => {
                     let (before, after) = states_of(earlier, process.tgid)?;
@@ -98,14 +104,15 @@ impl Unexplained {
                     threads.take_io();
                     // The I/O includes that of children.
                     threads += work(after, Includes::Threads).take_io();
-                    (threads, work(after, Includes::Children))
+                    (threads, work(after, Includes::Children), lacks_io(after))
                 }
             };
             let threads = work(later, Includes::Threads).less(threads_before).less(process.threads);
             let children = work(later, Includes::Children).less(children_before);
             let imprecise_ns = PRECISION_TICKS * ns_per_tick;
             let (living, all_children, has_exited) = (process.threads, children, leader.has_exited);
-            Some((process.tgid, Unattributed { threads, children, living, all_children, imprecise_ns, has_exited }))
+            let pools = Unattributed { threads, children, living, all_children, imprecise_ns, lacks_io, has_exited };
+            Some((process.tgid, pools))
         });
         let (of_ancestors, without_ancestor) = Default::default();
         Self { by_process: pools.collect(), of_ancestors, without_ancestor, ns_per_tick }
@@ -128,7 +135,7 @@ impl Unexplained {
 
     /// Takes out the work of exited children of a process at that time, or of descendants of these.
     pub(super) fn explain_record(&mut self, parent: (u32, u64), of: FoldedPart, work: Work, parents: &Parents) {
-        self.explain_child(parent, of, CountedWork { work, imprecise_ns: 0 }, parents);
+        self.explain_child(parent, of, CountedWork { work, ..CountedWork::default() }, parents);
     }
 
     /// A parent that lives has waited for its children. Any ancestor can have waited for others: the parent, if another one has waited
@@ -157,9 +164,9 @@ impl Unexplained {
     /// Takes work out of that of a process's children, and returns what it did not count.
     fn take_children(&mut self, tgid: u32, counted: CountedWork) -> CountedWork {
         let Some(pools) = self.by_process.get_mut(&tgid) else { return counted };
-        let CountedWork { work, imprecise_ns } = pools.take_children(counted);
-        let work = work.without_noise(Work::default(), imprecise_ns.saturating_add(PRECISION_TICKS * self.ns_per_tick));
-        CountedWork { work, imprecise_ns }
+        let rest = pools.take_children(counted);
+        let least_ns = rest.imprecise_ns.saturating_add(PRECISION_TICKS * self.ns_per_tick);
+        CountedWork { work: rest.work.without_noise(Work::default(), least_ns), ..rest }
     }
 
     /// Takes out the work for which one of the living ancestors waited, from the nearest one on.
@@ -199,7 +206,9 @@ impl Unexplained {
         self.give_without_ancestor();
         let least_ns = PRECISION_TICKS * self.ns_per_tick;
         let mut all = Vec::new();
-        for (tgid, Unattributed { threads, children, living, all_children, imprecise_ns, .. }) in self.by_process {
+        for (tgid, Unattributed { threads, children, living, all_children, imprecise_ns, lacks_io, .. }) in
+            self.by_process
+        {
             let mut threads = threads.without_noise(living, least_ns);
             let mut children = children.without_noise(all_children, imprecise_ns);
             if !children.is_zero() {
@@ -209,8 +218,11 @@ impl Unexplained {
             if most_ns.is_some_and(|most| children[MetricId::run_time_ns] > most) {
                 children = Work::default();
             }
-            for (work, kind) in [(threads, ExitedWork::Threads), (children, ExitedWork::Children)] {
-                all.extend(exited(process, work.with_ticks_of_run_time(self.ns_per_tick), kind));
+            for (mut work, kind) in [(threads, ExitedWork::Threads), (children, ExitedWork::Children)] {
+                if lacks_io {
+                    work.take_io();
+                }
+                all.extend(exited(process, work.with_ticks_of_run_time(self.ns_per_tick), kind, lacks_io));
             }
         }
         all
@@ -228,12 +240,21 @@ fn states_of(earlier: &EarlierThreads, tgid: u32) -> Option<(&ProcessState, &Pro
     leader.process.as_deref().zip(process_after(leader))
 }
 
-fn exited(process: &LaterProcess, work: Work, kind: ExitedWork) -> Option<ThreadState> {
+/// Whether the I/O of a process could not be read.
+pub(super) fn lacks_io(process: &ProcessState) -> bool {
+    !PROCESS.iter().any(|field| is_io(field) && field.get(process).is_some())
+}
+
+fn is_io(field: &RecordField<ProcessState, ProcessSource>) -> bool {
+    field.source.includes == Includes::Both
+}
+
+fn exited(process: &LaterProcess, work: Work, kind: ExitedWork, lacks_io: bool) -> Option<ThreadState> {
     let leader = process.leader.as_ref().filter(|_| !work.is_zero())?;
     let state = leader.state.as_deref()?;
     let known = |metric: MetricId| {
         let counts = |field: &RecordField<ProcessState, ProcessSource>| {
-            field.source.metric == metric && field.get(state).is_some()
+            field.source.metric == metric && field.get(state).is_some() && !(lacks_io && is_io(field))
         };
         metric == MetricId::run_time_ns || PROCESS.iter().any(counts)
     };

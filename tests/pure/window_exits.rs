@@ -50,6 +50,24 @@ mod before_the_window {
         assert_eq!([run(1010), run(1020)], [vec![], vec![(5, "children".to_owned(), 20)]]);
     }
 
+    /// What children of shell 5 ran and read, which it counts with a second and a gigabyte at the end.
+    fn counted(earlier: &[Value]) -> [Value; 2] {
+        let counters = json!({"cutime_clock_ticks": 100, "cstime_clock_ticks": 0, "read_bytes": 1_000_000_000});
+        let (a, b) = sides(earlier, &[process(5, 1, 0, 1, &counters)]);
+        let row = exited(&between(a, b).unwrap(), 5, "children");
+        ["run_time_ns", "read_bytes"].map(|metric| row[metric].clone())
+    }
+
+    #[test]
+    fn bytes_that_could_not_be_read_before_the_window_are_unknown_in_it() {
+        let readable = |pid, ppid, bytes| process(pid, 1, 0, ppid, &json!({"read_bytes": bytes}));
+        assert_eq!(counted(&[readable(5, 1, 400_000_000)]), [json!(SECOND), json!(600_000_000)]);
+        assert_eq!(counted(&[shell(5, 1, 0)]), [json!(SECOND), Value::Null], "of the process itself");
+        let exits = |child| counted(&[readable(5, 1, 0), child]);
+        assert_eq!(exits(readable(10, 5, 400_000_000)), [json!(SECOND), json!(600_000_000)]);
+        assert_eq!(exits(shell(10, 5, 0)), [json!(SECOND), Value::Null], "of a child of another user that has exited");
+    }
+
     /// What is left of the children of shell 5, of which three had worked before and are gone, if it counts so much more.
     fn left(child: &Value, before_ms: u64, more_ms: u64) -> Vec<(u64, String, u64)> {
         let gone = (10..13).map(|pid| thread(pid, pid, 2, child));
