@@ -142,7 +142,7 @@ fn a_fully_stripped_program_is_refused_and_not_guessed() {
 
 #[test]
 fn a_static_program_agrees() {
-    let target = heap().ancestors().nth(3).unwrap().join("x86_64-unknown-linux-musl/debug/examples/heap");
+    let target = heap().ancestors().nth(3).unwrap().join("musl/x86_64-unknown-linux-musl/debug/heap");
     if !target.exists() {
         return skipped(Missing::Tool("a heap for x86_64-unknown-linux-musl (.ci/run builds it)"));
     }
