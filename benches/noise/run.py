@@ -135,7 +135,7 @@ def machine():
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.split(":")[1].strip() for line in cpuinfo if line.startswith("model name")), platform.machine())
     load = os.getloadavg()[0]
-    return f"{len(os.sched_getaffinity(0))} CPUs ({model}), Linux {platform.release().split("-")[0]}, load average {load:.1f} before"
+    return f"{len(os.sched_getaffinity(0))} CPUs ({model}), Linux {platform.release().split('-')[0]}, load average {load:.1f} before"
 
 
 # Drawing

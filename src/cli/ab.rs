@@ -82,10 +82,12 @@ fn what_is_found(args: &AbArgs) -> String {
     let (least, threshold, variation) = (least * 100.0, rounded(threshold * 100.0), VARIATION * 100.0);
     let runs = counted(*runs, "run");
     if usize::try_from(args.runs).is_ok_and(|runs| runs < MIN_RUNS) {
-        return format!("ctprof: {runs} of each command, which have no intervals: use at least --runs {MIN_RUNS}");
+        return format!(
+            "ctprof: {runs} of each command give no intervals and no verdicts: use at least --runs {MIN_RUNS}"
+        );
     }
     format!(
-        "ctprof: {runs} of each command: if they vary by {variation}%, 4 of 5 comparisons find a rise of {least:.0}% to be beyond {threshold}%"
+        "ctprof: {runs} of each command: if they vary by {variation}%, 4 of 5 comparisons report a rise of {least:.0}% as above {threshold}%"
     )
 }
 

@@ -266,7 +266,7 @@ fn run_files(directory: &Path) -> Result<Vec<PathBuf>> {
     files.sort();
     if files.is_empty() && is_of_ab(directory) {
         let [baseline, candidate] = [BASELINE, CANDIDATE].map(|side| directory.join(side).display().to_string());
-        bail!("no run files in {}; did you mean {baseline} and {candidate}?", directory.display());
+        bail!("no run files in {}; did you mean {baseline} or {candidate}?", directory.display());
     }
     if files.is_empty() {
         let endings = ENDINGS.join(" or *");

@@ -4,8 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use super::overview_columns::RUN;
 use super::{
-    KnownValues, Measurement, Population, SideGroup, SideSection, SortKey, Turnover, are_half, number, plain_number,
+    KnownValues, Measurement, Population, Quantity, SideGroup, SideSection, SortKey, Turnover, are_half, number,
+    plain_number,
 };
 use crate::model::{Cell, Name};
 use crate::statistics::median;
@@ -91,9 +93,28 @@ impl GroupRuns {
         let Self { name_cut, measurements, parents, .. } = self;
         let mut parents: Vec<_> = parents.into_iter().collect();
         parents.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let measurements = measurements.into_iter().map(|measured| measured.merged(runs, &without, known)).collect();
+        let merged = measurements.into_iter().map(|measured| measured.merged(runs, &without, known));
+        let measurements = without_parts_of_longer_runs(merged.collect());
         SideGroup { population, name_cut, parents, sort_values, measurements }
     }
+}
+
+/// Without the parts of run time that more than a tenth of the runs lack, or that are longer than the run time: short runs have
+/// none, so it would be the median of the longer ones.
+fn without_parts_of_longer_runs(mut measurements: Vec<Measurement>) -> Vec<Measurement> {
+    let value = |measured: &Measurement| measured.cell.as_ref().and_then(number);
+    let run = measurements.iter().find(|measured| measured.name == RUN).and_then(value);
+    let is_of_longer_runs = |part: &Measurement| {
+        let is_part = matches!(part.quantity, Some(Quantity::Column(column)) if column.is_part_of_run());
+        let runs = part.runs.as_deref().unwrap_or_default();
+        let lacking = runs.iter().filter(|number| number.is_nan()).count();
+        is_part && (lacking * 10 > runs.len() || value(part) > run)
+    };
+    for part in measurements.iter_mut().filter(|measured| is_of_longer_runs(measured)) {
+        part.cell = None;
+        part.runs.iter_mut().flatten().for_each(|number| *number = f64::NAN);
+    }
+    measurements
 }
 
 /// The medians of all runs; a run without the group has no members.
@@ -235,6 +256,31 @@ mod tests {
             section.add(place, run);
         }
         section.merged(&[]).0
+    }
+
+    #[test]
+    fn user_time_that_only_longer_runs_have_is_not_shown_beside_the_run_time_of_all() {
+        let run = |run: u64, usr: Option<u64>| {
+            let column = |name: &'static str, value: Option<u64>| {
+                let quantity = Quantity::named(name);
+                Measurement { is_total: true, quantity, ..Measurement::new(name, Unit::Ns, value.map(Cell::Number), 1) }
+            };
+            BTreeMap::from([(
+                vec!["app".to_owned()],
+                SideGroup::new(1, vec![column("run", Some(run)), column("usr", usr)]),
+            )])
+        };
+        let medians = |runs: Vec<SideSection>| {
+            let section = merged(runs);
+            let group = section.values().next().unwrap();
+            [0, 1].map(|place| group.measurements[place].cell.clone())
+        };
+        let long = |ns: u64| run(ns, Some(ns / 2));
+        assert_eq!(medians(vec![long(80), long(90), long(70)]), [Some(Cell::Number(80)), Some(Cell::Number(40))]);
+        let mixed = vec![run(10, None), run(20, None), long(80), long(90)];
+        assert_eq!(medians(mixed), [Some(Cell::Number(50)), None]);
+        let nearly_all = std::iter::once(run(10, None)).chain((80..=88).map(long)).collect();
+        assert_eq!(medians(nearly_all), [Some(Cell::Number(84)), Some(Cell::Number(42))]);
     }
 
     #[test]

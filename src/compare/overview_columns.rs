@@ -52,6 +52,11 @@ impl OverviewColumn {
         matches!(self.amount, PartOfRun(_) | Gauges(_))
     }
 
+    /// Whether it is a part of the run time.
+    pub(super) fn is_part_of_run(&self) -> bool {
+        matches!(self.amount, PartOfRun(_))
+    }
+
     /// Whether its values are amounts of work, which are divided by time.
     pub(super) fn is_divided(&self) -> bool {
         !matches!(self.amount, Elapsed | Gauges(_))

@@ -1,6 +1,7 @@
 //! Numbers in tables: scaled to a suitable unit, with at least three significant digits.
 
 use crate::compare::Delta;
+use crate::diagnose::counted;
 use crate::model::{Cell, CpuSetSizes, Unit, cpu_ranges};
 
 fn ladder(unit: Unit) -> &'static [(f64, &'static str)] {
@@ -98,8 +99,10 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
         Some(Cell::Mode(most)) if most.count == most.total => most.value.clone(),
         Some(Cell::Mode(most)) => format!("{} ({}/{})", most.value, most.count, most.total),
         Some(Cell::Cpus(sizes)) => match &**sizes {
-            CpuSetSizes { fewest, cpus: Some(cpus), .. } => format!("{fewest} cpus ({})", cpu_ranges(cpus)),
-            CpuSetSizes { fewest, most, .. } if fewest == most => format!("{fewest} cpus (mixed)"),
+            CpuSetSizes { fewest, cpus: Some(cpus), .. } => {
+                format!("{} ({})", counted(*fewest, "cpu"), cpu_ranges(cpus))
+            }
+            CpuSetSizes { fewest, most, .. } if fewest == most => format!("{} (mixed)", counted(*fewest, "cpu")),
             CpuSetSizes { fewest, most, .. } => format!("{fewest}-{most} cpus (mixed)"),
         },
     }

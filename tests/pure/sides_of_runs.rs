@@ -431,7 +431,7 @@ fn a_directory_of_both_sides_is_compared_by_its_name() {
     let page = text(&lab.compare(&["runs"]).stdout);
     assert!(page.starts_with("baseline   runs/baseline  10 runs"), "{page}");
     let out = lab.ctprof(&["show", "runs"]);
-    let said = "ctprof: no run files in runs; did you mean runs/baseline and runs/candidate?\n";
+    let said = "ctprof: no run files in runs; did you mean runs/baseline or runs/candidate?\n";
     assert_eq!((out.status.code(), text(&out.stderr)), (Some(1), said.to_owned()));
     let (status, said) = lab.refused(&["runs/baseline"]);
     assert!(status == Some(2) && said.contains("compare needs two sides"), "{said}");

@@ -115,6 +115,7 @@ fn a_group_only_in_the_candidate_has_no_percentage_even_without_a_value() {
     let (app, new) = (("app", Some(100)), ("new", None));
     let both = |gate: &str| results(gate, &[app], &[app, new]);
     assert_eq!(both("new:run_time_ns>10%"), [error(ONLY_IN_CANDIDATE)]);
+    assert_eq!(both("*:run_time_ns>10%"), [Passed], "a glob leaves it out");
     assert_eq!(both("*:run_time_ns>1s"), [Passed], "unknown on one side, and nothing on the other");
 }
 
@@ -189,6 +190,17 @@ fn negative_values_have_no_percentage() {
     let outcome = |gate: &str| judged(&[gate.parse().unwrap()], Sides::two(run(-4096), run(4096))).remove(0).outcome;
     assert_eq!(outcome("live_heap_estimate>10%"), error(NEGATIVE));
     assert_eq!((outcome("live_heap_estimate>4KiB"), outcome("live_heap_estimate>8KiB")), (Failed, Passed));
+}
+
+#[test]
+fn a_glob_leaves_out_no_group_of_both_sides_that_cannot_be_judged() {
+    let run = |value| {
+        let cells = [("app", value), ("web", 8)].map(|(name, value)| (name, Some(Cell::Signed(value))));
+        vec![run("live_heap_estimate", &cells)]
+    };
+    let results = judged(&["*:live_heap_estimate>10%".parse().unwrap()], Sides::two(run(-4096), run(4096)));
+    let outcomes: Vec<_> = results.into_iter().map(|result| (result.group.join("/"), result.outcome)).collect();
+    assert_eq!(outcomes, [("app".to_owned(), error(NEGATIVE)), ("web".to_owned(), Passed)]);
 }
 
 #[test]
