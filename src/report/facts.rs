@@ -96,11 +96,11 @@ fn elapsed(row: &Row) -> Fact<'_> {
         data["verdict"] = json!(runs.verdict.map(Verdict::name));
     }
     let [baseline, candidate] = [baseline, candidate].map(|cell| cell_text(cell, row.unit));
-    let interval = Some(interval_text(row.runs.as_deref())).filter(|interval| !interval.is_empty());
-    let interval = interval.map(|interval| format!("95% interval {interval}")).unwrap_or_default();
-    let change = [percent_text(row.percent()), interval].into_iter().filter(|part| !part.is_empty());
-    let change = Some(change.collect::<Vec<_>>().join(", ")).filter(|change| !change.is_empty());
-    let change = change.map(|change| format!(" ({change})")).unwrap_or_default();
+    let change = match (percent_text(row.percent()), interval_text(row.runs.as_deref())) {
+        (percent, interval) if !interval.is_empty() => format!(" ({percent}, 95% interval {interval})"),
+        (percent, _) if !percent.is_empty() => format!(" ({percent})"),
+        _ => String::new(),
+    };
     let text = format!("{baseline} → {candidate}{change}  {}", verdict_text(row));
     Fact::new(ELAPSED, FactData::Plain(data), vec![FactLine::fact(ELAPSED, text.trim_end())])
 }

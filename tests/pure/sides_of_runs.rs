@@ -353,6 +353,18 @@ fn runs_have_one_median_in_their_line_and_in_the_row_elapsed() {
 }
 
 #[test]
+fn elapsed_time_that_one_side_has_is_shown_without_a_change() {
+    let lab = Lab::new();
+    let mut period = took(1000, 5);
+    period["window"].as_object_mut().unwrap().remove("command");
+    lab.write("base", 0, &period);
+    lab.write("cand", 0, &took(596, 5));
+    let page = text(&lab.compare(&["base/run-00.json", "cand/run-00.json"]).stdout);
+    let line = page.lines().find(|line| line.starts_with("elapsed "));
+    assert_eq!(line.map(str::trim_end), Some("elapsed    - → 596ms"), "{page}");
+}
+
+#[test]
 fn elapsed_time_is_the_first_row_of_a_comparison_of_commands() {
     let lab = Lab::new();
     for (run, ms) in STEADY.into_iter().enumerate() {
