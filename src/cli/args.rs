@@ -128,7 +128,7 @@ pub(super) enum Command {
     },
     /// Print the JSON Schema of what other commands print
     Schema {
-        /// The output; without it, the definitions of all
+        /// Output to describe [default: all]
         #[arg(value_enum)]
         output: Option<JsonOutput>,
     },
@@ -153,9 +153,9 @@ pub(super) enum Command {
 /// What commands print as JSON: its name is that of its definition in the schema.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum JsonOutput {
-    /// Of show and record
+    /// Output of show and record
     Show,
-    /// Of compare and ab
+    /// Output of compare and ab
     Compare,
     /// A line of --format jsonl
     Row,
@@ -266,7 +266,7 @@ pub(super) struct RecordArgs {
     /// Keep only the last part of a series, of this time or size, in a directory (-o): 1h, 200MiB
     #[arg(long, value_name = "TIME|SIZE", value_parser = keep, requires_all = ["every", "output"])]
     pub(super) keep: Option<Keep>,
-    /// End a series when a step of it meets a bound: 'redis-server:wait>200%', 'run<10%'. COMMAND runs on
+    /// End a series when a step of it meets a bound: 'redis-server:wait>200%', 'run<10%'. COMMAND keeps running
     #[arg(long, value_name = "GATE", requires = "every")]
     pub(super) until: Option<StepGate>,
     /// Continue for this long after the bound of --until was met
@@ -389,7 +389,7 @@ pub(super) struct ShowArgs {
 pub(super) struct CompareArgs {
     /// Earlier snapshot, or window that `record` wrote; FILE@10s..20s for a part of a series; a directory of runs; `-` for stdin
     pub(super) baseline: PathBuf,
-    /// Later one; not needed after a directory that `ab` wrote
+    /// Later snapshot or window; omit it if BASELINE is a directory that `ab` wrote
     pub(super) candidate: Option<PathBuf>,
     #[command(flatten)]
     pub(super) comparing: Comparing,

@@ -61,7 +61,7 @@ impl DigestReader {
             )));
         }
         let scope = self.options.scope.as_ref().map_or(Ok(()), |scope| scope.check(&digest.head));
-        scope.map_err(|error| usage_error(format!("{}: {error}", named(path))))?;
+        scope.map_err(|error| misfit(format!("{}: {error}", named(path))))?;
         Ok(digest)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    DigestReader, Format, Messages, ShowArgs, StepPrinter, Stream, free_at_exit, groups_exist, part_of, usage_error,
+    DigestReader, Format, Messages, ShowArgs, StepPrinter, Stream, free_at_exit, groups_exist, misfit, part_of,
     warn_of, write_report,
 };
 use crate::compare::{OVERVIEW, OverviewColumn, Sides, report, trends};
@@ -51,7 +51,7 @@ fn course(args: &ShowArgs) -> (u32, Vec<&'static OverviewColumn>, &'static [Sect
 fn show_steps(args: &ShowArgs) -> anyhow::Result<()> {
     let part = part_of(&args.snapshot)?;
     let Input::Series(mut series) = part.open(args.view.limits.max_snapshot_bytes, &Arc::default())? else {
-        return Err(usage_error(format!("{} has no steps; `ctprof record --every` records them", part.file.display())));
+        return Err(misfit(format!("{} has no steps; `ctprof record --every` records them", part.file.display())));
     };
     let mut printer = StepPrinter::new(Stream::Stdout, &args.view)?;
     series.each_window(&part.range.unwrap_or_default(), 0, &mut |window| printer.print(&window))?;

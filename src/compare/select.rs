@@ -74,7 +74,8 @@ pub(super) fn unknown_metric<'n>(name: &str, others: impl IntoIterator<Item = &'
     let mut usual: Vec<&str> = names(usual).collect();
     usual.extend(others);
     let is_near = !similar(name, usual.iter().copied(), 1).is_empty();
-    if is_near { unknown("metric", name, usual) } else { unknown("metric", name, names(optional)) }
+    let message = unknown("metric", name, if is_near { usual } else { names(optional).collect() });
+    if message.ends_with('?') { message } else { message + " (`ctprof metrics` lists them)" }
 }
 
 pub(crate) fn parse_section(name: &str) -> Result<Section, SelectError> {
@@ -117,7 +118,7 @@ mod tests {
     fn an_unknown_name_gets_the_nearest_one() {
         let error = |name| parse_metric(name).map(Quantity::name).unwrap_err().to_string();
         assert_eq!(error("run_tme_ns"), "unknown metric `run_tme_ns`; did you mean `run_time_ns`?");
-        assert_eq!(error("zzz"), "unknown metric `zzz`");
+        assert_eq!(error("zzz"), "unknown metric `zzz` (`ctprof metrics` lists them)");
         let error = parse_section("iostat").unwrap_err().to_string();
         assert_eq!(error, "unknown section `iostat`; did you mean `io-stat`?");
     }

@@ -89,9 +89,9 @@ impl Finding {
             (DataSource::Containers, _) => "no names for",
             (DataSource::File(_) | DataSource::Jemalloc, _) => "not read for",
             (DataSource::Reasons, Some(Cause::Denied { capability: Capability::SysPtrace, .. })) => {
-                "only of threads that this user may trace"
+                "only for threads that this user may trace"
             }
-            (DataSource::Reasons, _) => "without functions of the kernel",
+            (DataSource::Reasons, _) => "no kernel functions",
             (DataSource::Taskstats, Some(Cause::Failed { .. })) => "cannot be opened",
             (DataSource::Taskstats, _) if self.affected.is_some() => "no data for",
             (DataSource::Schedstats, _) => "no nr_wakeups*, wait_*, block_*, sleep_*",

@@ -1,7 +1,9 @@
 //! Fixes of causes, and the capabilities that some need.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::{env, fmt};
 
 use crate::model::stored_names;
 
@@ -50,7 +52,9 @@ impl fmt::Display for Fix {
         match self {
             Self::Setcap(capabilities) => {
                 let names = joined(capabilities, ",", str::to_owned);
-                write!(f, "run as root, or once: sudo setcap {names}+ep \"$(command -v ctprof)\"")
+                let path = env::var_os("PATH").unwrap_or_default();
+                let file = program_file(env::current_exe().ok().filter(|file| file.exists()).as_deref(), &path);
+                write!(f, "run as root, or once: sudo setcap {names}+ep {file}")
             }
             Self::GrantToRoot(capabilities) => {
                 let option = |name: &str| format!("--cap-add={}", name.trim_start_matches("cap_").to_uppercase());
@@ -63,6 +67,16 @@ impl fmt::Display for Fix {
             Self::Sysctl(name) => write!(f, "sudo sysctl {name}=1 (counts from then on)"),
             Self::Advice(advice) => f.write_str(advice),
         }
+    }
+}
+
+/// This program as a word of a shell: `setcap` follows no link, and finds no program by name.
+pub(super) fn program_file(executed: Option<&Path>, path: &OsStr) -> String {
+    let found = env::split_paths(path).map(|directory| directory.join("ctprof")).find(|file| file.is_file());
+    let is_found = found.is_some_and(|file| !file.is_symlink() && file.canonicalize().ok().as_deref() == executed);
+    match executed {
+        Some(executed) if !is_found => format!("'{}'", executed.display().to_string().replace('\'', r"'\''")),
+        _ => "\"$(command -v ctprof)\"".to_owned(),
     }
 }
 

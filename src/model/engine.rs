@@ -29,7 +29,7 @@ stored_names! {
         Seccomp = "seccomp",
         /// The limit on locked memory is too low for BPF before Linux 5.11.
         MemoryLock = "memory-lock-limit",
-        /// The kernel denied bpf(2) although the capabilities are held: by an LSM.
+        /// The kernel denied bpf(2) despite the capabilities: blocked by an LSM.
         Denied = "permission-denied-despite-capability",
         /// The verifier of the kernel rejected a program.
         Verifier = "verifier",
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn an_obstacle_says_who_denied_what() {
         let denied = NoBpf::with_detail(BpfObstacle::Denied, "EPERM").to_string();
-        assert_eq!(denied, "the kernel denied bpf(2) although the capabilities are held: by an LSM (EPERM)");
+        assert_eq!(denied, "the kernel denied bpf(2) despite the capabilities: blocked by an LSM (EPERM)");
     }
 
     #[test]
