@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// Each stage with the stages it may use. `capture` and `compare` are independent of each other, `report`
 /// of `capture` and `store`.
@@ -64,11 +65,15 @@ struct Module {
 /// All modules of the library, by path: `[]` is the root.
 type Modules = BTreeMap<Segments, Module>;
 
-fn modules() -> Modules {
+/// What each file depends on.
+type Dependencies = BTreeMap<Segments, BTreeSet<Segments>>;
+
+static LIBRARY: LazyLock<(Modules, Dependencies)> = LazyLock::new(|| {
     let mut modules = Modules::new();
     read_directory(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &[], &mut modules);
-    modules
-}
+    let dependencies = dependencies(&modules);
+    (modules, dependencies)
+});
 
 fn read_directory(directory: &Path, parents: &[String], modules: &mut Modules) {
     for entry in fs::read_dir(directory).unwrap() {
@@ -254,7 +259,7 @@ fn inline_paths(modules: &Modules, module: &[String]) -> Vec<Segments> {
 }
 
 /// Every file with the files that it depends on.
-fn dependencies(modules: &Modules) -> BTreeMap<Segments, BTreeSet<Segments>> {
+fn dependencies(modules: &Modules) -> Dependencies {
     let of_module = |(path, module): (&Segments, &Module)| {
         let named = module.imports.iter().cloned().chain(inline_paths(modules, path));
         let targets = named.filter_map(|named| resolve(modules, path, &named, 8));
@@ -265,21 +270,20 @@ fn dependencies(modules: &Modules) -> BTreeMap<Segments, BTreeSet<Segments>> {
 
 #[test]
 fn a_stage_sees_only_the_stages_before_it() {
-    let modules = modules();
-    for (from, targets) in dependencies(&modules) {
+    let (modules, dependencies) = &*LIBRARY;
+    for (from, targets) in dependencies {
         let Some(stage) = from.first() else { continue };
         let (_, may_use) = MAY_USE.iter().find(|(known, _)| known == stage).unwrap();
         for target in targets.iter().filter_map(|target| target.first()) {
             let allowed = target == stage || may_use.contains(&target.as_str());
-            assert!(allowed, "{}: {stage} may not use {target}", modules[&from].file);
+            assert!(allowed, "{}: {stage} may not use {target}", modules[from].file);
         }
     }
 }
 
 #[test]
 fn files_form_no_cycle() {
-    let modules = modules();
-    let edges = dependencies(&modules);
+    let (modules, edges) = &*LIBRARY;
     let shown = |cycle: &BTreeSet<Segments>| {
         let line = |path| {
             let inside = edges[path].iter().filter(|target| cycle.contains(*target));
@@ -288,12 +292,12 @@ fn files_form_no_cycle() {
         };
         cycle.iter().map(line).collect::<String>()
     };
-    let left: Vec<_> = cycles(&edges).iter().map(shown).collect();
+    let left: Vec<_> = cycles(edges).iter().map(shown).collect();
     assert!(left.is_empty(), "files depend on each other:\n{}", left.join("\n"));
 }
 
 /// The sets of files that reach each other.
-fn cycles(edges: &BTreeMap<Segments, BTreeSet<Segments>>) -> Vec<BTreeSet<Segments>> {
+fn cycles(edges: &Dependencies) -> Vec<BTreeSet<Segments>> {
     let reached = |from: &Segments| {
         let (mut reached, mut open) = (BTreeSet::new(), vec![from.clone()]);
         while let Some(next) = open.pop() {
@@ -330,14 +334,14 @@ fn imports_are_followed_to_the_file_that_defines_a_name() {
 
 #[test]
 fn every_module_is_in_the_table() {
-    for stage in modules().keys().filter_map(|path| path.first()) {
+    for stage in LIBRARY.0.keys().filter_map(|path| path.first()) {
         assert!(MAY_USE.iter().any(|(known, _)| known == stage), "{stage} has no place among the stages");
     }
 }
 
 #[test]
 fn unsafe_code_is_in_sys_only() {
-    for (path, module) in modules().iter().filter(|(path, _)| path.first().is_none_or(|stage| stage != "sys")) {
+    for (path, module) in LIBRARY.0.iter().filter(|(path, _)| path.first().is_none_or(|stage| stage != "sys")) {
         let is_unsafe = module.code.contains("unsafe {") || module.code.contains("allow(unsafe_code");
         assert!(!is_unsafe, "{}", path.join("/"));
     }

@@ -153,10 +153,15 @@ const WRITING: [&str; 3] = [
 #[test]
 fn lack_of_descriptors_is_an_error_that_names_the_limit() {
     for line in WRITING {
-        // Below 5, the dynamic loader fails.
-        let ended: Vec<_> =
-            (5..40).map(|limit| ends_well(&format!("ulimit -n {limit}"), line, &[NO_DESCRIPTORS])).collect();
-        assert!(!ended[0] && ended[34], "{line}: {ended:?}");
+        // Below 5, the dynamic loader fails. Where five limits in a row are enough, so are all above.
+        let mut ended = Vec::new();
+        for limit in 5..40 {
+            ended.push(ends_well(&format!("ulimit -n {limit}"), line, &[NO_DESCRIPTORS]));
+            if ended.ends_with(&[true; 5]) {
+                break;
+            }
+        }
+        assert!(!ended[0] && ended.ends_with(&[true; 5]), "{line}: {ended:?}");
     }
     let (done, _) = captured_after("ulimit -n 5", "-q");
     assert!(said(&done).ends_with("raise the limit of open files: ulimit -n \"$(ulimit -Hn)\"\n"), "{}", said(&done));

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,8 +37,14 @@ struct Hanging {
 
 impl Hanging {
     /// `None` if there can be no such file system here.
-    fn start(directory: &Path, mode: &str) -> Option<Self> {
-        let program = compiled(directory)?;
+    fn start(mode: &str) -> Option<Self> {
+        let program = match &*PROGRAM {
+            Ok(program) => program,
+            Err(error) => {
+                skipped(Missing::Tool(error));
+                return None;
+            }
+        };
         let mut server = Command::new(program).args([mode, "65534"]).stdout(Stdio::piped()).spawn().unwrap();
         let lines = lines_of(server.stdout.take().unwrap());
         let first = lines.recv_timeout(Duration::from_secs(60)).unwrap();
@@ -70,20 +77,14 @@ fn lines_of(output: ChildStdout) -> Receiver<String> {
     lines
 }
 
-/// With the debug information that the search for jemalloc needs.
-fn compiled(directory: &Path) -> Option<PathBuf> {
+/// With the debug information that the search for jemalloc needs, or why it could not be compiled.
+static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/hanging_files.c");
-    let program = directory.join("hanging_files");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hanging_files");
     let compiled = Command::new("cc").args(["-O1", "-g", "-pthread", "-o"]).args([&program, &source]).status();
-    match compiled {
-        Ok(status) => assert!(status.success()),
-        Err(error) => {
-            skipped(Missing::Tool(format!("cc: {error}")));
-            return None;
-        }
-    }
-    Some(program)
-}
+    assert!(compiled.as_ref().map_err(|error| format!("cc: {error}"))?.success());
+    Ok(program)
+});
 
 /// Waits for a process; `None` if it does not end.
 fn wait_for(process: &mut Child, longest: Duration) -> Option<ExitStatus> {
@@ -117,7 +118,7 @@ fn captures_beside(mode: &str, options: &[&[&str]]) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("snapshot");
     for options in options {
-        let Some(hanging) = Hanging::start(directory.path(), mode) else { return };
+        let Some(hanging) = Hanging::start(mode) else { return };
         let mut capture = Command::new(ctprof());
         capture.args(["-q", "capture", "-o"]).arg(&file).args(*options).stdin(Stdio::null());
         let mut capture = capture.spawn().unwrap();
@@ -172,7 +173,7 @@ fn a_process_that_cannot_be_read_is_counted() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("snapshot");
     for mode in ["unmap", "leave"] {
-        let Some(hanging) = Hanging::start(directory.path(), mode) else { return };
+        let Some(hanging) = Hanging::start(mode) else { return };
         let mut capture = Command::new(ctprof());
         capture.args(["-q", "capture", "--pid", &hanging.pid.to_string(), "-o"]).arg(&file).stdin(Stdio::null());
         let mut capture = capture.spawn().unwrap();
@@ -192,12 +193,11 @@ fn a_process_that_cannot_be_read_is_counted() {
 #[test]
 fn signals_end_ctprof_while_it_reads_a_process_that_waits_without_end() {
     let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         for command in
             [&["record"][..], &["record", "--", "sleep", "1000"], &["capture", "--engine", "procfs", "-o", "-"]]
         {
-            let Some(hanging) = Hanging::start(directory.path(), "heap") else { return };
+            let Some(hanging) = Hanging::start("heap") else { return };
             // A shell that starts the tests in the background ignores SIGINT for them.
             let mut recording = Command::new("env");
             recording
@@ -233,7 +233,7 @@ fn a_process_that_cannot_be_read_makes_no_window_of_cgroups_longer_than_that_of_
     };
     let earlier = capture("earlier");
     thread::sleep(Duration::from_millis(500));
-    let Some(_hanging) = Hanging::start(directory.path(), "unmap") else { return };
+    let Some(_hanging) = Hanging::start("unmap") else { return };
     let window = ctprof::window::between(earlier, capture("later")).unwrap().head;
     let root = window.cgroup_stats.get("/").and_then(|root| root.cpu.usage_usec);
     let (Some(root), Some(cpu)) = (root, window.window.unwrap().cpu) else {
@@ -250,7 +250,7 @@ fn a_window_beside_a_process_that_cannot_be_read_has_the_reasons_of_all_of_it_or
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("window");
     for (mode, engine) in [("unmap", "auto"), ("leave", "procfs")] {
-        let Some(hanging) = Hanging::start(directory.path(), mode) else { return };
+        let Some(hanging) = Hanging::start(mode) else { return };
         let mut record = Command::new(ctprof());
         record.args(["record", "-d", "1s", "--engine", engine, "-o"]).arg(&file);
         let mut record = record.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

@@ -130,7 +130,9 @@ fn places_are_those_of_the_compiler() {
 fn no_program_is_emitted_for_a_place_that_no_instruction_can_address() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/btf");
     let types = fs::read(directory.join("6.16.btf")).unwrap();
-    for at in (0..types.len() - 4).step_by(4) {
+    // Names follow the types, where the header says.
+    let [header, names] = [4, 16].map(|at| u32::from_le_bytes(types[at..at + 4].try_into().unwrap()));
+    for at in (0..(header + names) as usize).step_by(4) {
         // Places of fields are in bits.
         let mut types = types.clone();
         types[at..at + 4].copy_from_slice(&(1_u32 << 19).to_le_bytes());
