@@ -199,3 +199,20 @@ fn listener(options: &Options, ring_bytes: u32) -> Result<Option<ExitListener>, 
 pub(super) fn is_selected(pids: &[u32], exit: &ExitedThread) -> bool {
     pids.is_empty() || pids.contains(&exit.state.tgid)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::nanoseconds;
+    use crate::model::CaptureInfo;
+
+    #[test]
+    fn the_time_of_a_window_counts_from_its_first_capture() {
+        let started = nanoseconds(monotonic() - Duration::from_secs(5));
+        let capture = CaptureInfo { monotonic_ns: Some(started), ..CaptureInfo::default() };
+        let capture = SnapshotHead { capture: Some(capture), ..SnapshotHead::default() };
+        let seconds = time_since(&capture).as_secs();
+        assert!((5..60).contains(&seconds), "{seconds}");
+        assert_eq!(time_since(&SnapshotHead::default()), Duration::ZERO);
+    }
+}

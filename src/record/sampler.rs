@@ -306,3 +306,26 @@ pub(super) fn monotonic() -> Duration {
 fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_of_threads_wait_for_the_next_pass_up_to_a_limit() {
+        let exit = |tid| ExitedThread {
+            state: ThreadState { tid, start_time_clock_ticks: Some(1), ..ThreadState::default() },
+            ..ExitedThread::default()
+        };
+        let tids = |ends: &ThreadEnds| ends.take().iter().map(|end| end.tid).collect::<Vec<_>>();
+        let [ends, next] = [ThreadEnds::default(), ThreadEnds::default()];
+        ends.add(&exit(7));
+        assert_eq!((tids(&ends), tids(&ends)), (vec![7], vec![]));
+        ends.add(&exit(8));
+        next.add(&exit(9));
+        next.take_from(&ends);
+        assert_eq!((tids(&next), tids(&ends)), (vec![9, 8], vec![]), "the one that was late for the window before");
+        (0..=MAX_ENDS).for_each(|_| ends.add(&exit(1)));
+        assert_eq!(tids(&ends).len(), MAX_ENDS);
+    }
+}

@@ -1,6 +1,6 @@
 //! A window in steps: a capture at the end of each, and what changed since the one before.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -176,7 +176,7 @@ impl OpenSeries<'_> {
         later.head.series = Some(self.info.clone());
         let (mut exits, carried) = self.exits((&later, gone.as_deref()), &folded, records.as_ref());
         self.carried = carried;
-        self.mark_command(&mut later.threads, &mut exits);
+        mark_command(&self.info, self.moment.threads(), &mut later.threads, &mut exits);
         if gone.is_some() {
             self.recorder.capturer.read_cgroups_of(exits.states(), &mut later.head.cgroup_stats)?;
         }
@@ -218,37 +218,6 @@ impl OpenSeries<'_> {
         let requested_ns = Some(self.info.every_ns).filter(|_| !is_last);
         let window = part.end(CtprofSnapshot { head: later_head, threads }, step.command.clone(), requested_ns)?;
         Ok(RecordedStep { step, exits, window })
-    }
-
-    /// Marks the threads of the command, so that each part of the series knows them: those of processes that the recorder, or a
-    /// process of the command, has started since the series began.
-    fn mark_command(&self, later: &mut [ThreadState], exits: &mut StepExits) {
-        if self.info.command.is_empty() {
-            return;
-        }
-        let known = self.moment.threads();
-        let leader = |tgid: u32| known.get(&ThreadId { tgid, tid: tgid });
-        // Another process can have had the id.
-        let is_same = |thread: &ThreadState| {
-            leader(thread.tgid).is_some_and(|known| known.start_time_clock_ticks == thread.start_time_clock_ticks)
-        };
-        let is_new = |thread: &&ThreadState| thread.is_leader() && !is_same(thread);
-        let mut started: Vec<_> = later.iter().filter(is_new).collect();
-        started.sort_by_key(|thread| (thread.start_time_clock_ticks, thread.tgid));
-        let mut owners = HashMap::new();
-        for thread in started {
-            let ppid = thread.process.as_ref().and_then(|process| process.ppid).unwrap_or(0);
-            let of_parent = owners.get(&ppid).copied().unwrap_or_else(|| leader(ppid).and_then(|parent| parent.owner));
-            let is_of_command = ppid == self.info.recorder || of_parent == Some(Owner::Command);
-            owners.insert(thread.tgid, is_of_command.then_some(Owner::Command));
-        }
-        let owner = |tgid: u32| owners.get(&tgid).copied().unwrap_or_else(|| leader(tgid)?.owner);
-        later.iter_mut().for_each(|thread| thread.owner = thread.owner.or_else(|| owner(thread.tgid)));
-        exits.each.iter_mut().for_each(|exit| exit.state.owner = owner(exit.state.tgid));
-        for (tgid, part, row) in &mut exits.folded {
-            let is_of_recorder = *tgid == self.info.recorder && *part != FoldedPart::Threads;
-            row.state.owner = if is_of_recorder { Some(Owner::Command) } else { owner(*tgid) };
-        }
     }
 
     /// What exited in the step that ends with this capture, and what exited later. A capture of changes comes with the threads
@@ -312,5 +281,103 @@ impl OpenSeries<'_> {
             prepare(&mut alone);
             exit.state = alone.threads.pop().unwrap_or_default();
         }
+    }
+}
+
+/// Marks the threads of the command, so that each part of the series knows them: those of processes that the recorder, or a
+/// process of the command, has started since the series began. The last capture had the `known` threads.
+fn mark_command(
+    info: &SeriesInfo,
+    known: &BTreeMap<ThreadId, ThreadState>,
+    later: &mut [ThreadState],
+    exits: &mut StepExits,
+) {
+    if info.command.is_empty() {
+        return;
+    }
+    let leader = |tgid: u32| known.get(&ThreadId { tgid, tid: tgid });
+    // Another process can have had the id.
+    let is_same = |thread: &ThreadState| {
+        leader(thread.tgid).is_some_and(|known| known.start_time_clock_ticks == thread.start_time_clock_ticks)
+    };
+    let is_new = |thread: &&ThreadState| thread.is_leader() && !is_same(thread);
+    let mut started: Vec<_> = later.iter().filter(is_new).collect();
+    started.sort_by_key(|thread| (thread.start_time_clock_ticks, thread.tgid));
+    let mut owners = HashMap::new();
+    for thread in started {
+        let ppid = thread.process.as_ref().and_then(|process| process.ppid).unwrap_or(0);
+        let of_parent = owners.get(&ppid).copied().unwrap_or_else(|| leader(ppid).and_then(|parent| parent.owner));
+        let is_of_command = ppid == info.recorder || of_parent == Some(Owner::Command);
+        owners.insert(thread.tgid, is_of_command.then_some(Owner::Command));
+    }
+    let owner = |tgid: u32| owners.get(&tgid).copied().unwrap_or_else(|| leader(tgid)?.owner);
+    later.iter_mut().for_each(|thread| thread.owner = thread.owner.or_else(|| owner(thread.tgid)));
+    exits.each.iter_mut().for_each(|exit| exit.state.owner = owner(exit.state.tgid));
+    for (tgid, part, row) in &mut exits.folded {
+        let is_of_recorder = *tgid == info.recorder && *part != FoldedPart::Threads;
+        row.state.owner = if is_of_recorder { Some(Owner::Command) } else { owner(*tgid) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ProcessState;
+
+    /// The first thread of a process with this parent, or another thread of it.
+    fn thread((tgid, tid): (u32, u32), start: u64, ppid: u32) -> ThreadState {
+        let process = ProcessState { ppid: Some(ppid), ..ProcessState::default() };
+        let process = (tgid == tid).then(|| Box::new(process));
+        ThreadState { tgid, tid, start_time_clock_ticks: Some(start), process, ..ThreadState::default() }
+    }
+
+    #[test]
+    fn what_the_recorder_and_the_processes_of_its_command_start_is_of_the_command() {
+        const RECORDER: u32 = 10;
+        let info = SeriesInfo { command: vec!["make".to_owned()], recorder: RECORDER, ..SeriesInfo::default() };
+        let of_command = |thread| ThreadState { owner: Some(Owner::Command), ..thread };
+        let known = [
+            thread((RECORDER, RECORDER), 1, 1),
+            thread((20, 20), 2, 1),
+            of_command(thread((30, 30), 3, RECORDER)),
+            of_command(thread((31, 31), 3, 30)),
+        ];
+        let known = known.into_iter().map(|thread| (thread.id(), thread)).collect();
+        let mut later = vec![
+            thread((RECORDER, RECORDER), 1, 1),
+            // Its parent has the larger id.
+            thread((15, 15), 9, 40),
+            // A thread that an old process has started, and a process.
+            thread((20, 21), 9, 0),
+            thread((22, 22), 9, 20),
+            thread((30, 32), 9, 0),
+            // Another process with the id of one of the command.
+            thread((31, 31), 9, 20),
+            thread((40, 40), 8, 30),
+            thread((41, 41), 9, RECORDER),
+        ];
+        let exit = |state: ThreadState| ExitedThread { state, ..ExitedThread::default() };
+        let folded = |tgid, part| (tgid, part, exit(thread((50, 50), 9, 0)));
+        let mut exits = StepExits {
+            each: vec![exit(thread((30, 33), 9, 0)), exit(thread((20, 23), 9, 0))],
+            folded: vec![
+                folded(RECORDER, FoldedPart::Threads),
+                folded(RECORDER, FoldedPart::Children),
+                folded(20, FoldedPart::Children),
+                folded(41, FoldedPart::Threads),
+            ],
+            ..StepExits::default()
+        };
+        mark_command(&info, &known, &mut later, &mut exits);
+        let marked = |threads: &mut dyn Iterator<Item = &ThreadState>| -> Vec<_> {
+            threads.map(|thread| thread.owner == Some(Owner::Command)).collect()
+        };
+        assert_eq!(marked(&mut later.iter()), [false, true, false, false, true, false, true, true]);
+        assert_eq!(marked(&mut exits.states()), [true, false, false, true, false, true]);
+
+        let no_command = SeriesInfo { command: Vec::new(), ..info };
+        let mut later = [thread((41, 41), 9, RECORDER)];
+        mark_command(&no_command, &known, &mut later, &mut StepExits::default());
+        assert_eq!(later[0].owner, None);
     }
 }

@@ -28,6 +28,7 @@ mod namespaces;
 mod neighbors;
 mod parity;
 mod privileged;
+mod recorder;
 #[path = "../support/mod.rs"]
 mod support;
 
