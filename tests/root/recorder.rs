@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use ctprof::capture::{DEFAULT_RING_BYTES, Options};
+use ctprof::capture::{DEFAULT_RING_BYTES, Engine, Options};
 use ctprof::model::CtprofSnapshot;
 use ctprof::process::Signals;
 use ctprof::record::{Recorder, Until};
@@ -38,24 +38,46 @@ fn a_window_is_sampled_when_it_begins_and_when_it_ends() {
 }
 
 #[test]
+fn passes_are_no_more_frequent_than_asked_for() {
+    let _alone = alone();
+    if !has_bpf() {
+        return;
+    }
+    let (options, signals) = (Options::default(), Signals::for_pause().unwrap());
+    let recorder = Recorder::new(options.clone(), 1, DEFAULT_RING_BYTES).unwrap();
+    let mut recorder = recorder.with_reasons(&options, 20.0);
+    let window = recorder.open().unwrap();
+    let end = window.wait(&Until::Elapsed(Duration::from_secs(1)), &signals).unwrap();
+    let window = window.close(end).unwrap();
+    // Two are made when it begins and ends, and one may be early.
+    let most = window.head.window.as_ref().unwrap().duration_ns / 50_000_000 + 3;
+    assert!(passes(&window) <= most, "{} passes, at most {most} were asked for", passes(&window));
+}
+
+#[test]
 fn a_step_is_sampled_at_its_end_and_reads_what_changed_but_the_last_one_all_memory() {
     let _alone = alone();
     if !has_bpf() {
         return;
     }
     let sleeper = Killed(Command::new("sleep").arg("1000").spawn().unwrap());
-    let (options, signals) = (Options::default(), Signals::for_pause().unwrap());
-    let recorder = Recorder::of_series(options.clone(), DEFAULT_RING_BYTES).unwrap();
-    let mut recorder = recorder.with_reasons(&options, ONCE_IN_A_THOUSAND_SECONDS);
-    let until = Until::Elapsed(Duration::ZERO);
-    let mut series = recorder.open_series(TIME, &until, None).unwrap();
-    for number in 0..5 {
-        thread::sleep(TIME);
-        let end = (number == 4).then(|| until.wait(&signals).unwrap());
-        let window = series.step(end).unwrap().window;
-        assert_eq!(passes(&window), if number == 0 { 2 } else { 1 }, "step {number}");
-        let memory = window.threads.iter().find(|thread| thread.tgid == sleeper.0.id());
-        let memory = memory.map(|thread| thread.smaps_rollup_kib.is_some());
-        assert_eq!(memory, (number == 4).then_some(true), "step {number}");
+    let (mut options, signals) = (Options::default(), Signals::for_pause().unwrap());
+    for engine in [Engine::Bpf, Engine::Procfs] {
+        options.engine = engine;
+        let recorder = Recorder::of_series(options.clone(), DEFAULT_RING_BYTES).unwrap();
+        let mut recorder = recorder.with_reasons(&options, ONCE_IN_A_THOUSAND_SECONDS);
+        let until = Until::Elapsed(Duration::ZERO);
+        let mut series = recorder.open_series(TIME, &until, None).unwrap();
+        for number in 0..5 {
+            thread::sleep(TIME);
+            let end = (number == 4).then(|| until.wait(&signals).unwrap());
+            let window = series.step(end).unwrap().window;
+            // The last pass of a step is the first one of the next, if exits are known.
+            let begins = u64::from(number == 0 || engine == Engine::Procfs);
+            assert_eq!(passes(&window), begins + 1, "{engine:?}, step {number}");
+            let memory = window.threads.iter().find(|thread| thread.tgid == sleeper.0.id());
+            let memory = memory.map(|thread| thread.smaps_rollup_kib.is_some());
+            assert_eq!(memory, (number == 4).then_some(true), "{engine:?}, step {number}");
+        }
     }
 }
