@@ -199,7 +199,9 @@ impl OpenSeries<'_> {
             sampled.reasons(threads, &|css_set| self.recorder.capturer.cgroup(css_set))
         });
         later.head.reasons = reasons.map(Box::new);
-        self.prepare(&mut later, &mut exits);
+        if let Some(prepare) = &self.prepare {
+            prepare_with(prepare, &mut later, &mut exits);
+        }
         let reasons = later.head.reasons.take();
         let command = later.head.window.take().and_then(|window| window.command);
         let later_head = later.head.clone();
@@ -244,7 +246,7 @@ impl OpenSeries<'_> {
             .chain(records.into_iter().flat_map(RecordedExits::threads).filter(|exit| is_selected(&pids, exit)));
         let is_later = |exit: &ExitedThread| exit.started_monotonic_ns >= end_ns || is_listed(&exit.state);
         let (carried, mut each): (Vec<_>, Vec<_>) = all.partition(is_later);
-        each.iter_mut().for_each(|exit| self.complete(&mut exit.state));
+        each.iter_mut().for_each(|exit| complete(self.moment.threads(), &mut exit.state));
         let cgroup = |cgroups| records?.cgroup(cgroups);
         let exits = StepExits {
             records: records.map(|records| records.summary.clone()),
@@ -254,33 +256,32 @@ impl OpenSeries<'_> {
         };
         (exits, carried)
     }
+}
 
-    /// Gives a record of an exit the counters that the last capture had read later: of a zombie, it has all, and the record has them
-    /// only if the kernel has freed the thread since.
-    fn complete(&self, exited: &mut ThreadState) {
-        let same = |known: &&ThreadState| known.start_time_clock_ticks == exited.start_time_clock_ticks;
-        let Some(known) = self.moment.threads().get(&exited.id()).filter(same) else { return };
-        for metric in METRICS.iter().filter(|metric| metric.window == WindowRule::Increase) {
-            if let (Some(Value::Unsigned(recorded)), Some(Value::Unsigned(read))) =
-                (metric.get(&exited.metrics), metric.get(&known.metrics))
-                && recorded < read
-            {
-                metric.set(&mut exited.metrics, Value::Unsigned(read)).expect("the metric had such a value");
-            }
+/// Gives a record of an exit the counters that the last capture had read later: of a zombie, it has all, and the record has them
+/// only if the kernel has freed the thread since. The last capture had the `known` threads.
+fn complete(known: &BTreeMap<ThreadId, ThreadState>, exited: &mut ThreadState) {
+    let same = |known: &&ThreadState| known.start_time_clock_ticks == exited.start_time_clock_ticks;
+    let Some(known) = known.get(&exited.id()).filter(same) else { return };
+    for metric in METRICS.iter().filter(|metric| metric.window == WindowRule::Increase) {
+        if let (Some(Value::Unsigned(recorded)), Some(Value::Unsigned(read))) =
+            (metric.get(&exited.metrics), metric.get(&known.metrics))
+            && recorded < read
+        {
+            metric.set(&mut exited.metrics, Value::Unsigned(read)).expect("the metric had such a value");
         }
     }
+}
 
-    /// Prepares a capture together with what exited before it.
-    fn prepare(&self, later: &mut CtprofSnapshot, exits: &mut StepExits) {
-        let Some(prepare) = &self.prepare else { return };
-        prepare(later);
-        let exited = exits.each.iter_mut().chain(exits.folded.iter_mut().map(|(_, _, exit)| exit));
-        for exit in exited {
-            let threads = vec![std::mem::take(&mut exit.state)];
-            let mut alone = CtprofSnapshot { threads, ..CtprofSnapshot::default() };
-            prepare(&mut alone);
-            exit.state = alone.threads.pop().unwrap_or_default();
-        }
+/// Prepares a capture together with what exited before it.
+fn prepare_with(prepare: &dyn Fn(&mut CtprofSnapshot), later: &mut CtprofSnapshot, exits: &mut StepExits) {
+    prepare(later);
+    let exited = exits.each.iter_mut().chain(exits.folded.iter_mut().map(|(_, _, exit)| exit));
+    for exit in exited {
+        let threads = vec![std::mem::take(&mut exit.state)];
+        let mut alone = CtprofSnapshot { threads, ..CtprofSnapshot::default() };
+        prepare(&mut alone);
+        exit.state = alone.threads.pop().unwrap_or_default();
     }
 }
 
@@ -322,7 +323,7 @@ fn mark_command(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ProcessState;
+    use crate::model::{Metrics, ProcessState};
 
     /// The first thread of a process with this parent, or another thread of it.
     fn thread((tgid, tid): (u32, u32), start: u64, ppid: u32) -> ThreadState {
@@ -379,5 +380,48 @@ mod tests {
         let mut later = [thread((41, 41), 9, RECORDER)];
         mark_command(&no_command, &known, &mut later, &mut StepExits::default());
         assert_eq!(later[0].owner, None);
+    }
+
+    #[test]
+    fn an_exit_has_no_less_than_the_last_capture_had_read_of_the_thread() {
+        let metrics = |run: u64, wait: u64, nice: i32| {
+            let mut metrics = Box::<Metrics>::default();
+            (metrics.run_time_ns, metrics.wait_time_ns) = (Some(run.into()), Some(wait.into()));
+            metrics.nice = Some(nice.into());
+            metrics
+        };
+        let known = ThreadState { metrics: metrics(7, 7, 9), ..thread((30, 30), 3, 1) };
+        let known = BTreeMap::from([(known.id(), known)]);
+        let completed = |start| {
+            let mut exit = ThreadState { metrics: metrics(5, 9, 1), ..thread((30, 30), start, 1) };
+            complete(&known, &mut exit);
+            exit.metrics
+        };
+        assert_eq!(completed(3), metrics(7, 9, 1));
+        assert_eq!(completed(4), metrics(5, 9, 1), "another process with the id");
+    }
+
+    #[test]
+    fn what_replaces_names_replaces_those_of_exited_threads_and_keeps_the_rest() {
+        let named = |pcomm: &str| ExitedThread {
+            state: ThreadState { pcomm: pcomm.into(), ..thread((30, 30), 3, 1) },
+            ..ExitedThread::default()
+        };
+        let mut later = CtprofSnapshot { threads: vec![named("a").state], ..CtprofSnapshot::default() };
+        let mut exits = StepExits {
+            each: vec![named("b")],
+            folded: vec![(1, FoldedPart::Children, named("c"))],
+            ..StepExits::default()
+        };
+        let prepare = |snapshot: &mut CtprofSnapshot| {
+            snapshot
+                .threads
+                .iter_mut()
+                .for_each(|thread| thread.pcomm = format!("new {}", thread.pcomm).as_str().into());
+        };
+        prepare_with(&prepare, &mut later, &mut exits);
+        assert_eq!(later.threads, [named("new a").state]);
+        assert_eq!(exits.each, [named("new b")]);
+        assert_eq!(exits.folded, [(1, FoldedPart::Children, named("new c"))]);
     }
 }
