@@ -52,6 +52,7 @@ fn passes_are_no_more_frequent_than_asked_for() {
     // Two are made when it begins and ends, and one may be early.
     let most = window.head.window.as_ref().unwrap().duration_ns / 50_000_000 + 3;
     assert!(passes(&window) <= most, "{} passes, at most {most} were asked for", passes(&window));
+    assert!(window.head.reasons.unwrap().sampling.cost_ns > 0, "their CPU time is known");
 }
 
 #[test]
