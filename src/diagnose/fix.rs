@@ -1,9 +1,7 @@
 //! Fixes of causes, and the capabilities that some need.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::path::Path;
-use std::{env, fmt};
+use std::fmt;
 
 use crate::model::stored_names;
 
@@ -34,6 +32,8 @@ stored_names! {
 pub enum Fix {
     /// Grant capabilities to the program file, all in one command: all that are missing, and all that are held.
     Setcap(BTreeSet<Capability>),
+    /// The same, of a file that is not found by name: a word of a shell.
+    SetcapFile(BTreeSet<Capability>, String),
     /// Run with capabilities that root lacks here, as in a container.
     GrantToRoot(BTreeSet<Capability>),
     Sysctl(&'static str),
@@ -45,17 +45,20 @@ impl Fix {
     pub(super) fn setcap<const N: usize>(capabilities: [Capability; N]) -> Self {
         Self::Setcap(capabilities.into())
     }
+
+    /// Names the file of this program, as a word of a shell. Other hosts, to which reports are sent, have other files.
+    pub fn of_program(&mut self, file: &str) {
+        if let Self::Setcap(capabilities) = self {
+            *self = Self::SetcapFile(std::mem::take(capabilities), file.to_owned());
+        }
+    }
 }
 
 impl fmt::Display for Fix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Setcap(capabilities) => {
-                let names = joined(capabilities, ",", str::to_owned);
-                let path = env::var_os("PATH").unwrap_or_default();
-                let file = program_file(env::current_exe().ok().filter(|file| file.exists()).as_deref(), &path);
-                write!(f, "run as root, or once: sudo setcap {names}+ep {file}")
-            }
+            Self::Setcap(capabilities) => setcap(f, capabilities, "\"$(command -v ctprof)\""),
+            Self::SetcapFile(capabilities, file) => setcap(f, capabilities, file),
             Self::GrantToRoot(capabilities) => {
                 let option = |name: &str| format!("--cap-add={}", name.trim_start_matches("cap_").to_uppercase());
                 let (names, options) = (joined(capabilities, ", ", str::to_owned), joined(capabilities, " ", option));
@@ -70,14 +73,9 @@ impl fmt::Display for Fix {
     }
 }
 
-/// This program as a word of a shell: `setcap` follows no link, and finds no program by name.
-pub(super) fn program_file(executed: Option<&Path>, path: &OsStr) -> String {
-    let found = env::split_paths(path).map(|directory| directory.join("ctprof")).find(|file| file.is_file());
-    let is_found = found.is_some_and(|file| !file.is_symlink() && file.canonicalize().ok().as_deref() == executed);
-    match executed {
-        Some(executed) if !is_found => format!("'{}'", executed.display().to_string().replace('\'', r"'\''")),
-        _ => "\"$(command -v ctprof)\"".to_owned(),
-    }
+fn setcap(f: &mut fmt::Formatter<'_>, capabilities: &BTreeSet<Capability>, file: &str) -> fmt::Result {
+    let names = joined(capabilities, ",", str::to_owned);
+    write!(f, "run as root, or once: sudo setcap {names}+ep {file}")
 }
 
 fn joined(capabilities: &BTreeSet<Capability>, separator: &str, text: impl Fn(&str) -> String) -> String {

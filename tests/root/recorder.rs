@@ -21,19 +21,23 @@ fn passes(window: &CtprofSnapshot) -> u64 {
     window.head.reasons.as_ref().expect("reasons").sampling.passes
 }
 
+/// Windows that follow each other.
+fn windows<const N: usize>(rate: f64, time: Duration) -> [CtprofSnapshot; N] {
+    let (options, signals) = (Options::default(), Signals::for_pause().unwrap());
+    let recorder = Recorder::new(options.clone(), N, DEFAULT_RING_BYTES).unwrap();
+    let mut recorder = recorder.with_reasons(&options, rate);
+    [(); N].map(|()| {
+        let window = recorder.open().unwrap();
+        let end = window.wait(&Until::Elapsed(time), &signals).unwrap();
+        window.close(end).unwrap()
+    })
+}
+
 #[test]
 fn a_window_is_sampled_when_it_begins_and_when_it_ends() {
     let _alone = alone();
-    if !has_bpf() {
-        return;
-    }
-    let (options, signals) = (Options::default(), Signals::for_pause().unwrap());
-    let recorder = Recorder::new(options.clone(), 2, DEFAULT_RING_BYTES).unwrap();
-    let mut recorder = recorder.with_reasons(&options, ONCE_IN_A_THOUSAND_SECONDS);
-    for _ in 0..2 {
-        let window = recorder.open().unwrap();
-        let end = window.wait(&Until::Elapsed(TIME), &signals).unwrap();
-        assert_eq!(passes(&window.close(end).unwrap()), 2);
+    if has_bpf() {
+        assert_eq!(windows(ONCE_IN_A_THOUSAND_SECONDS, TIME).map(|window| passes(&window)), [2, 2]);
     }
 }
 
@@ -43,12 +47,7 @@ fn passes_are_no_more_frequent_than_asked_for() {
     if !has_bpf() {
         return;
     }
-    let (options, signals) = (Options::default(), Signals::for_pause().unwrap());
-    let recorder = Recorder::new(options.clone(), 1, DEFAULT_RING_BYTES).unwrap();
-    let mut recorder = recorder.with_reasons(&options, 20.0);
-    let window = recorder.open().unwrap();
-    let end = window.wait(&Until::Elapsed(Duration::from_secs(1)), &signals).unwrap();
-    let window = window.close(end).unwrap();
+    let [window] = windows(20.0, Duration::from_secs(1));
     // Two are made when it begins and ends, and one may be early.
     let most = window.head.window.as_ref().unwrap().duration_ns / 50_000_000 + 3;
     assert!(passes(&window) <= most, "{} passes, at most {most} were asked for", passes(&window));
