@@ -32,6 +32,13 @@ pub struct ProcessSource {
     pub field: &'static str,
 }
 
+impl ProcessSource {
+    /// Whether it counts I/O, which the kernel does not separate by threads and children.
+    pub(crate) fn is_io(&self) -> bool {
+        self.includes == Both
+    }
+}
+
 const fn counted(includes: Includes, source: Source, metric: MetricId, field: &'static str) -> ProcessSource {
     ProcessSource { source, metric, includes, field }
 }

@@ -18,8 +18,10 @@ pub(super) struct Unexplained {
     /// What exited processes did for which one of their ancestors waited, by the nearest living one. Those with the most
     /// ancestors are first.
     of_ancestors: BTreeMap<(Reverse<usize>, u32), CountedWork>,
-    /// What exited processes did whose living ancestor is unknown, because the record of one in between was lost.
+    /// What exited processes did in the window whose living ancestor is unknown, because the record of one in between was lost.
     without_ancestor: CountedWork,
+    /// What such processes had done before the window.
+    before_without_ancestor: CountedWork,
     ns_per_tick: u64,
 }
 
@@ -39,6 +41,7 @@ struct Unattributed {
     lacks_io: bool,
     /// Whether others wait for its children.
     has_exited: bool,
+    seen: Seen,
 }
 
 /// A process that exited in the window, and was there before.
@@ -111,11 +114,13 @@ impl Unexplained {
             let children = work(later, Includes::Children).less(children_before);
             let imprecise_ns = PRECISION_TICKS * ns_per_tick;
             let (living, all_children, has_exited) = (process.threads, children, leader.has_exited);
-            let pools = Unattributed { threads, children, living, all_children, imprecise_ns, lacks_io, has_exited };
+            let seen = process.seen;
+            let pools =
+                Unattributed { threads, children, living, all_children, imprecise_ns, lacks_io, has_exited, seen };
             Some((process.tgid, pools))
         });
-        let (of_ancestors, without_ancestor) = Default::default();
-        Self { by_process: pools.collect(), of_ancestors, without_ancestor, ns_per_tick }
+        let (of_ancestors, without_ancestor, before_without_ancestor) = Default::default();
+        Self { by_process: pools.collect(), of_ancestors, without_ancestor, before_without_ancestor, ns_per_tick }
     }
 
     /// Takes out what an exited thread of a living process did.
@@ -129,18 +134,26 @@ impl Unexplained {
     pub(super) fn explain_process(&mut self, gone: &GoneProcess, parents: &Parents) {
         let GoneProcess { ppid, start_ns, before } = *gone;
         if ppid > 0 {
-            self.explain_child((ppid, start_ns), FoldedPart::Children, before, parents);
+            let rest = self.explain_child((ppid, start_ns), FoldedPart::Children, before, parents);
+            self.before_without_ancestor += rest;
         }
     }
 
     /// Takes out the work of exited children of a process at that time, or of descendants of these.
     pub(super) fn explain_record(&mut self, parent: (u32, u64), of: FoldedPart, work: Work, parents: &Parents) {
-        self.explain_child(parent, of, CountedWork { work, ..CountedWork::default() }, parents);
+        let rest = self.explain_child(parent, of, CountedWork { work, ..CountedWork::default() }, parents);
+        self.without_ancestor += rest;
     }
 
     /// A parent that lives has waited for its children. Any ancestor can have waited for others: the parent, if another one has waited
-    /// for that, or one that adopts orphans. What all others did is taken out first.
-    fn explain_child(&mut self, (ppid, start_ns): (u32, u64), of: FoldedPart, work: CountedWork, parents: &Parents) {
+    /// for that, or one that adopts orphans. What all others did is taken out first. Returns the work whose living ancestor is unknown.
+    fn explain_child(
+        &mut self,
+        (ppid, start_ns): (u32, u64),
+        of: FoldedPart,
+        work: CountedWork,
+        parents: &Parents,
+    ) -> CountedWork {
         match self.nearest(ppid, start_ns, parents) {
             Some(ancestor)
                 if ancestor == ppid && of != FoldedPart::Descendants && !self.by_process[&ancestor].has_exited =>
@@ -150,8 +163,13 @@ impl Unexplained {
             Some(ancestor) => *self.of_ancestors.entry(ordered(ancestor, parents)).or_default() += work,
             // Nothing but init itself waits for its children.
             None if ppid == INIT => {}
-            None => self.without_ancestor += work,
+            // Init has adopted it, or it was counted before the earlier capture had read the process that counts it, or outside.
+            None if parents.are_known(ppid, start_ns) => {
+                *self.of_ancestors.entry(ordered(INIT, parents)).or_default() += work;
+            }
+            None => return work,
         }
+        CountedWork::default()
     }
 
     /// The nearest living ancestor of an exited child of `ppid` that started at that time.
@@ -178,18 +196,24 @@ impl Unexplained {
             match above {
                 // A corrupt snapshot can have a circle.
                 Some(above) if above > place => *self.of_ancestors.entry(above).or_default() += rest,
-                None if process.ppid > 0 => self.without_ancestor += rest,
+                None if process.ppid > 0 => self.before_without_ancestor += rest,
                 _ => {}
             }
         }
     }
 
-    /// Takes out work without a known ancestor: probably, init counts it, or the processes with the most work of children.
+    /// Takes out work without a known ancestor: probably, init counts it, or the processes with the most work of children. None
+    /// that started in the window has waited for what began before.
     fn give_without_ancestor(&mut self) {
+        let mut pools: Vec<_> =
+            self.by_process.iter().map(|(tgid, pools)| (*tgid, pools.children, pools.seen)).collect();
+        pools.sort_by_key(|(tgid, children, _)| (*tgid != INIT, Reverse(children[MetricId::run_time_ns])));
+        let mut before = std::mem::take(&mut self.before_without_ancestor);
+        for (tgid, ..) in pools.iter().filter(|(.., seen)| *seen == Seen::AtBothEnds) {
+            before = self.take_children(*tgid, before);
+        }
         let mut work = std::mem::take(&mut self.without_ancestor);
-        let mut pools: Vec<_> = self.by_process.iter().map(|(tgid, pools)| (*tgid, pools.children)).collect();
-        pools.sort_by_key(|(tgid, children)| (*tgid != INIT, Reverse(children[MetricId::run_time_ns])));
-        for (tgid, _) in pools {
+        for (tgid, ..) in pools {
             work = self.take_children(tgid, work);
         }
     }
@@ -242,11 +266,7 @@ fn states_of(earlier: &EarlierThreads, tgid: u32) -> Option<(&ProcessState, &Pro
 
 /// Whether the I/O of a process could not be read.
 pub(super) fn lacks_io(process: &ProcessState) -> bool {
-    !PROCESS.iter().any(|field| is_io(field) && field.get(process).is_some())
-}
-
-fn is_io(field: &RecordField<ProcessState, ProcessSource>) -> bool {
-    field.source.includes == Includes::Both
+    !PROCESS.iter().any(|field| field.source.is_io() && field.get(process).is_some())
 }
 
 fn exited(process: &LaterProcess, work: Work, kind: ExitedWork, lacks_io: bool) -> Option<ThreadState> {
@@ -254,7 +274,7 @@ fn exited(process: &LaterProcess, work: Work, kind: ExitedWork, lacks_io: bool) 
     let state = leader.state.as_deref()?;
     let known = |metric: MetricId| {
         let counts = |field: &RecordField<ProcessState, ProcessSource>| {
-            field.source.metric == metric && field.get(state).is_some() && !(lacks_io && is_io(field))
+            field.source.metric == metric && field.get(state).is_some() && !(lacks_io && field.source.is_io())
         };
         metric == MetricId::run_time_ns || PROCESS.iter().any(counts)
     };

@@ -68,7 +68,7 @@ impl Work {
         let mut work = Self::default();
         let with_io = part == Includes::Threads;
         for field in PROCESS {
-            let counts = field.source.includes == part || (with_io && field.source.includes == Includes::Both);
+            let counts = field.source.includes == part || (with_io && field.source.is_io());
             if let (true, Some(Value::Unsigned(amount))) = (counts, field.get(process)) {
                 work[field.source.metric] = amount;
             }
@@ -125,7 +125,7 @@ impl Work {
     /// The I/O, which is removed.
     pub(super) fn take_io(&mut self) -> Self {
         let mut io = Self::default();
-        for field in PROCESS.iter().filter(|field| field.source.includes == Includes::Both) {
+        for field in PROCESS.iter().filter(|field| field.source.is_io()) {
             io[field.source.metric] = std::mem::take(&mut self[field.source.metric]);
         }
         io

@@ -122,6 +122,24 @@ mod before_the_window {
     }
 
     #[test]
+    fn what_a_process_had_done_before_the_window_is_not_taken_from_one_that_has_started_since() {
+        let gone = process(15, 2, 600 * MS, 20, &json!({}));
+        let command = process(30, 11, 0, 5, &json!({"cutime_clock_ticks": 90, "cstime_clock_ticks": 0}));
+        let (a, b) = sides(&[shell(1, 0, 0), shell(5, 1, 0), gone], &[shell(1, 0, 0), shell(5, 1, 0), command]);
+        assert_eq!(exited_run(&between(a, b).unwrap()), [(30, "children".to_owned(), 900)]);
+    }
+
+    /// The parent 20 waits for 25 and exits, and 5 waits for it, before the earlier capture reads 5.
+    #[test]
+    fn what_was_counted_while_the_earlier_capture_was_taken_is_taken_from_no_other_process() {
+        let mut parent = process(20, 1, 0, 5, &json!({}));
+        parent.as_object_mut().unwrap().remove("process");
+        let gone = process(25, 2, 600 * MS, 20, &json!({}));
+        let (a, b) = sides(&[shell(1, 0, 0), shell(6, 1, 0), parent, gone], &[shell(1, 0, 0), shell(6, 1, 900)]);
+        assert_eq!(exited_run(&between(a, b).unwrap()), [(6, "children".to_owned(), 900)]);
+    }
+
+    #[test]
     fn the_work_of_an_orphan_whose_parent_is_a_zombie_is_not_of_the_window() {
         let parent = |state| with(process(20, 2, 0, 5, &json!({})), &json!({"state": state}));
         let side = |reaper, state| vec![shell(4, 1, reaper), shell(5, 4, 0), parent(state)];
