@@ -319,6 +319,9 @@ mod tests {
         assert_eq!(error(">10%"), "no metric before `>`");
         assert_eq!(error("make:<10%"), "no metric before `<`");
         assert_eq!(error("make:run_tme_ns>10%"), "unknown metric `run_tme_ns`; did you mean `run_time_ns`?");
+        let message = "unknown metric `rnu`; did you mean `run`? For the system call, write block/ or sleep/ before it";
+        assert_eq!(error("rnu>5%"), message);
+        assert_eq!(gate("flock>5%").1, "flock", "a system call that is no typo of `block`");
         assert_eq!(error("policy>1"), "`policy` is not a single number");
         assert!(error("[:run>1s").starts_with("bad glob `[`: "));
         for text in ["run>x", "run>NaN%", "run>inf", "run>.", "run>=10%"] {

@@ -1,6 +1,6 @@
 //! The values that gates can look at, by name.
 
-use super::{ELAPSED, OverviewColumn, Quantity, ReasonName};
+use super::{ELAPSED, OverviewColumn, Quantity, ReasonName, name_similarity};
 use crate::model::{RecordRow, Reduction, Section, Unit, WITH_DESCENDANTS, record_rows};
 
 /// A value that gates can look at: a column of the overview, a quantity of a group of threads, or a value of cgroups, of
@@ -29,7 +29,7 @@ pub(super) enum NoMetric {
 
 /// Whether a name is so similar to that of another value that it is not taken for a reason, which can have any name.
 pub(super) fn is_typo(name: &str, known: &str) -> bool {
-    strsim::jaro_winkler(name, known) > 0.9
+    name_similarity(name, known) > 0.9
 }
 
 impl GateMetric {

@@ -52,9 +52,19 @@ pub(crate) fn unknown<'n>(kind: &str, name: &str, known: impl IntoIterator<Item 
 /// Names less similar than this are not suggested.
 const LEAST_SIMILARITY: f64 = 0.7;
 
+/// How similar two names are, from 0 to 1: entirely if only the order of their letters differs, as in a short name with a typo.
+pub(super) fn name_similarity(a: &str, b: &str) -> f64 {
+    let [of_a, of_b] = [a, b].map(|name| {
+        let mut letters: Vec<_> = name.chars().collect();
+        letters.sort_unstable();
+        letters
+    });
+    if of_a == of_b { 1.0 } else { strsim::jaro_winkler(a, b) }
+}
+
 /// The names most similar to `name`, at most `count`, the most similar first.
 pub(super) fn similar<'n>(name: &str, known: impl IntoIterator<Item = &'n str>, count: usize) -> Vec<&'n str> {
-    let scored = known.into_iter().map(|known| (strsim::jaro_winkler(name, known), known));
+    let scored = known.into_iter().map(|known| (name_similarity(name, known), known));
     let mut similar: Vec<_> = scored.filter(|(score, _)| *score > LEAST_SIMILARITY).collect();
     similar.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     similar.into_iter().take(count).map(|(_, known)| known).collect()
