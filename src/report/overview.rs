@@ -206,7 +206,8 @@ pub(super) fn hidden(section: &ShownSection<'_>, pivot: &Pivot) -> Option<String
         cut.map(|cut| format!("{cut} more {}, {} (--limit 0)", plural(cut, "group"), section.section.order)),
         idle.map(|idle| format!("{idle} idle{or_same} {} hidden (--unchanged)", plural(idle, "group"))),
         (!pivot.zeros.is_empty()).then(|| format!("zero everywhere: {}", pivot.zeros.join(", "))),
-        (!pivot.no_data.is_empty()).then(|| format!("not available: {} (ctprof doctor)", pivot.no_data.join(", "))),
+        (!pivot.no_data.is_empty())
+            .then(|| format!("not available: {} (ctprof doctor on the host)", pivot.no_data.join(", "))),
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))

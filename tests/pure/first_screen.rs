@@ -121,7 +121,7 @@ fn a_window_has_a_line_per_group_with_shares_and_rates_and_ctprof_is_last() {
         "new 1 (+1) 20% 0% 20% - - -",
         "gone 0 (−1) - - - - - -",
         "ctprof 1 40% 0% 60% - - -",
-        "1 idle group hidden (--unchanged); not available: block, write, alloc (ctprof doctor); every metric: --long",
+        "1 idle group hidden (--unchanged); not available: block, write, alloc (ctprof doctor on the host); every metric: --long",
     ];
     assert_eq!(table(&["show", &before, &after]), expected);
     let page = printed(&["show", &before, &after]);
@@ -138,7 +138,7 @@ fn columns_of_idle_groups_are_not_said_to_lack_data() {
     let [before, after] = files.pair(&[idle()], &[idle()]);
     let expected = [
         "group threads",
-        "1 idle group hidden (--unchanged); not available: block, csw, faults, write, alloc (ctprof doctor); every metric: --long",
+        "1 idle group hidden (--unchanged); not available: block, csw, faults, write, alloc (ctprof doctor on the host); every metric: --long",
     ];
     assert_eq!(table(&["show", &before, &after]), expected);
 }
@@ -181,7 +181,7 @@ fn exited_work_has_a_line_of_its_own_if_it_is_a_twentieth_of_its_group() {
         children(2)[1..],
         [
             "sh 1 100% 100% 0% 0% 4.0%",
-            "not available: block, csw, faults, read, write, alloc (ctprof doctor); every metric: --long"
+            "not available: block, csw, faults, read, write, alloc (ctprof doctor on the host); every metric: --long"
         ]
     );
     assert_eq!(children(3)[2], "(exited children) 6.0% 6.0% 0% - -");

@@ -184,7 +184,7 @@ export class Overview {
       hidden.idle &&
         `${counted(hidden.idle, "idle group")} of ${counted(hidden["idle threads"] ?? 0, "thread")} hidden (--unchanged)`,
       zero && `zero everywhere: ${zero}`,
-      none && `not available: ${none} (ctprof doctor)`,
+      none && `not available: ${none} (ctprof doctor on the host)`,
       ...notes,
     ];
     return html("p", { class: "note" }, parts.filter((part) => part).join("; "));
