@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,15 +41,25 @@ fn has(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// A directory with the programs under names that no other process has.
+/// A directory with programs whose names no other process has: tests write `lab-` for what each lab's names begin with.
 struct Lab {
     directory: tempfile::TempDir,
     user: User,
+    prefix: String,
 }
+
+/// Number of labs so far.
+static LABS: AtomicUsize = AtomicUsize::new(0);
 
 impl Lab {
     fn new(user: User) -> Self {
-        let lab = Self { directory: tempfile::tempdir().unwrap(), user };
+        // Numbers in names would make one group of several names.
+        let letters = |number: usize| {
+            [number / 26 % 26, number % 26].map(|place| char::from(b"abcdefghijklmnopqrstuvwxyz"[place]))
+        };
+        let number = LABS.fetch_add(1, Ordering::Relaxed);
+        let prefix = [letters(std::process::id() as usize), letters(number)].concat().iter().chain(&['-']).collect();
+        let lab = Self { directory: tempfile::tempdir().unwrap(), user, prefix };
         fs::set_permissions(lab.directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let churn = crate::example::example("churn");
         let programs = [Path::new(env!("CARGO_BIN_EXE_ctprof")), Path::new("/bin/sh"), Path::new("/bin/dd"), &churn];
@@ -60,14 +71,21 @@ impl Lab {
         lab
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+    /// A text of a test with the names of this lab.
+    fn own(&self, text: &str) -> String {
+        text.replace("lab-", &self.prefix)
     }
 
-    /// A program of the directory or of the system, run by the user in the directory.
-    fn command(&self, program: &str) -> Command {
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(self.own(name))
+    }
+
+    /// A program of the directory or of the system with arguments, run by the user in the directory.
+    fn command(&self, words: &[&str]) -> Command {
+        let (program, arguments) = words.split_first().unwrap();
         let own = self.path(program);
         let mut command = Command::new(if own.exists() { own.as_os_str() } else { program.as_ref() });
+        command.args(arguments.iter().map(|word| self.own(word)));
         command.current_dir(self.directory.path()).stdin(Stdio::null());
         // Nobody may not search all directories of the current user.
         let path = match self.user {
@@ -82,7 +100,7 @@ impl Lab {
     }
 
     fn ctprof(&self, arguments: &[&str]) -> Output {
-        self.command("ctprof").args(arguments).output().unwrap()
+        self.command(&[&["ctprof"], arguments].concat()).output().unwrap()
     }
 
     fn capture(&self, file: &str) {
@@ -94,7 +112,11 @@ impl Lab {
     fn report(&self, arguments: &[&str]) -> Report {
         let output = self.ctprof(&[arguments, &["--per", "run", "--format", "json"]].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
-        Report::parse(&output.stdout)
+        self.parse(&output.stdout)
+    }
+
+    fn parse(&self, report: &[u8]) -> Report {
+        Report::parse(&text(report).replace(&self.prefix, "lab-"))
     }
 
     /// The window of a command, and what the command wrote.
@@ -102,7 +124,7 @@ impl Lab {
         let all = [&["record", "--per", "run", "--format", "json"], options, &["--"], command].concat();
         let output = self.ctprof(&all);
         assert!(output.status.success(), "{}", text(&output.stderr));
-        (Report::parse(&output.stderr), text(&output.stdout))
+        (self.parse(&output.stderr), text(&output.stdout))
     }
 
     /// The window between two captures, before and after `happens`.
@@ -128,8 +150,8 @@ struct Report {
 }
 
 impl Report {
-    fn parse(json: &[u8]) -> Self {
-        let report: Value = serde_json::from_slice(json).unwrap_or_else(|error| panic!("{error}: {}", text(json)));
+    fn parse(json: &str) -> Self {
+        let report: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {json}"));
         let mut rows = report["rows"].as_array().unwrap().clone();
         let capture = rows.iter().find(|row| row["section"] == "capture" && row["metric"] == "duration");
         let capture_ns = capture.unwrap()["value"].as_f64().unwrap();
@@ -294,8 +316,7 @@ fn script(work: &str) -> String {
 /// Work of children that are waited for. The captures and the recording of each agree with the kernel.
 fn children_are_counted(lab: &Lab, work: &str, check: impl Fn(&Report)) {
     let script = script(work);
-    let _alone = alone();
-    let mut load = Load::start(lab.command("lab-sh").args(["-c", &script]));
+    let mut load = Load::start(&mut lab.command(&["lab-sh", "-c", &script]));
     let (before, mut after) = (load.cpu_seconds(), 0.0);
     let report = lab.between(|| {
         load.send_line();
@@ -306,8 +327,9 @@ fn children_are_counted(lab: &Lab, work: &str, check: impl Fn(&Report)) {
     check(&report);
     let comparison = lab.ctprof(&["compare", "a", "b", "--per", "run", "--format", "json"]);
     let comparison: Value = serde_json::from_slice(&comparison.stdout).unwrap();
+    let name = lab.own("lab-sh");
     let rows = comparison["rows"].as_array().unwrap();
-    let row = rows.iter().find(|row| row["path"] == serde_json::json!(["lab-sh"]) && row["metric"] == "run").unwrap();
+    let row = rows.iter().find(|row| row["path"] == serde_json::json!([name]) && row["metric"] == "run").unwrap();
     agree("compare", row["delta"].as_f64().unwrap() / 1e9, after - before);
     drop(load);
 
@@ -366,8 +388,7 @@ fn hogs_that_exited_are_counted() {
 fn exited_threads_are_counted() {
     for user in users() {
         let lab = Lab::new(*user);
-        let _alone = alone();
-        let load = Load::start(&mut lab.command("lab-churn"));
+        let load = Load::start(&mut lab.command(&["lab-churn"]));
         load.stop();
         let before = load.cpu_seconds();
         let report = lab.between(|| load.run_for(Duration::from_secs(1)));
@@ -390,7 +411,7 @@ fn a_busy_loop_is_first_however_old_it_is() {
     for user in users() {
         let lab = Lab::new(*user);
         let _alone = alone();
-        let load = Load::start(lab.command("lab-sh").args(["-c", "while :; do :; done"]));
+        let load = Load::start(&mut lab.command(&["lab-sh", "-c", "while :; do :; done"]));
         thread::sleep(Duration::from_millis(500));
         load.stop();
         let before = load.cpu_seconds();
@@ -415,10 +436,9 @@ fn a_busy_loop_is_first_however_old_it_is() {
 fn a_process_that_started_in_the_window_is_ranked_like_any_other() {
     for user in users() {
         let lab = Lab::new(*user);
-        let _alone = alone();
         let mut load = None;
         let report = lab.between(|| {
-            let started = load.insert(Load::start(lab.command("lab-sh").args(["-c", "while :; do :; done"])));
+            let started = load.insert(Load::start(&mut lab.command(&["lab-sh", "-c", "while :; do :; done"])));
             started.run_for(Duration::from_secs(1));
         });
         let truth = load.unwrap().cpu_seconds();
@@ -477,8 +497,7 @@ fn the_report_of_a_command_leaves_its_output_alone() {
 #[test]
 fn the_scope_of_a_command_has_its_processes_only() {
     let lab = Lab::new(User::Current);
-    let _alone = alone();
-    let _other = Load::start(&mut lab.command("lab-churn"));
+    let _other = Load::start(&mut lab.command(&["lab-churn"]));
     let (report, _) = lab.recorded(
         &["--scope", "command"],
         &["lab-sh", "-c", "lab-dd if=/dev/zero of=/dev/null bs=1M count=2000 2>/dev/null"],
@@ -494,7 +513,6 @@ fn processes_that_outlive_the_command_belong_to_it() {
     for user in users() {
         let lab = Lab::new(*user);
         fs::write(lab.path("daemon.sh"), daemon).unwrap();
-        let _alone = alone();
         let command = "(setsid lab-sh daemon.sh <&- >&- 2>&- &); until [ -s daemon ]; do sleep 0.02; done; sleep 0.05";
         let (report, _) = lab.recorded(&["--scope", "command"], &["sh", "-c", command]);
         let stat = fs::read_to_string(lab.path("daemon")).unwrap();
@@ -508,8 +526,8 @@ fn ctrl_c_ends_a_recording_at_any_moment() {
     for user in users() {
         let lab = Lab::new(*user);
         for milliseconds in [0, 5, 20, 80, 200, 310, 330, 360] {
-            let arguments = ["record", "-d", "300ms", "-o", "w.ctprof.zst", "-q"];
-            let mut recording = lab.command("ctprof").args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+            let words = ["ctprof", "record", "-d", "300ms", "-o", "w.ctprof.zst", "-q"];
+            let mut recording = lab.command(&words).stdout(Stdio::piped()).spawn().unwrap();
             thread::sleep(Duration::from_millis(milliseconds));
             let _ = kill(Pid::from_raw(recording.id().cast_signed()), Signal::SIGINT);
             let status = recording.wait().unwrap();
@@ -531,8 +549,8 @@ fn ctrl_c_ends_a_recording_at_any_moment() {
 fn a_pause_without_end_ends_with_ctrl_c_and_a_report() {
     let lab = Lab::new(User::Current);
     // A shell that starts the tests in the background ignores SIGINT for them.
-    let mut command = lab.command("env");
-    command.args(["--default-signal", env!("CARGO_BIN_EXE_ctprof"), "record", "--format", "json"]);
+    let words = ["env", "--default-signal", env!("CARGO_BIN_EXE_ctprof"), "record", "--format", "json"];
+    let mut command = lab.command(&words);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let recording = command.spawn().unwrap();
     let pid = Pid::from_raw(recording.id().cast_signed());
@@ -541,7 +559,7 @@ fn a_pause_without_end_ends_with_ctrl_c_and_a_report() {
     kill(pid, Signal::SIGINT).unwrap();
     let output = recording.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
-    Report::parse(&output.stdout);
+    lab.parse(&output.stdout);
 }
 
 #[test]
@@ -577,8 +595,8 @@ fn a_closed_pipe_does_not_hide_the_status_of_a_recorded_command() {
     for options in [&[][..], &["-o", "w"]] {
         let (reader, writer) = nix::unistd::pipe().unwrap();
         drop(reader);
-        let mut record = lab.command("ctprof");
-        record.arg("record").args(options).args(["--", "sh", "-c", "exit 7"]);
+        let words = [&["ctprof", "record"], options, &["--", "sh", "-c", "exit 7"]].concat();
+        let mut record = lab.command(&words);
         assert_eq!(record.stderr(writer).status().unwrap().code(), Some(7), "{options:?}");
     }
 }
@@ -600,9 +618,8 @@ fn work_before_the_window_is_not_shown_after_another_thread_executes_a_program()
         if threads(&lab).is_none() {
             return;
         }
-        let _alone = alone();
         let work = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo; read -r end";
-        let mut load = Load::start(lab.command("lab-threads").args(["exec", "./lab-sh", "-c", work]));
+        let mut load = Load::start(&mut lab.command(&["lab-threads", "exec", "./lab-sh", "-c", work]));
         assert_eq!(load.line(), "ready\n");
         let (before, mut after) = (load.cpu_seconds(), 0.0);
         assert!(before >= 0.28, "{before}");
@@ -631,13 +648,12 @@ fn what_children_had_done_before_the_window_in_which_they_exit_is_not_shown() {
     }
     for user in users() {
         let lab = Lab::new(*user);
-        let _alone = alone();
         let child = "(i=0; while [ $i -lt 6000 ]; do i=$((i+1)); done; exec sleep 60) >/dev/null & all=\"$all $!\";";
         let work = format!(
             "n=0; while [ $n -lt 50 ]; do {child} n=$((n+1)); done; sleep 2; echo ready; read -r go; kill $all; wait; \
              echo; read -r end"
         );
-        let mut load = Load::start(lab.command("lab-sh").args(["-c", &work]));
+        let mut load = Load::start(&mut lab.command(&["lab-sh", "-c", &work]));
         assert_eq!(load.line(), "ready\n");
         let (before, of_children) = (run_of_children(load.pid()), load.cpu_seconds());
         let mut counted = 0.0;
@@ -660,8 +676,7 @@ fn threads_whose_leader_exited_are_counted() {
         if threads(&lab).is_none() {
             return;
         }
-        let _alone = alone();
-        let mut load = Load::start(lab.command("lab-threads").arg("exit"));
+        let mut load = Load::start(&mut lab.command(&["lab-threads", "exit"]));
         assert_eq!(load.line(), "ready\n");
         let before = load.cpu_seconds();
         let mut after = 0.0;
@@ -685,7 +700,7 @@ fn a_process_id_that_is_used_again_is_another_process() {
     }
     let lab = Lab::new(User::Current);
     let _alone = alone();
-    let busy = || Load::start(lab.command("lab-sh").args(["-c", "while :; do :; done"]));
+    let busy = || Load::start(&mut lab.command(&["lab-sh", "-c", "while :; do :; done"]));
     let first = busy();
     thread::sleep(Duration::from_millis(500));
     first.stop();

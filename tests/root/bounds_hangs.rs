@@ -31,8 +31,6 @@ struct Hanging {
     server: Child,
     /// The process.
     pid: u32,
-    /// Lines that the server says: one for each request that it leaves without an answer.
-    lines: Receiver<String>,
 }
 
 impl Hanging {
@@ -49,7 +47,7 @@ impl Hanging {
         let lines = lines_of(server.stdout.take().unwrap());
         let first = lines.recv_timeout(Duration::from_secs(60)).unwrap();
         match first.strip_prefix("ready ") {
-            Some(pid) => Some(Self { server, pid: pid.parse().unwrap(), lines }),
+            Some(pid) => Some(Self { server, pid: pid.parse().unwrap() }),
             None => {
                 server.wait().unwrap();
                 skipped(Missing::Privilege(first));
@@ -86,9 +84,8 @@ static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
     Ok(program)
 });
 
-/// Waits for a process; `None` if it does not end.
-fn wait_for(process: &mut Child, longest: Duration) -> Option<ExitStatus> {
-    let begin = Instant::now();
+/// Waits for a process; `None` if it does not end so long after that time.
+fn wait_for(process: &mut Child, begin: Instant, longest: Duration) -> Option<ExitStatus> {
     while begin.elapsed() < longest {
         if let Some(status) = process.try_wait().unwrap() {
             return Some(status);
@@ -112,17 +109,21 @@ fn load(file: &Path) -> serde_json::Value {
     serde_json::from_slice(&json).unwrap()
 }
 
-/// What all captures with these options do beside a process of that kind.
-fn captures_beside(mode: &str, options: &[&[&str]]) {
+/// What captures with all options do at the same time beside a process of that kind.
+fn captures_beside(mode: &str) {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("snapshot");
-    for options in options {
-        let Some(hanging) = Hanging::start(mode) else { return };
+    let Some(hanging) = Hanging::start(mode) else { return };
+    let start = |(number, options): (usize, &&[&str])| {
+        let file = directory.path().join(number.to_string());
         let mut capture = Command::new(ctprof());
         capture.args(["-q", "capture", "-o"]).arg(&file).args(*options).stdin(Stdio::null());
-        let mut capture = capture.spawn().unwrap();
-        let Some(status) = wait_for(&mut capture, LONGEST) else {
+        (capture.spawn().unwrap(), file)
+    };
+    let begin = Instant::now();
+    let captures = Vec::from_iter(ALL.iter().enumerate().map(start));
+    for (options, (mut capture, file)) in ALL.iter().zip(captures) {
+        let Some(status) = wait_for(&mut capture, begin, LONGEST) else {
             end(capture, hanging);
             panic!("capture {options:?} waits for a process in mode {mode}");
         };
@@ -148,23 +149,23 @@ const ALL: &[&[&str]] = &[
 
 #[test]
 fn a_process_that_holds_its_mmap_lock_delays_no_capture() {
-    captures_beside("unmap", ALL);
+    captures_beside("unmap");
 }
 
 #[test]
 fn a_name_that_may_be_cut_is_read_without_waiting_for_the_process() {
-    captures_beside("name", ALL);
+    captures_beside("name");
 }
 
 #[test]
 fn a_page_that_a_user_does_not_provide_delays_no_capture() {
-    captures_beside("heap", ALL);
+    captures_beside("heap");
 }
 
 #[test]
 fn a_process_that_waits_in_execve_delays_no_capture() {
-    captures_beside("execute", ALL);
-    captures_beside("leave", ALL);
+    captures_beside("execute");
+    captures_beside("leave");
 }
 
 #[test]
@@ -177,7 +178,7 @@ fn a_process_that_cannot_be_read_is_counted() {
         let mut capture = Command::new(ctprof());
         capture.args(["-q", "capture", "--pid", &hanging.pid.to_string(), "-o"]).arg(&file).stdin(Stdio::null());
         let mut capture = capture.spawn().unwrap();
-        let Some(status) = wait_for(&mut capture, LONGEST) else {
+        let Some(status) = wait_for(&mut capture, Instant::now(), LONGEST) else {
             end(capture, hanging);
             panic!("the capture waits for a process in mode {mode}");
         };
@@ -193,29 +194,29 @@ fn a_process_that_cannot_be_read_is_counted() {
 #[test]
 fn signals_end_ctprof_while_it_reads_a_process_that_waits_without_end() {
     let _alone = alone();
-    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-        for command in
-            [&["record"][..], &["record", "--", "sleep", "1000"], &["capture", "--engine", "procfs", "-o", "-"]]
-        {
-            let Some(hanging) = Hanging::start("heap") else { return };
-            // A shell that starts the tests in the background ignores SIGINT for them.
-            let mut recording = Command::new("env");
-            recording
-                .arg("--default-signal")
-                .arg(ctprof())
-                .arg("-q")
-                .args(command)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            let mut recording = recording.spawn().unwrap();
-            // Until the page is asked for. It never is if ctprof sees before that it is not there.
-            let _ = hanging.lines.recv_timeout(Duration::from_millis(1500));
-            let _ = kill(Pid::from_raw(recording.id().try_into().unwrap()), signal);
-            if wait_for(&mut recording, LONGEST).is_none() {
-                end(recording, hanging);
-                panic!("{signal} does not end {command:?}");
-            }
+    let Some(hanging) = Hanging::start("unmap") else { return };
+    let commands = [&["record"][..], &["record", "--", "sleep", "1000"], &["capture", "--engine", "procfs", "-o", "-"]];
+    let signals = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+    let start = |(command, signal): (&'static [&str], Signal)| {
+        // A shell that starts the tests in the background ignores SIGINT for them.
+        let mut started = Command::new("env");
+        started.arg("--default-signal").arg(ctprof()).arg("-q").args(command);
+        started.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        (command, signal, started.spawn().unwrap())
+    };
+    let pairs = commands.into_iter().flat_map(|command| signals.map(|signal| (command, signal)));
+    let mut started = Vec::from_iter(pairs.map(start));
+    // A capture waits for longer until it gives the process up.
+    thread::sleep(Duration::from_millis(500));
+    for (command, signal, process) in &mut started {
+        assert_eq!(process.try_wait().unwrap(), None, "{command:?}");
+        kill(Pid::from_raw(process.id().try_into().unwrap()), *signal).unwrap();
+    }
+    let begin = Instant::now();
+    for (command, signal, mut process) in started {
+        if wait_for(&mut process, begin, 2 * LONGEST).is_none() {
+            end(process, hanging);
+            panic!("{signal} does not end {command:?}");
         }
     }
 }
@@ -254,7 +255,7 @@ fn a_window_beside_a_process_that_cannot_be_read_has_the_reasons_of_all_of_it_or
         let mut record = Command::new(ctprof());
         record.args(["record", "-d", "1s", "--engine", engine, "-o"]).arg(&file);
         let mut record = record.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let Some(status) = wait_for(&mut record, 2 * LONGEST) else {
+        let Some(status) = wait_for(&mut record, Instant::now(), 2 * LONGEST) else {
             end(record, hanging);
             panic!("the recording by {engine} waits for a process in mode {mode}");
         };
