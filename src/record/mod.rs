@@ -26,6 +26,7 @@ mod exited_containers;
 mod pass_rate;
 mod recorder;
 mod sampler;
+mod step_length;
 mod steps;
 mod until;
 

@@ -8,6 +8,7 @@ use super::error::RecordError;
 use super::exited_containers::ExitedContainers;
 use super::recorder::{Recorder, is_selected, time_since};
 use super::sampler::{EndedSamples, OpenSamples, SampledAs};
+use super::step_length::StepLength;
 use super::until::{Until, WindowEnd, arguments};
 use crate::capture::{CapturedChanges, ExitListener, RecordedExits, Smaps, nanoseconds};
 use crate::model::{
@@ -35,15 +36,9 @@ pub struct OpenSeries<'r> {
     carried: Vec<ExitedThread>,
     exited_containers: ExitedContainers,
     samples: Option<OpenSamples>,
-    /// How long procfs takes to read a step, smoothed.
-    procfs_time: Duration,
-    /// Whether it was said that steps take longer.
-    has_warned: bool,
+    length: StepLength,
     _raised: RaisedPriority,
 }
-
-/// Reading a step by procfs may take this part of the time of one CPU: 2 %.
-const LARGEST_SHARE: u32 = 50;
 
 /// A step that was recorded.
 pub struct RecordedStep {
@@ -92,8 +87,7 @@ impl Recorder {
             carried: Vec::new(),
             exited_containers: ExitedContainers::default(),
             samples,
-            procfs_time: Duration::ZERO,
-            has_warned: false,
+            length: StepLength::new(every),
             _raised: raised,
         })
     }
@@ -113,21 +107,14 @@ impl OpenSeries<'_> {
 
     /// The length of the next step: that of all, or more times that where procfs takes long to read one.
     pub fn every(&self) -> Duration {
-        let every = Duration::from_nanos(self.info.every_ns);
-        let least = self.procfs_time * LARGEST_SHARE;
-        every.saturating_mul(
-            u32::try_from(least.as_nanos().div_ceil(every.as_nanos().max(1))).unwrap_or(u32::MAX).max(1),
-        )
+        self.length.next()
     }
 
     /// Notes how long the engine took to read a step, and says once that it makes the next ones longer.
     fn note_time(&mut self, step: &SnapshotHead) {
         let Some(capture) = step.capture.as_ref().filter(|capture| capture.engine == "procfs") else { return };
-        let (before, took) = (self.every(), Duration::from_nanos(capture.walk_ns.unwrap_or(0)));
-        let is_first = self.procfs_time.is_zero();
-        self.procfs_time = if is_first { took } else { (self.procfs_time + took) / 2 };
-        if !self.has_warned && self.every() > before {
-            self.has_warned = true;
+        let took = Duration::from_nanos(capture.walk_ns.unwrap_or(0));
+        if self.length.note(took) {
             tracing::warn!(
                 "steps take {:?}: reading one from procfs takes {took:.0?}, and may take 2% of a CPU. Fix: let BPF read them (ctprof \
                  doctor says how)",

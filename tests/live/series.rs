@@ -114,6 +114,11 @@ fn each_part_of_a_series_knows_the_threads_of_its_command() {
         let is_known = run[..run.len() - 1].iter().all(|run| run.is_some_and(|run| run > 0.0));
         assert!(run.len() > 1 && is_known, "{options:?}: {run:?}");
         assert!(!run_of_command(&format!("{file}@150ms..350ms")).is_empty(), "a part before its end");
+        let json: serde_json::Value = serde_json::from_str(&text(&["show", &file, "--format", "json"])).unwrap();
+        let (window, command) = (&json["snapshot"]["window"], &json["snapshot"]["window"]["command"]);
+        assert_eq!(command["status"], 0, "{options:?}: {command}");
+        let length = |of: &serde_json::Value, name| of[name].as_u64().unwrap();
+        assert!(length(command, "elapsed_ns") < length(window, "duration_ns"), "{options:?}: {window}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ctprof::capture::{DEFAULT_RING_BYTES, Engine, Options};
 use ctprof::model::CtprofSnapshot;
 use ctprof::process::Signals;
-use ctprof::record::{Recorder, Until};
+use ctprof::record::{Preparation, Recorder, Until};
 
 use crate::alone;
 use crate::engine_captures::has_bpf;
@@ -62,12 +62,18 @@ fn a_step_is_sampled_at_its_end_and_reads_what_changed_but_the_last_one_all_memo
     }
     let sleeper = Killed(Command::new("sleep").arg("1000").spawn().unwrap());
     let (mut options, signals) = (Options::default(), Signals::for_pause().unwrap());
-    for engine in [Engine::Bpf, Engine::Procfs] {
+    let as_it_is = || -> Preparation { Box::new(|_| ()) };
+    for (engine, prepare) in [
+        (Engine::Bpf, None),
+        (Engine::Procfs, None),
+        (Engine::Bpf, Some(as_it_is())),
+        (Engine::Procfs, Some(as_it_is())),
+    ] {
         options.engine = engine;
         let recorder = Recorder::of_series(options.clone(), DEFAULT_RING_BYTES).unwrap();
         let mut recorder = recorder.with_reasons(&options, ONCE_IN_A_THOUSAND_SECONDS);
         let until = Until::Elapsed(Duration::ZERO);
-        let mut series = recorder.open_series(TIME, &until, None).unwrap();
+        let mut series = recorder.open_series(TIME, &until, prepare).unwrap();
         for number in 0..5 {
             thread::sleep(TIME);
             let end = (number == 4).then(|| until.wait(&signals).unwrap());
@@ -78,6 +84,8 @@ fn a_step_is_sampled_at_its_end_and_reads_what_changed_but_the_last_one_all_memo
             let memory = window.threads.iter().find(|thread| thread.tgid == sleeper.0.id());
             let memory = memory.map(|thread| thread.smaps_rollup_kib.is_some());
             assert_eq!(memory, (number == 4).then_some(true), "{engine:?}, step {number}");
+            let requested = window.head.window.unwrap().requested_ns;
+            assert_eq!(requested, (number < 4).then_some(200_000_000), "the last step ends when the series does");
         }
     }
 }
