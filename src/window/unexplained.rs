@@ -20,7 +20,8 @@ pub(super) struct Unexplained {
     of_ancestors: BTreeMap<(Reverse<usize>, u32), CountedWork>,
     /// What exited processes did in the window whose living ancestor is unknown, because the record of one in between was lost.
     without_ancestor: CountedWork,
-    /// What such processes had done before the window.
+    /// What such processes had done before the window, and what none of the known ancestors counted: other processes that have
+    /// started in the window did not count it either.
     before_without_ancestor: CountedWork,
     ns_per_tick: u64,
 }

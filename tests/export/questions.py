@@ -34,7 +34,8 @@ def spark_runner():
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    # Queries run once: compiling them takes longer. Nor is a division by zero left out then, which other plans reach.
+    # Each query runs once, so that compiling it takes longer than it saves. Such a plan also divides before it leaves groups out, so
+    # that a division by zero fails.
     builder = builder.config("spark.sql.codegen.wholeStage", "false")
     builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
