@@ -3,7 +3,8 @@
 use crate::support::{Missing, skipped};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -27,49 +28,70 @@ const OPTIONS: [&str; 8] = [
 /// How long an answer may take, on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) struct Browser {
-    child: Child,
+/// Browsers that no test uses at the moment: a start takes two seconds of CPU time.
+static IDLE: Mutex<Vec<Process>> = Mutex::new(Vec::new());
+
+/// The processes of a browser. They end when nothing can write to `input` any more.
+struct Process {
     input: ChildStdin,
     messages: Receiver<Value>,
-    events: VecDeque<Value>,
-    session: Option<String>,
     last_id: u64,
-    profile: tempfile::TempDir,
 }
 
-impl Browser {
-    /// A browser with an empty page; `None` if no browser is installed.
-    pub(crate) fn start() -> Option<Self> {
+impl Process {
+    /// `None` if no browser is installed.
+    fn start() -> Option<Self> {
         let has_version = |program: &&&str| Command::new(program).arg("--version").output().is_ok();
         let Some(program) = PROGRAMS.iter().find(has_version) else {
             skipped(Missing::Tool("Chromium"));
             return None;
         };
-        let profile = tempfile::tempdir().unwrap();
         // The browser reads commands from descriptor 3, and writes to descriptor 4.
+        let script = "profile=$(mktemp -d); \"$0\" \"$@\" --user-data-dir=\"$profile\" 3<&0 4>&1 </dev/null >/dev/null; \
+                      rm -rf \"$profile\"";
         let mut shell = Command::new("sh");
-        shell.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null", program]).args(OPTIONS);
-        shell.arg(format!("--user-data-dir={}", profile.path().display()));
+        shell.args(["-c", script, program]).args(OPTIONS);
         if nix::unistd::geteuid().is_root() {
             shell.arg("--no-sandbox");
         }
-        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (input, output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
         let (send, messages) = channel();
         thread::spawn(move || {
             for message in BufReader::new(output).split(0).map_while(Result::ok) {
                 if send.send(serde_json::from_slice(&message).unwrap()).is_err() {
-                    return;
+                    break;
                 }
             }
+            let _ = shell.wait();
         });
-        let mut browser = Self { child, input, messages, events: VecDeque::new(), session: None, last_id: 0, profile };
+        Some(Self { input, messages, last_id: 0 })
+    }
+}
+
+/// A page, with a state of its own.
+pub(crate) struct Browser {
+    /// Until the page is closed.
+    process: Option<Process>,
+    events: VecDeque<Value>,
+    context: Value,
+    session: Option<String>,
+}
+
+impl Browser {
+    /// A browser with an empty page; `None` if no browser is installed.
+    pub(crate) fn start() -> Option<Self> {
+        let idle = IDLE.lock().unwrap().pop();
+        let process = Some(idle.or_else(Process::start)?);
+        let mut browser = Self { process, events: VecDeque::new(), context: Value::Null, session: None };
         browser.attach();
         Some(browser)
     }
 
     fn attach(&mut self) {
-        let target = self.call("Target.createTarget", &json!({"url": "about:blank"}));
+        self.context = self.call("Target.createBrowserContext", &json!({}))["browserContextId"].take();
+        let target = json!({"url": "about:blank", "browserContextId": self.context});
+        let target = self.call("Target.createTarget", &target);
         let target = json!({"targetId": target["targetId"], "flatten": true});
         let session = self.call("Target.attachToTarget", &target);
         self.session = session["sessionId"].as_str().map(str::to_owned);
@@ -81,16 +103,17 @@ impl Browser {
 
     /// Sends a command and waits for its result.
     pub(crate) fn call(&mut self, method: &str, params: &Value) -> Value {
-        self.last_id += 1;
-        let mut command = json!({"id": self.last_id, "method": method, "params": params});
+        let process = self.process.as_mut().unwrap();
+        process.last_id += 1;
+        let mut command = json!({"id": process.last_id, "method": method, "params": params});
         if let Some(session) = &self.session {
             command["sessionId"] = json!(session);
         }
-        self.input.write_all(command.to_string().as_bytes()).unwrap();
-        self.input.write_all(&[0]).unwrap();
+        process.input.write_all(command.to_string().as_bytes()).unwrap();
+        process.input.write_all(&[0]).unwrap();
         loop {
-            let message = self.messages.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{method}: {error}"));
-            if message["id"] == self.last_id {
+            let message = process.messages.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{method}: {error}"));
+            if message["id"] == process.last_id {
                 assert!(message["error"].is_null(), "{method}: {}", message["error"]);
                 return message["result"].clone();
             }
@@ -110,7 +133,8 @@ impl Browser {
 
     fn wait_for(&mut self, method: &str) {
         while !self.events.iter().any(|event| event["method"] == method) {
-            let event = self.messages.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{method}: {error}"));
+            let process = self.process.as_ref().unwrap();
+            let event = process.messages.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{method}: {error}"));
             self.events.push_back(event);
         }
     }
@@ -209,9 +233,13 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        // Its other processes end with it, and may still write their last files.
-        let _ = std::fs::remove_dir_all(self.profile.path());
+        // After a failure, nobody knows what the browser is at.
+        if thread::panicking() {
+            return;
+        }
+        self.session = None;
+        let context = json!({"browserContextId": self.context});
+        self.call("Target.disposeBrowserContext", &context);
+        IDLE.lock().unwrap().extend(self.process.take());
     }
 }
