@@ -83,7 +83,7 @@ fn what_is_found(args: &AbArgs) -> String {
     let runs = counted(*runs, "run");
     if usize::try_from(args.runs).is_ok_and(|runs| runs < MIN_RUNS) {
         return format!(
-            "ctprof: {runs} of each command give no intervals and no verdicts: use at least --runs {MIN_RUNS}"
+            "ctprof: {runs} of each command: no intervals and no verdicts (use at least --runs {MIN_RUNS})"
         );
     }
     format!(

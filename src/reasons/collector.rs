@@ -201,8 +201,7 @@ impl ReasonCollector {
         ended
     }
 
-    /// Counts the time until the last pass, which had all threads. Of one that was not in it, only the beginning of its
-    /// reason is known.
+    /// Counts the time until the last pass. Of a thread that was not seen until then, only the beginning of its reason is known.
     pub(super) fn close(&mut self) {
         let last = self.passes.last();
         let vanished = self.threads.iter().filter(|(_, thread)| thread.seen < last.number).map(|(&tid, _)| tid);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::sampler::SampledAs;
 use crate::model::PassScope;
 
 /// Passes may take this part of the time of one CPU: 1 %.
@@ -54,9 +55,12 @@ impl PassRate {
         if is_due { PassScope::All } else { PassScope::Active }
     }
 
-    /// What the last pass of a window samples now: of short steps, not each one has a pass over all threads.
-    pub(super) fn last_scope(&self, narrowest: PassScope, now: Duration) -> PassScope {
-        self.scope(narrowest, now + ALL_SAMPLED / 2)
+    /// What the last pass of a window samples now: all threads, but not of each short step.
+    pub(super) fn last_scope(&self, sampled_as: SampledAs, narrowest: PassScope, now: Duration) -> PassScope {
+        match sampled_as {
+            SampledAs::OneWindow => PassScope::All,
+            SampledAs::Step => self.scope(narrowest, now + ALL_SAMPLED / 2),
+        }
     }
 
     /// Whether a pass takes so little time that others can wait for it.
@@ -180,11 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn the_last_pass_of_a_window_has_all_threads_if_they_are_due_within_half_a_second() {
+    fn the_last_pass_has_all_threads_in_a_window_and_in_a_step_if_they_are_due_within_half_a_second() {
         let mut rate = PassRate::new(PERIOD, 7);
         (0..9).for_each(|_| rate.note(All, 2 * MS, Active, 1_000 * MS));
         assert_eq!([2_199, 2_200].map(|now| rate.scope(Active, now * MS)), [Active, All]);
-        assert_eq!([1_599, 1_600].map(|now| rate.last_scope(Active, now * MS)), [Active, All]);
+        let last_scopes = |sampled_as| [1_599, 1_600].map(|now| rate.last_scope(sampled_as, Active, now * MS));
+        assert_eq!(last_scopes(SampledAs::Step), [Active, All]);
+        assert_eq!(last_scopes(SampledAs::OneWindow), [All, All]);
         assert_eq!(rate.scope(All, Duration::ZERO), All, "where only those can be sampled");
     }
 

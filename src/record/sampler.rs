@@ -45,7 +45,7 @@ pub(super) struct ThreadEnds(Mutex<Vec<ThreadEnd>>);
 /// Whether other windows follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SampledAs {
-    /// The first and the last pass have all threads.
+    /// The first and the last pass are over all threads.
     OneWindow,
     /// It begins where the one before has ended.
     Step,
@@ -241,12 +241,8 @@ impl SamplingSession {
                 self.pass_at_rate(sampler, scope, &mut samples, due)?;
                 continue;
             }
-            scope = self.rate.last_scope(sampler.narrowest_scope(), monotonic());
-            if window.sampled_as == SampledAs::OneWindow {
-                scope = PassScope::All;
-                sampler.forget();
-            }
-            if window.sampled_as == SampledAs::OneWindow || !self.rate.is_short(scope) {
+            scope = self.rate.last_scope(window.sampled_as, sampler.narrowest_scope(), monotonic());
+            if !self.rate.is_short(scope) {
                 drop(priority.take());
             }
             return self.pass(sampler, scope, &mut samples, due);
@@ -278,23 +274,27 @@ impl SamplingSession {
         let (begin, awake) = (monotonic(), cpu_time().saturating_sub(due.1));
         samples.clear();
         let lost = sampler.pass(scope, samples)?;
-        let end = monotonic();
-        let at = begin + end.saturating_sub(begin) / 2;
-        let moment = PassMoment {
-            at_ns: nanoseconds(at),
-            late_ns: nanoseconds(begin.saturating_sub(due.0 + awake)),
-            took_ns: nanoseconds(end.saturating_sub(begin) + awake),
-            scope,
-            period_ns: nanoseconds(self.rate.period),
-        };
+        let period_ns = nanoseconds(self.rate.period);
+        let moment = PassMoment { scope, period_ns, ..moment_of([due.0, begin, monotonic()], awake) };
         add_files(samples, works_on_descriptor);
         sampler.add_owners(samples, waits_for_mutex);
         self.collector.add(moment, samples, lost);
         for end in sampler.take_ends() {
             self.collector.end(&ThreadEnd { monotonic_ns: self.before_at, ..end });
         }
-        self.before_at = nanoseconds(at);
+        self.before_at = moment.at_ns;
         Ok(())
+    }
+}
+
+/// The moment of a pass that was due, began and ended then, by a thread that had its CPU for `awake` between the first two.
+fn moment_of([due, begin, end]: [Duration; 3], awake: Duration) -> PassMoment {
+    let took = end.saturating_sub(begin);
+    PassMoment {
+        at_ns: nanoseconds(begin + took / 2),
+        late_ns: nanoseconds(begin.saturating_sub(due + awake)),
+        took_ns: nanoseconds(took + awake),
+        ..PassMoment::default()
     }
 }
 
@@ -310,6 +310,14 @@ fn cpu_time() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pass_is_in_its_middle_and_late_by_the_time_without_a_cpu() {
+        let moment = |due, begin| moment_of([due, begin, 1_080].map(Duration::from_nanos), Duration::from_nanos(20));
+        let times = |PassMoment { at_ns, late_ns, took_ns, .. }| (at_ns, late_ns, took_ns);
+        assert_eq!(times(moment(1_000, 1_050)), (1_065, 30, 50));
+        assert_eq!(times(moment(1_000, 1_010)), (1_045, 0, 90), "it was early");
+    }
 
     #[test]
     fn ends_of_threads_wait_for_the_next_pass_up_to_a_limit() {

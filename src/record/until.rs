@@ -123,8 +123,7 @@ impl WindowEnd {
         let id = child.id();
         let io = child.reap().map_err(RecordError::CannotWaitForCommand)?;
         let mut leader = later.threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());
-        let reads_programs = later.head.capture.as_ref().is_some_and(|capture| capture.programs);
-        if let Some(leader) = leader.as_mut().filter(|leader| reads_programs && leader.program.is_none()) {
+        if let Some(leader) = leader.as_mut().filter(|leader| leader.program.is_none()) {
             // Unless it has executed another program.
             let words = command.arguments.iter().map(String::as_bytes);
             let name = command.arguments.first().and_then(|first| Path::new(first).file_name());

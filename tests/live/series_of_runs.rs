@@ -240,7 +240,7 @@ fn commands_run_in_turn_after_a_warm_up() {
     let lab = Lab::new();
     let options = ["--runs", "3", "-o", "ab", "--prepare", "echo - >> log"];
     let compared = lab.ab(&options, "echo A >> log", "echo B >> log");
-    let told = "ctprof: 3 runs of each command give no intervals and no verdicts: use at least --runs 4\n";
+    let told = "ctprof: 3 runs of each command: no intervals and no verdicts (use at least --runs 4)\n";
     assert_eq!((code(&compared), text(&compared.stderr).as_str()), (Some(0), told));
     assert_eq!(lab.log(), "- A - B - A - B - B - A - A - B");
     assert_eq!([lab.files("ab/baseline"), lab.files("ab/candidate")], [RUNS, RUNS]);
@@ -248,6 +248,18 @@ fn commands_run_in_turn_after_a_warm_up() {
     assert_eq!(code(&lab.ab(&["--runs", "2", "--no-warmup"], "echo A >> log", "echo B >> log")), Some(0));
     assert_eq!(lab.log(), "A B B A");
     lab.assert_no_temporary_files();
+}
+
+#[test]
+fn commands_that_are_not_recorded_are_in_no_run() {
+    let lab = Lab::new();
+    assert_eq!(code(&lab.ab(&["--runs", "1", "-o", "ab", "--prepare", "echo $$ >> log"], "true", "true")), Some(0));
+    let run = lab.report(&["show", "ab/baseline/run-01.ctprof.zst", "--scope", "host", "--group-by", "pid"]);
+    let groups: Vec<_> = run["rows"].as_array().unwrap().iter().filter_map(|row| row["group"].as_str()).collect();
+    assert!(groups.iter().any(|group| group.ends_with("[1]")), "{groups:?}");
+    let log = lab.log();
+    let prepared: Vec<_> = log.split(' ').map(|pid| format!("sh[{pid}]")).collect();
+    assert!(prepared.len() == 4 && !prepared.iter().any(|sh| groups.contains(&sh.as_str())), "{prepared:?} {groups:?}");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! When a recorder samples, and what its steps read.
 
+use std::fs;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -52,6 +54,42 @@ fn passes_are_no_more_frequent_than_asked_for() {
     let most = window.head.window.as_ref().unwrap().duration_ns / 50_000_000 + 3;
     assert!(passes(&window) <= most, "{} passes, at most {most} were asked for", passes(&window));
     assert!(window.head.reasons.unwrap().sampling.cost_ns > 0, "their CPU time is known");
+}
+
+/// Policy and nice value of the thread of this process that samples, while it does.
+fn scheduling_of_the_sampler() -> Option<(u32, i32)> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let stats = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    let stat = stats.into_iter().find(|stat| stat.contains("(ctprof-samples)"))?;
+    let fields: Vec<_> = stat.rsplit(") ").next()?.split(' ').collect();
+    // Fields 41 and 19 of proc_pid_stat(5); the third one is the first after the name.
+    Some((fields[41 - 3].parse().ok()?, fields[19 - 3].parse().ok()?))
+}
+
+#[test]
+fn the_sampler_runs_before_threads_with_a_usual_priority() {
+    let _alone = alone();
+    if !has_bpf() {
+        return;
+    }
+    let has_ended = AtomicBool::new(false);
+    let (window, seen) = thread::scope(|scope| {
+        let observer = scope.spawn(|| {
+            let mut seen = Vec::new();
+            while !has_ended.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(10));
+                seen.extend(scheduling_of_the_sampler());
+            }
+            seen
+        });
+        let [window] = windows(100.0, Duration::from_millis(500));
+        has_ended.store(true, Ordering::Relaxed);
+        (window, observer.join().unwrap())
+    });
+    // 0 is `SCHED_OTHER`.
+    let is_raised = |(policy, nice): &&(u32, i32)| *policy != 0 || *nice < 0;
+    let raised = seen.iter().filter(is_raised).count();
+    assert!(passes(&window) > 2 && seen.len() > 10 && raised * 2 > seen.len(), "{raised} of {}: {seen:?}", seen.len());
 }
 
 #[test]
