@@ -7,8 +7,11 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 
+use super::program_file::name_program;
 use super::{CaptureArgs, Messages, SourceArgs, free_at_exit, progress, to_stdout};
 use crate::capture::{Options, Roots, Smaps, Use};
+use crate::diagnose::gaps;
+use crate::model::Census;
 use crate::process::{Privileges, drop_file_capabilities};
 use crate::record::Recorder;
 use crate::report::{capture_summary, escaped};
@@ -38,7 +41,9 @@ pub(super) fn run(args: &CaptureArgs, messages: Messages) -> anyhow::Result<()> 
     let name = escaped(&written.path.to_string_lossy()).into_owned();
     if messages == Messages::All {
         let file = if name == "-" { "standard output" } else { &name };
-        let written = capture_summary(&mut io::stderr().lock(), &snapshot, file, written.bytes);
+        let mut gaps = gaps(&snapshot.head, &Census::of(&snapshot.threads));
+        name_program(&mut gaps);
+        let written = capture_summary(&mut io::stderr().lock(), &snapshot, &gaps, (file, written.bytes));
         written.context("cannot write to standard error")?;
     }
     if args.output.is_none() {

@@ -11,6 +11,7 @@ mod format;
 mod input;
 mod listings;
 mod output;
+mod program_file;
 mod progress;
 mod record;
 mod runs;
@@ -21,6 +22,7 @@ mod values;
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::slice;
 
 use anyhow::Context;
 #[cfg(not(feature = "parquet"))]
@@ -32,7 +34,11 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 
-use self::{args::*, errors::*, format::*, input::*, output::*, progress::*, runs::*, steps::*, values::*};
+use self::{
+    args::*, errors::*, format::*, input::*, output::*, program_file::name_program, progress::*, runs::*, steps::*,
+    values::*,
+};
+use crate::capture::CaptureError;
 use crate::process::{Privileges, RECORD_FAILED, check_stdout, fail_writes_beyond_limit, worker_per_cpu};
 use crate::store::StoreError;
 
@@ -112,9 +118,12 @@ fn usage(instead: &clap::Error) -> ExitCode {
 fn ended(done: anyhow::Result<ExitCode>, failed: u8) -> ExitCode {
     match done {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
+        Err(mut error) => {
             if let Some(wrong) = error.downcast_ref::<clap::Error>() {
                 return usage(wrong);
+            }
+            if let Some(CaptureError::NoBpf(finding)) = error.downcast_mut() {
+                name_program(slice::from_mut(&mut **finding));
             }
             complain(&error);
             let is_misfit = error.is::<Misfit>() || error.downcast_ref().is_some_and(StoreError::is_misfit);

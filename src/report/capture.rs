@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::{GAP, REPORT_FORMAT_VERSION, escaped, layout, object, spaced};
-use crate::diagnose::{self, DataSource, Finding, counted, gaps};
+use crate::diagnose::{self, DataSource, Finding, counted};
 use crate::model::{Census, CtprofSnapshot, Unit};
 
 /// Columns of the word for a coverage.
@@ -50,8 +50,8 @@ pub(crate) fn findings_json(out: &mut dyn Write, findings: &[Finding]) -> io::Re
 pub(crate) fn capture_summary(
     out: &mut dyn Write,
     CtprofSnapshot { head, threads }: &CtprofSnapshot,
-    file: &str,
-    bytes: u64,
+    gaps: &[Finding],
+    (file, bytes): (&str, u64),
 ) -> io::Result<()> {
     let census = Census::of(threads);
     let (engine, duration_ns) =
@@ -65,11 +65,10 @@ pub(crate) fn capture_summary(
         spaced(duration_ns.into(), Unit::Ns),
         spaced(bytes.into(), Unit::Bytes),
     )?;
-    let gaps = gaps(head, &census);
-    for gap in &gaps {
+    for gap in gaps {
         writeln!(out, "missing: {}: {}", gap.source, escaped(&gap.reason().unwrap_or_default()))?;
     }
-    fixes(out, &gaps)
+    fixes(out, gaps)
 }
 
 /// Writes the number of steps of a series, and its file.

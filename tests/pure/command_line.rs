@@ -167,17 +167,22 @@ fn an_unprivileged_capture_names_its_true_gaps() {
     crate::support::copy_program(env!("CARGO_BIN_EXE_ctprof"), &binary);
     let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(dir.path(), everyone).unwrap();
-    let nobody = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"])
-        .arg(&binary)
-        .args(["capture", "-o", "/dev/null"])
-        .output();
-    let Ok(out) = nobody else { return skipped(Missing::Tool("setpriv")) };
+    let nobody = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"]);
+        command.arg(&binary).args(arguments).args(["-o", "/dev/null"]).output()
+    };
+    let Ok(out) = nobody(&["capture"]) else { return skipped(Missing::Tool("setpriv")) };
     let said = text(&out.stderr);
     assert!(out.status.success(), "{said}");
     assert!(said.contains("missing: io: not read for") && said.contains("permission denied (EACCES)"), "{said}");
     assert!(said.matches("setcap cap_").count() == 1, "one command grants all: {said}");
     assert!(!said.contains("CONFIG_TASK_IO_ACCOUNTING"), "{said}");
+    let refused = nobody(&["capture", "--engine", "bpf"]).unwrap();
+    for said in [said, text(&refused.stderr)] {
+        let names_file = said.contains(&format!("+ep '{}'", binary.display()));
+        assert!(names_file || !said.contains("setcap"), "the file that ran: {said}");
+    }
 }
 
 const OLD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1-linux-5.10-a.ctprof.zst");
