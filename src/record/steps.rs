@@ -28,6 +28,8 @@ pub struct OpenSeries<'r> {
     /// `None` if captures are taken as they are.
     prepare: Option<Preparation>,
     info: SeriesInfo,
+    /// Whether a command runs. Redacted, `info` does not tell.
+    has_command: bool,
     head: SnapshotHead,
     moment: Moment,
     /// Threads that started and exited since the last capture.
@@ -81,6 +83,7 @@ impl Recorder {
             recorder: self,
             prepare,
             info,
+            has_command: matches!(until, Until::Exited(_)),
             head: first.head.clone(),
             moment: Moment::new(first),
             folded,
@@ -163,7 +166,9 @@ impl OpenSeries<'_> {
         later.head.series = Some(self.info.clone());
         let (mut exits, carried) = self.exits((&later, gone.as_deref()), &folded, records.as_ref());
         self.carried = carried;
-        mark_command(&self.info, self.moment.threads(), &mut later.threads, &mut exits);
+        if self.has_command {
+            mark_command(self.info.recorder, self.moment.threads(), &mut later.threads, &mut exits);
+        }
         if gone.is_some() {
             self.recorder.capturer.read_cgroups_of(exits.states(), &mut later.head.cgroup_stats)?;
         }
@@ -275,14 +280,11 @@ fn prepare_with(prepare: &dyn Fn(&mut CtprofSnapshot), later: &mut CtprofSnapsho
 /// Marks the threads of the command, so that each part of the series knows them: those of processes that the recorder, or a
 /// process of the command, has started since the series began. The last capture had the `known` threads.
 fn mark_command(
-    info: &SeriesInfo,
+    recorder: u32,
     known: &BTreeMap<ThreadId, ThreadState>,
     later: &mut [ThreadState],
     exits: &mut StepExits,
 ) {
-    if info.command.is_empty() {
-        return;
-    }
     let leader = |tgid: u32| known.get(&ThreadId { tgid, tid: tgid });
     // Another process can have had the id.
     let is_same = |thread: &ThreadState| {
@@ -295,14 +297,14 @@ fn mark_command(
     for thread in started {
         let ppid = thread.process.as_ref().and_then(|process| process.ppid).unwrap_or(0);
         let of_parent = owners.get(&ppid).copied().unwrap_or_else(|| leader(ppid).and_then(|parent| parent.owner));
-        let is_of_command = ppid == info.recorder || of_parent == Some(Owner::Command);
+        let is_of_command = ppid == recorder || of_parent == Some(Owner::Command);
         owners.insert(thread.tgid, is_of_command.then_some(Owner::Command));
     }
     let owner = |tgid: u32| owners.get(&tgid).copied().unwrap_or_else(|| leader(tgid)?.owner);
     later.iter_mut().for_each(|thread| thread.owner = thread.owner.or_else(|| owner(thread.tgid)));
     exits.each.iter_mut().for_each(|exit| exit.state.owner = owner(exit.state.tgid));
     for (tgid, part, row) in &mut exits.folded {
-        let is_of_recorder = *tgid == info.recorder && *part != FoldedPart::Threads;
+        let is_of_recorder = *tgid == recorder && *part != FoldedPart::Threads;
         row.state.owner = if is_of_recorder { Some(Owner::Command) } else { owner(*tgid) };
     }
 }
@@ -322,7 +324,6 @@ mod tests {
     #[test]
     fn what_the_recorder_and_the_processes_of_its_command_start_is_of_the_command() {
         const RECORDER: u32 = 10;
-        let info = SeriesInfo { command: vec!["make".to_owned()], recorder: RECORDER, ..SeriesInfo::default() };
         let of_command = |thread| ThreadState { owner: Some(Owner::Command), ..thread };
         let known = [
             thread((RECORDER, RECORDER), 1, 1),
@@ -356,17 +357,12 @@ mod tests {
             ],
             ..StepExits::default()
         };
-        mark_command(&info, &known, &mut later, &mut exits);
+        mark_command(RECORDER, &known, &mut later, &mut exits);
         let marked = |threads: &mut dyn Iterator<Item = &ThreadState>| -> Vec<_> {
             threads.map(|thread| thread.owner == Some(Owner::Command)).collect()
         };
         assert_eq!(marked(&mut later.iter()), [false, true, false, false, true, false, true, true]);
         assert_eq!(marked(&mut exits.states()), [true, false, false, true, false, true]);
-
-        let no_command = SeriesInfo { command: Vec::new(), ..info };
-        let mut later = [thread((41, 41), 9, RECORDER)];
-        mark_command(&no_command, &known, &mut later, &mut StepExits::default());
-        assert_eq!(later[0].owner, None);
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn run_of_command(part: &str) -> Vec<Option<f64>> {
 
 #[test]
 fn each_part_of_a_series_knows_the_threads_of_its_command() {
-    for options in [&[][..], &["--engine", "procfs"]] {
+    for options in [&[][..], &["--engine", "procfs"], &["--redact"]] {
         let directory = tempfile::tempdir().unwrap();
         let file = recorded(directory.path(), options);
         let run = run_of_command(&file);
