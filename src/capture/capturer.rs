@@ -97,7 +97,8 @@ impl Capturer {
     fn prepare(options: Options, captures: usize, passes: Passes) -> Result<Self, CaptureError> {
         let begin = Instant::now();
         let root = &options.roots.procfs;
-        let procfs = Arc::new(ProcDirectory::open(root).map_err(|errno| CaptureError::no_procfs(root, errno))?);
+        let procfs =
+            Arc::new(ProcDirectory::open(root).map_err(|errno| CaptureError::NoProcfs(root.to_owned(), errno))?);
         let selected = pids::selected(root, &procfs, &options.pids)?;
         let capabilities = held();
         let files = HostFiles::new(&options.roots);

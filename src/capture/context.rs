@@ -2,7 +2,7 @@
 
 use std::fmt::Arguments;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rayon::ThreadPool;
@@ -15,7 +15,7 @@ use super::options::Tree;
 use super::procfs::directory::ProcDirectory;
 use super::tally::Tally;
 use super::thread_flags::WholeNames;
-use crate::process::Progress;
+use crate::process::{Progress, lock};
 
 /// Constants of a capture, and its counts, shared by the workers.
 #[derive(Clone)]
@@ -55,7 +55,7 @@ pub(crate) fn in_all_workers<T, R: Send>(
     work: impl Fn(&mut dyn Iterator<Item = T>) -> R + Sync,
 ) -> Vec<R> {
     let items = Mutex::new(items);
-    let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next = || lock(&items).next();
     pool.broadcast(|_| work(&mut std::iter::from_fn(next)))
 }
 

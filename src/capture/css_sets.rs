@@ -1,9 +1,10 @@
 //! The cgroups of threads by their `struct css_set`, for threads that exited: procfs no longer says theirs.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::model::Name;
+use crate::process::lock;
 
 /// The cgroup of each `struct css_set`, by address, that a capture has seen threads in; `None` for an address that
 /// captures saw in two. The kernel can give the address of a cgroup that has ended to another: if no capture has seen
@@ -14,7 +15,7 @@ pub(crate) struct CssSets(Mutex<HashMap<u64, Option<Name>>>);
 impl CssSets {
     /// Adds those of a capture.
     pub(super) fn learn(&self, seen: impl IntoIterator<Item = (u64, Name)>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         for (address, cgroup) in seen {
             let same = known.entry(address).or_insert_with(|| Some(Name::clone(&cgroup)));
             if same.as_ref().is_some_and(|known| *known != cgroup) {
@@ -25,7 +26,7 @@ impl CssSets {
 
     /// The cgroup of an address, if it is known.
     pub(super) fn cgroup(&self, address: u64) -> Option<Name> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&address).cloned().flatten()
+        lock(&self.0).get(&address).cloned().flatten()
     }
 }
 

@@ -56,10 +56,6 @@ impl CaptureError {
         });
         Self::NoThreads(most)
     }
-
-    pub(super) fn no_procfs(path: &Path, errno: Errno) -> Self {
-        Self::NoProcfs(path.to_owned(), errno)
-    }
 }
 
 /// Why this process cannot use BPF, and the fix.

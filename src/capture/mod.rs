@@ -30,6 +30,7 @@ pub use self::enrich::jemalloc::{Offsets, Route, TsdLayout, inspect};
 pub(crate) use self::enrich::program::program_of;
 pub use self::enrich::smaps::Smaps;
 pub use self::error::CaptureError;
+pub(crate) use self::host::cpu_time::thread_cpu_time;
 pub use self::options::{Engine, Options, Roots, Use};
 pub(crate) use self::sampled_files::add_files;
 pub use self::sampler::{NoSamples, ThreadSampler};

@@ -1,11 +1,12 @@
 //! What a capture counts: threads, failures, and the answers of other sources.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use nix::errno::Errno;
 
 use crate::model::{self, CtprofParseSummary, CtprofProbeSummary, Name, SourceFile, TaskstatsSummary};
+use crate::process::lock;
 
 /// The counts of a capture. Failures are rare, so all workers share them.
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ pub(crate) fn stored(errno: Errno) -> model::Errno {
 
 impl Tally {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Counts a file that could not be read, for this many threads.

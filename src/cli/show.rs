@@ -54,7 +54,7 @@ fn show_steps(args: &ShowArgs) -> anyhow::Result<()> {
         return Err(misfit(format!("{} has no steps; `ctprof record --every` records them", part.file.display())));
     };
     let mut printer = StepPrinter::new(Stream::Stdout, &args.view)?;
-    series.each_window(&part.range.unwrap_or_default(), 0, &mut |window| printer.print(&window))?;
+    series.each_window(&part.range.unwrap_or_default(), &mut |window| printer.print(&window))?;
     printer.finish()?;
     warn_of(&series, &part.file);
     Ok(())

@@ -35,12 +35,14 @@ pub(super) struct ProcessMemory {
 impl ProcessMemory {
     /// Adds the memory of a process, which its leader has.
     pub(super) fn add_leader(&mut self, leader: &ThreadState, names: Names) {
-        let Some(rollup) = &leader.smaps_rollup_kib else { return };
+        if leader.smaps_rollup_kib.is_none() {
+            return;
+        }
         let name = match names {
             Names::Patterns => leader.pcomm.to_string(),
             Names::Literal => format!("{}[{}]", leader.pcomm, leader.tgid),
         };
-        let kinds = rollup.iter().map(|(kind, kib)| (kind.clone(), (kib.saturating_mul(1024), 1)));
+        let kinds = leader.smaps_rollup_bytes().map(|(kind, bytes)| (kind.to_owned(), (bytes, 1)));
         self.add(name, &Memory { processes: 1, kinds: kinds.collect() });
     }
 

@@ -52,7 +52,7 @@ pub fn trends(
     let report = super::report(Sides::one(parts), &options, &[]);
     let trend = |(name, reason): (Cow<'static, str>, Option<Arc<GroupReason>>), rows: Vec<(&Group, &Row)>| {
         let unit = rows.first().map_or("", |(_, row)| row.unit.name());
-        let of_one = |row: &Row| row.values.baseline.as_ref().and_then(number).into_iter().collect();
+        let of_one = |row: &Row| vec![row.values.baseline.as_ref().and_then(number).unwrap_or(f64::NAN)];
         let values = |row: &Row| row.runs.as_ref().map_or_else(|| of_one(row), |runs| runs.values.baseline.to_vec());
         let group = |(group, row): (&Group, &Row)| GroupTrend { path: group.key.clone(), values: values(row) };
         let mut groups: Vec<_> = rows.into_iter().map(group).collect();

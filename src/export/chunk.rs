@@ -1,6 +1,6 @@
 //! A leaf of a row group: its pages, encoded and compressed in memory.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use parquet::column::page::{CompressedPage, PageWriteSpec, PageWriter};
@@ -11,6 +11,7 @@ use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
 use super::{Leaf, Values};
+use crate::process::lock;
 
 /// A leaf of a row group, while it is encoded and compressed.
 pub(super) struct Chunk {
@@ -23,19 +24,13 @@ pub(super) struct Chunk {
 #[derive(Clone)]
 struct Pages(Arc<Mutex<TrackedWrite<Vec<u8>>>>);
 
-impl Pages {
-    fn sink(&self) -> MutexGuard<'_, TrackedWrite<Vec<u8>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl PageWriter for Pages {
     fn write_page(&mut self, page: CompressedPage) -> Result<PageWriteSpec> {
-        SerializedPageWriter::new(&mut *self.sink()).write_page(page)
+        SerializedPageWriter::new(&mut *lock(&self.0)).write_page(page)
     }
 
     fn close(&mut self) -> Result<()> {
-        SerializedPageWriter::new(&mut *self.sink()).close()
+        SerializedPageWriter::new(&mut *lock(&self.0)).close()
     }
 }
 
@@ -66,6 +61,6 @@ impl Chunk {
     /// The compressed pages, and what the file's metadata says about them.
     pub(super) fn close(self) -> Result<(Bytes, ColumnCloseResult)> {
         let closed = self.writer.close()?;
-        Ok((std::mem::take(self.pages.sink().inner_mut()).into(), closed))
+        Ok((std::mem::take(lock(&self.pages.0).inner_mut()).into(), closed))
     }
 }

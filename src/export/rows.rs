@@ -10,6 +10,7 @@ use super::{
     BLOCK, Block, CaptureFile, ExportError, ExportOptions, LARGEST_AHEAD, OutOfRange, Schema, Schemas, reasons,
 };
 use crate::model::{Census, CgroupStats, CtprofSnapshot, SnapshotHead, ThreadState, Threads};
+use crate::process::lock;
 use crate::store::Input;
 
 /// Usual size of JSON, by that of its file.
@@ -78,7 +79,7 @@ fn each_rows(
     }
     let mut steps = 0..;
     let range = part.range.clone().unwrap_or_default();
-    series.each_window(&range, 0, &mut |CtprofSnapshot { head, threads: changed }| {
+    series.each_window(&range, &mut |CtprofSnapshot { head, threads: changed }| {
         let identity = identity.of_step(steps.next().unwrap_or(u64::MAX), &head);
         let mut threads = ThreadRows::new(&identity, schemas, None);
         changed.into_iter().for_each(|thread| threads.add(thread));
@@ -205,7 +206,7 @@ impl<'s, 'w> ThreadRows<'s, 'w> {
             && !blocks.is_empty()
         {
             let threads = std::mem::take(blocks);
-            let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sink = lock(sink);
             self.passed = sink.add([threads, Vec::new(), Vec::new(), Vec::new()]);
         }
     }
@@ -218,7 +219,7 @@ impl Threads for ThreadRows<'_, '_> {
 
     fn first(&self) -> Self {
         if let Some(sink) = self.sink {
-            sink.lock().unwrap_or_else(PoisonError::into_inner).restart();
+            lock(sink).restart();
         }
         Self { sink: self.sink, ..self.another() }
     }

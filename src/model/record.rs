@@ -90,12 +90,7 @@ impl<R, S> RecordField<R, S> {
     /// Replaces the value in `later` by that of a window that started with `earlier`.
     pub fn subtract(&self, earlier: &R, later: &mut R) -> InWindow {
         let in_window = self.value_type.window.apply(self.get(earlier).as_ref(), self.get(later).as_ref());
-        match in_window {
-            InWindow::Later => {}
-            InWindow::Increase(by) => self.set(later, Value::Unsigned(by)).expect("a counter holds its increase"),
-            InWindow::Absent | InWindow::Backwards => self.clear(later),
-        }
-        in_window
+        in_window.stored(later, self.set, |record| self.clear(record))
     }
 
     /// Makes the value absent, if the record can lack it.

@@ -98,13 +98,7 @@ impl Metric {
 
     /// Replaces the value in `later` by that of a window that started with the value `earlier`.
     pub fn subtract(&self, earlier: Option<&Value<'_>>, later: &mut Metrics) -> InWindow {
-        let in_window = self.window.apply(earlier, self.get(later).as_ref());
-        match in_window {
-            InWindow::Later => {}
-            InWindow::Increase(by) => self.set(later, Value::Unsigned(by)).expect("a counter holds its increase"),
-            InWindow::Absent | InWindow::Backwards => self.clear(later),
-        }
-        in_window
+        self.window.apply(earlier, self.get(later).as_ref()).stored(later, self.set, self.clear)
     }
 
     /// The value of a group, if any of its threads has one.

@@ -124,7 +124,12 @@ impl ThreadState {
     /// Whether it has user memory. Kernel threads have none, and neither have threads that exited but are
     /// still listed (states `Z` and `X`).
     pub fn has_memory(&self) -> bool {
-        !self.kernel_thread && !matches!(self.metrics.state, Some('Z' | 'X'))
+        !self.kernel_thread && !self.has_exited()
+    }
+
+    /// Whether it is only listed until its parent waits for it, such as that of a recorded command.
+    pub fn has_exited(&self) -> bool {
+        matches!(self.metrics.state, Some('Z' | 'X'))
     }
 
     /// Whether this is its process's first thread.

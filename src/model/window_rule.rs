@@ -1,6 +1,6 @@
 //! The value of a window, from the values of its two captures. The type of a value decides the rule.
 
-use super::Value;
+use super::{Mismatch, Value};
 
 /// How the value of a window comes from those of its two captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,23 @@ pub enum InWindow {
     Absent,
     /// There is none, because the counter went backwards.
     Backwards,
+}
+
+impl InWindow {
+    /// Stores it in what has the later value.
+    pub(super) fn stored<T>(
+        self,
+        later: &mut T,
+        set: fn(&mut T, Value<'_>) -> Result<(), Mismatch>,
+        clear: impl FnOnce(&mut T),
+    ) -> Self {
+        match self {
+            Self::Later => {}
+            Self::Increase(by) => set(later, Value::Unsigned(by)).expect("a counter holds its increase"),
+            Self::Absent | Self::Backwards => clear(later),
+        }
+        self
+    }
 }
 
 impl WindowRule {

@@ -4,6 +4,7 @@ mod child;
 mod command_end;
 mod cpus;
 mod invocation;
+mod lock;
 mod patience;
 mod priority;
 mod privileges;
@@ -17,6 +18,7 @@ pub use self::child::{Child, StorageIo};
 pub use self::command_end::{CommandEnd, RECORD_FAILED, SpawnError, killed};
 pub use self::cpus::{allowed_cpus, run_on};
 pub use self::invocation::{Invocation, Streams};
+pub(crate) use self::lock::lock;
 pub(crate) use self::patience::map_patiently;
 pub(crate) use self::priority::RaisedPriority;
 #[cfg(test)]

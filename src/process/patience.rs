@@ -2,12 +2,13 @@
 //! the lock can only be killed together with ctprof.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, gettid};
 
+use super::lock::lock;
 use super::worker::Worker;
 
 /// How long an item may take before it is looked at. The more items were given up, the shorter.
@@ -39,10 +40,10 @@ where
     let mut started = Vec::new();
     let start = |started: &mut Vec<Option<Worker>>| {
         let (own, work, number) = (Arc::clone(&queue), Arc::clone(&work), started.len());
-        queue.lock().workers += 1;
+        lock(&queue.state).workers += 1;
         let worker = Worker::start(move || own.serve(number, &*work));
         if worker.is_err() {
-            queue.lock().workers -= 1;
+            lock(&queue.state).workers -= 1;
         }
         let is_started = worker.is_ok();
         started.extend(worker.ok().map(Some));
@@ -50,7 +51,7 @@ where
     };
     // Where a limit allows no further thread, this one does the work.
     if (0..workers.clamp(1, queue.items.len())).filter(|_| start(&mut started)).count() == 0 {
-        queue.lock().workers += 1;
+        lock(&queue.state).workers += 1;
         queue.serve(0, &*work);
     }
     loop {
@@ -59,7 +60,7 @@ where
             QueueProgress::Overdue(index, thread) if waits(thread) => {
                 let Some(worker) = queue.give_up(index) else { continue };
                 started[worker] = None;
-                if !start(&mut started) && queue.lock().workers == 0 {
+                if !start(&mut started) && lock(&queue.state).workers == 0 {
                     break;
                 }
             }
@@ -69,7 +70,7 @@ where
     }
     // What they hold is free when this returns.
     started.into_iter().flatten().for_each(Worker::wait);
-    std::mem::take(&mut queue.lock().results)
+    std::mem::take(&mut lock(&queue.state).results)
 }
 
 struct Queue<I, O> {
@@ -103,21 +104,17 @@ enum QueueProgress {
 }
 
 impl<I, O> Queue<I, O> {
-    fn lock(&self) -> MutexGuard<'_, State<O>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Works on one item after the other, until there are none or this thread was given up.
     fn serve<S: Default>(&self, worker: usize, work: impl Fn(&mut S, &I) -> O) {
         let (thread, mut own) = (gettid(), S::default());
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         while let Some(item) = self.items.get(state.next) {
             let index = state.next;
             state.next += 1;
             state.running.insert(index, RunningItem { worker, thread, since: Instant::now() });
             drop(state);
             let result = work(&mut own, item);
-            state = self.lock();
+            state = lock(&self.state);
             if state.running.remove(&index).is_none() {
                 return;
             }
@@ -131,7 +128,7 @@ impl<I, O> Queue<I, O> {
 
     /// Waits until all is done, or until an item takes too long.
     fn wait(&self) -> QueueProgress {
-        let state = self.lock();
+        let state = lock(&self.state);
         if state.workers == 0 {
             return QueueProgress::Done;
         }
@@ -151,7 +148,7 @@ impl<I, O> Queue<I, O> {
 
     /// Returns the thread that is given up; `None` if it is done with the item by now.
     fn give_up(&self, index: usize) -> Option<usize> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let given_up = state.running.remove(&index)?;
         state.workers -= 1;
         self.is_done.notify_all();
@@ -163,7 +160,7 @@ impl<I, O> Queue<I, O> {
     }
 
     fn allow_more_time(&self, index: usize) {
-        if let Some(item) = self.lock().running.get_mut(&index) {
+        if let Some(item) = lock(&self.state).running.get_mut(&index) {
             item.since = Instant::now();
         }
     }

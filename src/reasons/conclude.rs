@@ -1,6 +1,6 @@
 //! The reasons of a window, with the names that its threads have there.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::collector::{AmountsByReason, GoneThreads, ReasonCollector, TrackedThread, index};
 use super::raw_reason::{RawReason, SampledNames};
@@ -114,8 +114,8 @@ impl ReasonCollector {
 
 /// The lists of the file.
 fn listed(times: BTreeMap<SampledThreads, BTreeMap<Reason, SampledTime>>, mut sampling: Sampling) -> Reasons {
-    let all: BTreeMap<&Reason, ()> = times.values().flat_map(BTreeMap::keys).map(|reason| (reason, ())).collect();
-    let places: HashMap<&Reason, u64> = all.keys().zip(0..).map(|(reason, place)| (*reason, place)).collect();
+    let all: BTreeSet<&Reason> = times.values().flat_map(BTreeMap::keys).collect();
+    let places: HashMap<&Reason, u64> = all.iter().copied().zip(0..).collect();
     let mut rows = Vec::new();
     for (threads, sums) in (0..).zip(times.values()) {
         for (reason, amount) in sums {
@@ -126,7 +126,7 @@ fn listed(times: BTreeMap<SampledThreads, BTreeMap<Reason, SampledTime>>, mut sa
             }
         }
     }
-    let reasons = all.into_keys().cloned().collect();
+    let reasons = all.into_iter().cloned().collect();
     Reasons { sampling, threads: times.into_keys().collect(), reasons, times: rows }
 }
 

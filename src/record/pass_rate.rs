@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::sampler::SampledAs;
 use crate::model::PassScope;
 
 /// Passes may take this part of the time of one CPU: 1 %.
@@ -12,6 +11,15 @@ const ALL_SAMPLED: Duration = Duration::from_millis(1200);
 /// Passes that take longer wait for their turn, as do the first and the last one, which have all threads: others need not wait
 /// for them.
 const LONGEST_HOLD: Duration = Duration::from_millis(5);
+
+/// Whether other windows follow one that is sampled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SampledAs {
+    /// The first and the last pass are over all threads.
+    OneWindow,
+    /// It begins where the one before has ended.
+    Step,
+}
 
 /// When passes are due, by what those before have cost.
 #[derive(Default)]

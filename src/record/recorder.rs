@@ -1,14 +1,15 @@
 //! The recorder: captures, and the threads that exit in between.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::error::RecordError;
-use super::sampler::{EndedSamples, OpenSamples, SampledAs, Sampler, monotonic};
+use super::pass_rate::SampledAs;
+use super::sampler::{EndedSamples, OpenSamples, Sampler, monotonic};
 use super::until::{Until, WindowEnd};
 use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
 use crate::model::{CtprofSnapshot, ExitedThread, HostContext, SnapshotHead};
-use crate::process::{RaisedPriority, Signals, with_file_capabilities, without_stops};
+use crate::process::{RaisedPriority, Signals, lock, with_file_capabilities, without_stops};
 use crate::window::{self, EarlierThreads, Exits, FoldedExits, Recording};
 
 /// Takes captures and windows, with BPF programs that are loaded before the first one. After that, nothing needs the
@@ -124,7 +125,7 @@ impl Recorder {
         let add = move |exit: ExitedThread| {
             ends.iter().for_each(|ends| ends.add(&exit));
             if is_selected(&pids, &exit) {
-                folded.lock().unwrap_or_else(PoisonError::into_inner).add(exit);
+                lock(&folded).add(exit);
             }
         };
         listener.fold(host, Box::new(add));
@@ -156,7 +157,7 @@ impl OpenWindow<'_> {
         let sampled = samples.map(OpenSamples::end);
         // What exits from now on may be in the later capture.
         listener.iter_mut().for_each(ExitListener::keep_all);
-        let folded = std::mem::take(&mut *folded.lock().unwrap_or_else(PoisonError::into_inner));
+        let folded = std::mem::take(&mut *lock(&folded));
         let smaps = capturer.smaps();
         let mut later = capturer.capture(smaps)?;
         let command = end.conclude(&mut later)?;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use nix::errno::Errno;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::gettid;
 
-use super::pass_rate::PassRate;
-use crate::capture::{NoSamples, Options, ThreadSampler, add_files, nanoseconds};
+use super::pass_rate::{PassRate, SampledAs};
+use crate::capture::{NoSamples, Options, ThreadSampler, add_files, nanoseconds, thread_cpu_time};
 use crate::model::{ExitedThread, Name, PassScope, Reasons, ThreadEnd, ThreadSample, ThreadState};
-use crate::process::{Privileges, RaisedPriority, with_file_capabilities, without_stops};
+use crate::process::{Privileges, RaisedPriority, lock, with_file_capabilities, without_stops};
 use crate::reasons::{Conclusion, PassMoment, ReasonCollector, waits_for_mutex, works_on_descriptor};
 
 /// Names of functions take some 0.1 s. A window does not wait for a sampler that the host has stopped.
@@ -41,15 +41,6 @@ pub(super) struct EndedSamples(Receiver<SampledWindow>);
 /// Threads that have exited, until the next pass.
 #[derive(Default)]
 pub(super) struct ThreadEnds(Mutex<Vec<ThreadEnd>>);
-
-/// Whether other windows follow.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum SampledAs {
-    /// The first and the last pass are over all threads.
-    OneWindow,
-    /// It begins where the one before has ended.
-    Step,
-}
 
 /// A window to sample.
 struct Window {
@@ -123,7 +114,7 @@ impl EndedSamples {
 impl ThreadEnds {
     /// Adds a thread that has exited.
     pub(super) fn add(&self, exit: &ExitedThread) {
-        let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ends = lock(&self.0);
         if ends.len() < MAX_ENDS {
             ends.extend(ThreadEnd::of(exit));
         }
@@ -132,11 +123,11 @@ impl ThreadEnds {
     /// Takes those that were too late for the last pass of the window before.
     pub(super) fn take_from(&self, before: &Self) {
         let late = before.take();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(late);
+        lock(&self.0).extend(late);
     }
 
     fn take(&self) -> Vec<ThreadEnd> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.0))
     }
 }
 
@@ -168,7 +159,7 @@ impl SampledWindow {
 fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows: &Receiver<Window>) {
     let mut sampling = None;
     while let Ok(window) = windows.recv() {
-        let before = cpu_time();
+        let before = thread_cpu_time();
         let known = sampling.take().filter(|known: &SamplingSession| known.goes_on(&window));
         let mut current = known.unwrap_or_else(|| SamplingSession::start(&mut sampler, period, pids));
         if let Err(errno) = current.sample(&mut sampler, &window) {
@@ -182,7 +173,7 @@ fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows
         let raised = RaisedPriority::of_this_thread();
         let (functions, no_functions) = sampler.functions(&addresses);
         drop(raised);
-        let cost = cpu_time().saturating_sub(before);
+        let cost = thread_cpu_time().saturating_sub(before);
         let source = sampler.source();
         // Nobody waits for a window that failed.
         let _ =
@@ -225,13 +216,13 @@ impl SamplingSession {
         if self.before_at == 0 {
             next = monotonic();
             let scope = self.rate.scope(sampler.narrowest_scope(), next);
-            self.pass_at_rate(sampler, scope, &mut samples, (next, cpu_time()))?;
+            self.pass_at_rate(sampler, scope, &mut samples, (next, thread_cpu_time()))?;
         }
         loop {
             window.ends.take().iter().for_each(|end| self.collector.end(end));
             next = (next + self.rate.period).max(monotonic());
             // When the next pass is due, and this thread's CPU time until then.
-            let due = (self.rate.due(next), cpu_time());
+            let due = (self.rate.due(next), thread_cpu_time());
             let mut scope = self.rate.scope(sampler.narrowest_scope(), due.0);
             if self.rate.is_short(scope) != priority.is_some() {
                 priority = self.rate.is_short(scope).then(RaisedPriority::run_first);
@@ -257,9 +248,9 @@ impl SamplingSession {
         samples: &mut Vec<ThreadSample>,
         due: (Duration, Duration),
     ) -> Result<(), Errno> {
-        let before = cpu_time();
+        let before = thread_cpu_time();
         self.pass(sampler, scope, samples, due)?;
-        self.rate.note(scope, cpu_time().saturating_sub(before), sampler.narrowest_scope(), monotonic());
+        self.rate.note(scope, thread_cpu_time().saturating_sub(before), sampler.narrowest_scope(), monotonic());
         Ok(())
     }
 
@@ -271,7 +262,7 @@ impl SamplingSession {
         samples: &mut Vec<ThreadSample>,
         due: (Duration, Duration),
     ) -> Result<(), Errno> {
-        let (begin, awake) = (monotonic(), cpu_time().saturating_sub(due.1));
+        let (begin, awake) = (monotonic(), thread_cpu_time().saturating_sub(due.1));
         samples.clear();
         let lost = sampler.pass(scope, samples)?;
         let period_ns = nanoseconds(self.rate.period);
@@ -300,11 +291,6 @@ fn moment_of([due, begin, end]: [Duration; 3], awake: Duration) -> PassMoment {
 
 pub(super) fn monotonic() -> Duration {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
-}
-
-/// CPU time of this thread.
-fn cpu_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 #[cfg(test)]

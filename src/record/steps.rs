@@ -1,13 +1,14 @@
 //! A window in steps: a capture at the end of each, and what changed since the one before.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::error::RecordError;
 use super::exited_containers::ExitedContainers;
+use super::pass_rate::SampledAs;
 use super::recorder::{Recorder, is_selected, time_since};
-use super::sampler::{EndedSamples, OpenSamples, SampledAs};
+use super::sampler::{EndedSamples, OpenSamples};
 use super::step_length::StepLength;
 use super::until::{Until, WindowEnd, arguments};
 use crate::capture::{CapturedChanges, ExitListener, RecordedExits, Smaps, nanoseconds};
@@ -15,7 +16,7 @@ use crate::model::{
     CtprofSnapshot, ExitedThread, METRICS, Owner, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadId,
     ThreadState, Value, WindowInfo, WindowRule,
 };
-use crate::process::RaisedPriority;
+use crate::process::{RaisedPriority, lock};
 use crate::series::{Applied, Moment, Part, Step, StepExits};
 use crate::window::{FoldedExits, FoldedPart};
 
@@ -136,7 +137,7 @@ impl OpenSeries<'_> {
         let Recorder { capturer, listener, sampler, .. } = &mut *self.recorder;
         // What exits from now on may be in the capture.
         listener.iter_mut().for_each(ExitListener::keep_all);
-        let folded = std::mem::take(&mut *self.folded.lock().unwrap_or_else(PoisonError::into_inner));
+        let folded = std::mem::take(&mut *lock(&self.folded));
         let is_last = end.is_some();
         let smaps = capturer.smaps();
         // What is prepared has other names: what did not change cannot be taken from it.

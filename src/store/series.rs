@@ -219,21 +219,20 @@ impl StoredSeries {
         Ok(self.end(part, command)?)
     }
 
-    /// Passes on the windows of the steps of a part, those of each such time together, with the threads that changed.
+    /// Passes on the windows of the steps of a part, with the threads that changed.
     ///
     /// # Errors
     /// As [`StoredSeries::part`], and those of `found`.
     pub fn each_window<E: From<StoreError>>(
         &mut self,
         range: &SeriesRange,
-        length_ns: u64,
         found: &mut dyn FnMut(CtprofSnapshot) -> Result<(), E>,
     ) -> Result<(), E> {
         let to_ns = self.seek(range)?;
-        self.each_window_to(to_ns, length_ns, found, &mut |_, _| 0)
+        self.each_window_to(to_ns, 0, found, &mut |_, _| 0)
     }
 
-    /// `each_step` returns how many records of exits it keeps.
+    /// The windows of steps in the same `length_ns` are one, unless that is 0. `each_step` returns how many records of exits it keeps.
     fn each_window_to<E: From<StoreError>>(
         &mut self,
         to_ns: u64,

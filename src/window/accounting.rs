@@ -1,7 +1,7 @@
 //! How much of the host's CPU time a window explains.
 
 use super::Clocks;
-use crate::model::{Accounting, BusySource, HostCpuTime};
+use crate::model::{Accounting, BusySource, HostCpuTime, NS_PER_TICK};
 
 /// Threads may have this many percent of the run time that the scheduler counts, as they are captured after it.
 const MOST_PERCENT: u64 = 101;
@@ -20,7 +20,7 @@ pub(super) fn account(
     (explained_ns, started_seen): (u64, u64),
 ) -> Option<Accounting> {
     let cpus = time.cpus.filter(|cpus| *cpus > 0)?;
-    let ns = |ticks: Option<u64>| ticks.map(|ticks| ticks.saturating_mul(clocks.ns_per_tick));
+    let ns = |ticks: Option<u64>| ticks.map(|ticks| ticks.saturating_mul(NS_PER_TICK));
     let (steal_ns, interrupt_ns) = (ns(time.steal_ticks), ns(time.interrupt_ticks));
     let not_idle = || {
         let unused = ns(time.idle_ticks)?.saturating_add(ns(time.iowait_ticks)?);
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn busy_time_is_what_is_not_idle_unless_the_scheduler_counts_it() {
-        let clocks = Clocks { duration_ns: 5_000_000_000, ns_per_tick: 10_000_000, ..Clocks::default() };
+        let clocks = Clocks { duration_ns: 5_000_000_000, ..Clocks::default() };
         let time = HostCpuTime {
             cpus: Some(2),
             idle_ticks: Some(300),
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn threads_captured_a_little_later_do_not_hide_the_run_time_of_the_scheduler() {
-        let clocks = Clocks { duration_ns: 5_000_000_000, ns_per_tick: 10_000_000, ..Clocks::default() };
+        let clocks = Clocks { duration_ns: 5_000_000_000, ..Clocks::default() };
         let time = HostCpuTime {
             cpus: Some(2),
             idle_ticks: Some(0),

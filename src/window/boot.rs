@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::SnapshotHead;
+use crate::model::{NS_PER_TICK, SnapshotHead};
 
 /// Why two snapshots are not the ends of a window.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,11 +36,8 @@ pub(super) struct Clocks {
     pub(super) start_boottime_ns: u64,
     pub(super) start_monotonic_ns: Option<u64>,
     pub(super) end_monotonic_ns: Option<u64>,
-    pub(super) ns_per_tick: u64,
 }
 
-/// `USER_HZ` on every architecture but a few old ones.
-const USUAL_TICKS: u64 = 100;
 /// Shorter differences between the clocks are the time between reading them.
 const SHORTEST_SUSPEND_NS: u64 = 1_000_000;
 
@@ -64,21 +61,18 @@ impl Clocks {
         if suspended.is_some_and(|time| !has_passed(time, earlier, later)) {
             return Err(NoWindow::DifferentClocks);
         }
-        let ticks = later.host.as_ref().and_then(|host| host.clock_ticks_per_second);
         Ok(Self {
             duration_ns: awake.filter(|time| *time > 0).unwrap_or(since_boot),
             suspended_ns: suspended,
             start_boottime_ns: a,
             start_monotonic_ns: monotonic(earlier),
             end_monotonic_ns: monotonic(later),
-            ns_per_tick: 1_000_000_000
-                / ticks.filter(|ticks| (1..=1_000_000_000).contains(ticks)).unwrap_or(USUAL_TICKS),
         })
     }
 
     /// Whether a thread with this start time, in ticks since boot, started in the window.
     pub(super) fn started_within(&self, start_ticks: u64) -> bool {
-        start_ticks >= self.start_boottime_ns / self.ns_per_tick
+        start_ticks >= self.start_boottime_ns / NS_PER_TICK
     }
 
     /// Whether a thread whose record says this start time started in the window. Others exited before they could
@@ -103,12 +97,12 @@ impl Clocks {
 
     /// Time since boot of a start in ticks, in nanoseconds; 0 if it is unknown.
     pub(super) fn boot_ns(&self, start_ticks: Option<u64>) -> u64 {
-        start_ticks.unwrap_or(0).saturating_mul(self.ns_per_tick)
+        start_ticks.unwrap_or(0).saturating_mul(NS_PER_TICK)
     }
 
     /// From the start of the window to the start of a thread, in nanoseconds.
     pub(super) fn until_start(&self, start_ticks: u64) -> u64 {
-        start_ticks.saturating_mul(self.ns_per_tick).saturating_sub(self.start_boottime_ns).min(self.duration_ns)
+        start_ticks.saturating_mul(NS_PER_TICK).saturating_sub(self.start_boottime_ns).min(self.duration_ns)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::earlier_threads::{process_after, subtract};
 use super::unexplained::lacks_io;
 use super::{
-    Clocks, CountedWork, FoldedPart, GoneProcess, KnownProcess, MOST_ANCESTORS, PRECISION_TICKS, Parents, Processes,
+    Clocks, CountedWork, FoldedPart, GoneProcess, KnownProcess, MOST_ANCESTORS, PRECISION_NS, Parents, Processes,
     Unexplained, WindowStart, Work,
 };
 use crate::model::{ExitedThread, Includes, MetricId, Metrics, Name, Owner, ThreadId, ThreadSpan, ThreadState};
@@ -28,7 +28,7 @@ pub(super) struct PlacedRecords<'s> {
 impl<'s> PlacedRecords<'s> {
     /// Has placed no record yet.
     pub(super) fn new(start: &'s WindowStart, clocks: Clocks, processes: &Processes, parents: Arc<Parents>) -> Self {
-        let mut unexplained = Unexplained::of(processes, &start.earlier, start.clocks.ns_per_tick);
+        let mut unexplained = Unexplained::of(processes, &start.earlier);
         gone_processes(start, &parents).for_each(|gone| unexplained.explain_process(&gone, &parents));
         Self { start, clocks, parents, unexplained, recorded: BTreeSet::new(), impossible_delays: 0 }
     }
@@ -72,7 +72,7 @@ impl<'s> PlacedRecords<'s> {
             state.cgroup = state.cgroup.take().or_else(|| self.start.earlier.threads[place].cgroup.clone());
             exited.cpu_time_ns = exited.cpu_time_ns.map(|life| cpu_time_in_window(&state.metrics, life));
         }
-        let work = Work::of_thread(&state.metrics, self.start.clocks.ns_per_tick);
+        let work = Work::of_thread(&state.metrics);
         let start_ns = self.start.clocks.boot_ns(state.start_time_clock_ticks);
         let process = self.parents.get(state.tgid, start_ns).copied();
         match process.filter(|process| process.is_living) {
@@ -152,16 +152,15 @@ fn gone_processes<'s>(start: &'s WindowStart, parents: &'s Parents) -> impl Iter
         let (state, after) = leader.process.as_deref().zip(process_after(leader))?;
         let (tgid, start_ns) = (leader.tgid, start.clocks.boot_ns(leader.start_time_clock_ticks));
         let ppid = parents.get(tgid, start_ns).map(|known| known.ppid).filter(|ppid| *ppid > 0).or(after.ppid)?;
-        let tick = start.clocks.ns_per_tick;
-        let mut work = Work::of_process(state, Includes::Threads, tick);
+        let mut work = Work::of_process(state, Includes::Threads);
         let exact_ns = start.earlier.run_time_ns(tgid);
         let is_exact = exact_ns.is_some_and(|exact| exact >= work[MetricId::run_time_ns]);
         work[MetricId::run_time_ns] = work[MetricId::run_time_ns].max(exact_ns.unwrap_or(0));
-        let of_children = Work::of_process(after, Includes::Children, tick);
+        let of_children = Work::of_process(after, Includes::Children);
         let rounded = u64::from(!is_exact) + u64::from(of_children[MetricId::run_time_ns] > 0);
         work += of_children;
         let lacks_io = lacks_io(after);
-        let before = CountedWork { work, imprecise_ns: rounded * PRECISION_TICKS * tick, lacks_io };
+        let before = CountedWork { work, imprecise_ns: rounded * PRECISION_NS, lacks_io };
         Some(GoneProcess { ppid, start_ns, before })
     })
 }

@@ -60,7 +60,7 @@ impl<T: Threads> Join<T> {
             if self.lineage.is_some() && thread.owner == Some(Owner::Ctprof) && is_of_children {
                 thread.owner = Some(Owner::Command);
             }
-            self.explain(Work::of_thread(&thread.metrics, start.clocks.ns_per_tick), thread.owner);
+            self.explain(Work::of_thread(&thread.metrics), thread.owner);
             self.threads.add(thread);
         }
         self.add_gone(&start, &recorded);
@@ -103,7 +103,7 @@ impl<T: Threads> Join<T> {
             };
             let owner = row.state.owner.or(owner);
             (row.state.owner, row.state.parent, row.state.program) = (owner, parent, program);
-            let work = Work::of_thread(&row.state.metrics, self.start.clocks.ns_per_tick);
+            let work = Work::of_thread(&row.state.metrics);
             records.place_folded((tgid, part), work);
             self.explain(work, owner);
             let count = row.state.span.map_or(0, |span| span.count);

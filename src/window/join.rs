@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::earlier_threads::{EarlierThreads, renamed, subtract};
-use super::processes::has_exited;
-use super::{Clocks, CpuReadings, Lineage, PRECISION_TICKS, Processes, Seen, Work};
+use super::{Clocks, CpuReadings, Lineage, PRECISION_NS, Processes, Seen, Work};
 use crate::model::{
     HostCpuTime, Includes, METRICS, Metric, MetricId, Owner, ProcessState, ThreadId, ThreadSpan, ThreadState, Threads,
     WindowInfo, WindowRule,
@@ -212,7 +211,7 @@ impl<T: Threads> Join<T> {
         let totals = (start.values == JoinedValues::Totals).then(|| thread.metrics.clone());
         let count = |metric: &Metric| *self.sums.backwards.entry(metric.id).or_default() += 1;
         subtract(&earlier.metrics, &mut thread.metrics, count);
-        let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
+        let work = Work::of_thread(&thread.metrics);
         self.explain(work, thread.owner);
         if thread.owner == Some(Owner::Ctprof) {
             self.sums.recorder_stayed = true;
@@ -224,7 +223,7 @@ impl<T: Threads> Join<T> {
             self.before.add(renamed(earlier, &thread));
             thread.metrics = totals;
         } else {
-            let exited = has_exited(&thread) && !has_exited(earlier);
+            let exited = thread.has_exited() && !earlier.has_exited();
             thread.span = Some(ThreadSpan { alive_ns, exited, ..ThreadSpan::default() });
             // They are totals, which a window does not have.
             (thread.process, thread.process_after) = (None, None);
@@ -243,9 +242,9 @@ impl<T: Threads> Join<T> {
         let ticks = thread.start_time_clock_ticks.unwrap_or(0);
         let read = thread.read_at_ns.unwrap_or(0);
         let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(start.clocks.until_start(ticks));
-        let exited = start.values == JoinedValues::Increases && has_exited(&thread);
+        let exited = start.values == JoinedValues::Increases && thread.has_exited();
         thread.span = Some(ThreadSpan { alive_ns, started: true, exited, ..ThreadSpan::default() });
-        let work = Work::of_thread(&thread.metrics, start.clocks.ns_per_tick);
+        let work = Work::of_thread(&thread.metrics);
         self.explain(work, thread.owner);
         self.processes.add(&thread, work, seen);
         if start.values == JoinedValues::Increases {
@@ -270,15 +269,14 @@ impl WindowStart {
     fn continues(&self, place: usize, later: &ThreadState) -> bool {
         let (mut increase, mut is_possible) = (later.metrics.clone(), true);
         subtract(&self.earlier.threads[place].metrics, &mut increase, |_| is_possible = false);
-        let tick = self.clocks.ns_per_tick;
         let of_process = |state: &Option<Box<ProcessState>>| {
             let process = state.as_deref().filter(|process| process.utime_clock_ticks.is_some())?;
-            Some(Work::of_process(process, Includes::Threads, tick)[MetricId::run_time_ns])
+            Some(Work::of_process(process, Includes::Threads)[MetricId::run_time_ns])
         };
         let leader = self.earlier.leader(later.tgid).map(|leader| &leader.process);
         let whole = leader.and_then(of_process).zip(of_process(&later.process));
-        let run_ns = Work::of_thread(&increase, tick)[MetricId::run_time_ns];
-        let most_ns = |(before, after): (u64, u64)| after.saturating_sub(before).saturating_add(PRECISION_TICKS * tick);
+        let run_ns = Work::of_thread(&increase)[MetricId::run_time_ns];
+        let most_ns = |(before, after): (u64, u64)| after.saturating_sub(before).saturating_add(PRECISION_NS);
         is_possible && whole.is_none_or(|whole| run_ns <= most_ns(whole))
     }
 }

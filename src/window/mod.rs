@@ -36,7 +36,7 @@ pub use self::join::{Join, Joined, JoinedValues};
 use self::lineage::Lineage;
 use self::parents::{KnownProcess, Living, Parents, living};
 use self::processes::{Processes, Seen};
-use self::unexplained::{CountedWork, GoneProcess, PRECISION_TICKS, Unexplained};
+use self::unexplained::{CountedWork, GoneProcess, PRECISION_NS, Unexplained};
 use self::work::Work;
 pub use crate::model::ExitedThread;
 use crate::model::{CtprofSnapshot, FORMAT_VERSION, RecordedCommand, SnapshotHead, ThreadState, Threads};

@@ -109,7 +109,7 @@ impl KnownProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ProcessState;
+    use crate::model::{NS_PER_TICK, ProcessState};
 
     impl Parents {
         /// Processes with their id, their start in ticks and their parent, of both captures and of records.
@@ -126,12 +126,12 @@ mod tests {
                 ..ThreadState::default()
             };
             let living = after.iter().map(|(tgid, ticks, ppid)| (*tgid, Some(*ticks), Some(*ppid)));
-            let clocks = Clocks { ns_per_tick: 10_000_000, ..Clocks::default() };
+            let clocks = Clocks::default();
             let record = |known: &(u32, u64, u32)| ExitedThread {
                 state: leader(known),
                 ppid: known.2,
                 started_monotonic_ns: 0,
-                elapsed_ns: clocks.ns_per_tick,
+                elapsed_ns: NS_PER_TICK,
                 ..ExitedThread::default()
             };
             let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);

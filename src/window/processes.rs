@@ -59,7 +59,7 @@ impl Processes {
                 cgroup: thread.cgroup.clone(),
                 owner: thread.owner,
                 start_ticks: thread.start_time_clock_ticks,
-                has_exited: has_exited(thread),
+                has_exited: thread.has_exited(),
                 state: thread.process.clone(),
             });
         }
@@ -117,9 +117,4 @@ impl Processes {
     pub(super) fn find(&self, tgid: u32) -> Option<&LaterProcess> {
         self.0.binary_search_by_key(&tgid, |process| process.tgid).ok().map(|place| &self.0[place])
     }
-}
-
-/// Whether a thread is only listed until its parent waits for it, such as that of a recorded command.
-pub(super) fn has_exited(thread: &ThreadState) -> bool {
-    matches!(thread.metrics.state, Some('Z' | 'X'))
 }

@@ -9,7 +9,7 @@ use super::earlier_threads::process_after;
 use super::processes::{LaterProcess, Processes, Seen};
 use super::{EarlierThreads, FoldedPart, KnownProcess, MOST_ANCESTORS, Parents, Work};
 use crate::model::{
-    ExitedWork, Includes, MetricId, Name, PROCESS, ProcessSource, ProcessState, RecordField, ThreadState,
+    ExitedWork, Includes, MetricId, NS_PER_TICK, Name, PROCESS, ProcessSource, ProcessState, RecordField, ThreadState,
 };
 
 /// What processes did beyond their living threads, by process id.
@@ -23,7 +23,6 @@ pub(super) struct Unexplained {
     /// What such processes had done before the window, and what none of the known ancestors counted: other processes that have
     /// started in the window did not count it either.
     before_without_ancestor: CountedWork,
-    ns_per_tick: u64,
 }
 
 /// What one process did beyond its living threads.
@@ -74,7 +73,7 @@ impl AddAssign for CountedWork {
 }
 
 /// User and system time are rounded down to ticks, each.
-pub(super) const PRECISION_TICKS: u64 = 2;
+pub(super) const PRECISION_NS: u64 = 2 * NS_PER_TICK;
 
 impl Unattributed {
     /// Takes out work of children, and returns the rest.
@@ -95,11 +94,11 @@ impl Unattributed {
 const INIT: u32 = 1;
 
 impl Unexplained {
-    pub(super) fn of(processes: &Processes, earlier: &EarlierThreads, ns_per_tick: u64) -> Self {
+    pub(super) fn of(processes: &Processes, earlier: &EarlierThreads) -> Self {
         let pools = processes.iter().filter_map(|process| {
             let leader = process.leader.as_ref()?;
             let later = leader.state.as_deref()?;
-            let work = |state, part| Work::of_process(state, part, ns_per_tick);
+            let work = Work::of_process;
             let (threads_before, children_before, lacks_io) = match process.seen {
                 Seen::Started => Default::default(),
                 Seen::AtBothEnds => {
@@ -113,15 +112,14 @@ impl Unexplained {
             };
             let threads = work(later, Includes::Threads).less(threads_before).less(process.threads);
             let children = work(later, Includes::Children).less(children_before);
-            let imprecise_ns = PRECISION_TICKS * ns_per_tick;
-            let (living, all_children, has_exited) = (process.threads, children, leader.has_exited);
-            let seen = process.seen;
+            let (living, all_children, imprecise_ns) = (process.threads, children, PRECISION_NS);
+            let (seen, has_exited) = (process.seen, leader.has_exited);
             let pools =
                 Unattributed { threads, children, living, all_children, imprecise_ns, lacks_io, has_exited, seen };
             Some((process.tgid, pools))
         });
         let (of_ancestors, without_ancestor, before_without_ancestor) = Default::default();
-        Self { by_process: pools.collect(), of_ancestors, without_ancestor, before_without_ancestor, ns_per_tick }
+        Self { by_process: pools.collect(), of_ancestors, without_ancestor, before_without_ancestor }
     }
 
     /// Takes out what an exited thread of a living process did.
@@ -184,7 +182,7 @@ impl Unexplained {
     fn take_children(&mut self, tgid: u32, counted: CountedWork) -> CountedWork {
         let Some(pools) = self.by_process.get_mut(&tgid) else { return counted };
         let rest = pools.take_children(counted);
-        let least_ns = rest.imprecise_ns.saturating_add(PRECISION_TICKS * self.ns_per_tick);
+        let least_ns = rest.imprecise_ns.saturating_add(PRECISION_NS);
         CountedWork { work: rest.work.without_noise(Work::default(), least_ns), ..rest }
     }
 
@@ -229,12 +227,11 @@ impl Unexplained {
     ) -> Vec<ThreadState> {
         self.give_ancestors(parents);
         self.give_without_ancestor();
-        let least_ns = PRECISION_TICKS * self.ns_per_tick;
         let mut all = Vec::new();
         for (tgid, Unattributed { threads, children, living, all_children, imprecise_ns, lacks_io, .. }) in
             self.by_process
         {
-            let mut threads = threads.without_noise(living, least_ns);
+            let mut threads = threads.without_noise(living, PRECISION_NS);
             let mut children = children.without_noise(all_children, imprecise_ns);
             if !children.is_zero() {
                 children += threads.take_io();
@@ -247,7 +244,7 @@ impl Unexplained {
                 if lacks_io {
                     work.take_io();
                 }
-                all.extend(exited(process, work.with_ticks_of_run_time(self.ns_per_tick), kind, lacks_io));
+                all.extend(exited(process, work.with_ticks_of_run_time(), kind, lacks_io));
             }
         }
         all

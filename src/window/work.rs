@@ -2,7 +2,7 @@
 
 use std::ops::{AddAssign, Index, IndexMut};
 
-use crate::model::{Includes, MetricId, Metrics, PROCESS, ProcessState, Value};
+use crate::model::{Includes, MetricId, Metrics, NS_PER_TICK, PROCESS, ProcessState, Value};
 
 /// The metrics that processes count, and the run time, which they count in ticks.
 const METRICS: [MetricId; 12] = [
@@ -50,7 +50,7 @@ impl AddAssign for Work {
 
 impl Work {
     /// The work of a thread. Without scheduler statistics, its CPU time is that of its ticks.
-    pub(super) fn of_thread(metrics: &Metrics, ns_per_tick: u64) -> Self {
+    pub(super) fn of_thread(metrics: &Metrics) -> Self {
         let mut work = Self::default();
         for metric in METRICS {
             if let Some(Value::Unsigned(amount)) = metric.metric().get(metrics) {
@@ -58,13 +58,13 @@ impl Work {
             }
         }
         if metrics.run_time_ns.is_none() {
-            work.set_run_time_from_ticks(ns_per_tick);
+            work.set_run_time_from_ticks();
         }
         work
     }
 
     /// The work that a process counts for its threads with its I/O, or for its children without.
-    pub(super) fn of_process(process: &ProcessState, part: Includes, ns_per_tick: u64) -> Self {
+    pub(super) fn of_process(process: &ProcessState, part: Includes) -> Self {
         let mut work = Self::default();
         let with_io = part == Includes::Threads;
         for field in PROCESS {
@@ -73,14 +73,14 @@ impl Work {
                 work[field.source.metric] = amount;
             }
         }
-        work.set_run_time_from_ticks(ns_per_tick);
+        work.set_run_time_from_ticks();
         work
     }
 
     /// Sets the run time to that of the ticks.
-    fn set_run_time_from_ticks(&mut self, ns_per_tick: u64) {
+    fn set_run_time_from_ticks(&mut self) {
         let ticks = self[MetricId::utime_clock_ticks].saturating_add(self[MetricId::stime_clock_ticks]);
-        self[MetricId::run_time_ns] = ticks.saturating_mul(ns_per_tick);
+        self[MetricId::run_time_ns] = ticks.saturating_mul(NS_PER_TICK);
     }
 
     /// What is left after `other`, never below 0.
@@ -113,8 +113,8 @@ impl Work {
 
     /// With no more ticks than the run time has. What is left of ticks alone is the sum of what was rounded for
     /// each thread.
-    pub(super) fn with_ticks_of_run_time(mut self, ns_per_tick: u64) -> Self {
-        let mut ticks = self[MetricId::run_time_ns] / ns_per_tick;
+    pub(super) fn with_ticks_of_run_time(mut self) -> Self {
+        let mut ticks = self[MetricId::run_time_ns] / NS_PER_TICK;
         for metric in [MetricId::utime_clock_ticks, MetricId::stime_clock_ticks] {
             self[metric] = self[metric].min(ticks);
             ticks -= self[metric];
@@ -149,8 +149,6 @@ impl Work {
 mod tests {
     use super::*;
 
-    const TICK: u64 = 10_000_000;
-
     #[test]
     fn every_counter_of_processes_is_an_amount_of_work() {
         assert!(PROCESS.iter().all(|field| METRICS.contains(&field.source.metric)));
@@ -161,21 +159,21 @@ mod tests {
             write_bytes: Some(5.into()),
             ..ProcessState::default()
         };
-        let threads = Work::of_process(&process, Includes::Threads, TICK);
-        assert_eq!((threads[MetricId::run_time_ns], threads[MetricId::write_bytes]), (5 * TICK, 5));
-        let children = Work::of_process(&process, Includes::Children, TICK);
-        assert_eq!((children[MetricId::run_time_ns], children[MetricId::write_bytes]), (7 * TICK, 0));
+        let threads = Work::of_process(&process, Includes::Threads);
+        assert_eq!((threads[MetricId::run_time_ns], threads[MetricId::write_bytes]), (5 * NS_PER_TICK, 5));
+        let children = Work::of_process(&process, Includes::Children);
+        assert_eq!((children[MetricId::run_time_ns], children[MetricId::write_bytes]), (7 * NS_PER_TICK, 0));
     }
 
     #[test]
     fn differences_within_the_precision_of_ticks_are_no_work() {
         let (mut residue, mut threads) = (Work::default(), Work::default());
-        residue[MetricId::run_time_ns] = 2 * TICK - 1;
+        residue[MetricId::run_time_ns] = 2 * NS_PER_TICK - 1;
         residue[MetricId::rchar] = 9;
         threads[MetricId::rchar] = 1000;
-        assert!(residue.without_noise(threads, 2 * TICK).is_zero());
+        assert!(residue.without_noise(threads, 2 * NS_PER_TICK).is_zero());
         residue[MetricId::rchar] = 10;
-        assert_eq!(residue.without_noise(threads, 2 * TICK)[MetricId::rchar], 10);
+        assert_eq!(residue.without_noise(threads, 2 * NS_PER_TICK)[MetricId::rchar], 10);
     }
 
     #[test]
@@ -184,12 +182,12 @@ mod tests {
             let mut work = Work::default();
             work[MetricId::run_time_ns] = run;
             (work[MetricId::utime_clock_ticks], work[MetricId::stime_clock_ticks]) = (user, system);
-            let work = work.with_ticks_of_run_time(TICK);
+            let work = work.with_ticks_of_run_time();
             (work[MetricId::utime_clock_ticks], work[MetricId::stime_clock_ticks])
         };
-        assert_eq!(ticks(40 * TICK, 30, 30), (30, 10));
-        assert_eq!(ticks(41 * TICK - 1, 50, 30), (40, 0));
-        assert_eq!(ticks(100 * TICK, 30, 30), (30, 30));
+        assert_eq!(ticks(40 * NS_PER_TICK, 30, 30), (30, 10));
+        assert_eq!(ticks(41 * NS_PER_TICK - 1, 50, 30), (40, 0));
+        assert_eq!(ticks(100 * NS_PER_TICK, 30, 30), (30, 30));
     }
 
     #[test]

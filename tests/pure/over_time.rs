@@ -166,6 +166,18 @@ fn values_over_time_have_the_times_of_their_parts() {
 }
 
 #[test]
+fn values_over_time_are_null_where_they_are_unknown_in_one_part_as_in_several() {
+    const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v2-series-linux-6.18.ctprof");
+    for (range, parts) in [("", 9), ("@0s..0.5s", 1)] {
+        let json = printed(&["show", &format!("{FILE}{range}"), "--format", "json", "--sparkline", "alloc"]);
+        let json: Value = serde_json::from_str(&json).unwrap();
+        let groups = json["trend"]["groups"].as_array().unwrap();
+        let unknown = serde_json::json!(vec![Value::Null; parts]);
+        assert!(!groups.is_empty() && groups.iter().all(|group| group["values"] == unknown), "{groups:?}");
+    }
+}
+
+#[test]
 fn steps_that_are_a_little_late_are_divided_into_parts_of_equal_length() {
     let directory = tempfile::tempdir().unwrap();
     let late = |second: u64| {

@@ -1,7 +1,5 @@
 //! Passes that return only the threads that did something since the pass before.
 
-use std::sync::PoisonError;
-
 use nix::errno::Errno;
 use rayon::ThreadPool;
 
@@ -20,6 +18,7 @@ use super::setup::{BpfEngine, ChangePasses};
 use super::walk::BpfThreads;
 use super::{complete, processes};
 use crate::model::{ThreadId, ThreadState};
+use crate::process::lock;
 
 impl BpfEngine {
     /// The threads that did something since the pass before, whose threads `known` has; `None` if the engine always reads all.
@@ -31,7 +30,7 @@ impl BpfEngine {
         pool: &ThreadPool,
     ) -> Result<Option<ChangedThreads>, Errno> {
         let Some(changes) = &self.changes else { return Ok(None) };
-        let mut changes = changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changes = lock(changes);
         let ChangePasses { tracker, open_coded } = &mut *changes;
         tracker.begin_pass();
         let BpfThreads { states: mut threads, mut facts } = self.changed_threads(open_coded.as_mut(), parameters)?;

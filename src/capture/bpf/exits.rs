@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{PipeReader, PipeWriter, pipe};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use super::layout::{Layout, RecordScope, TIME, ThreadRecord, words_of};
 use super::new_cgroups::NewCgroups;
 use super::packed_records::{MAX_BYTES, PackedRecords, unpacked};
 use crate::model::{BpfObstacle, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, Name, NoBpf};
-use crate::process::{Privileges, RaisedPriority};
+use crate::process::{Privileges, RaisedPriority, lock};
 
 /// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, they take
 /// 2 % of the default ring.
@@ -146,10 +146,6 @@ impl Drop for ExitListener {
     }
 }
 
-fn lock(inbox: &Mutex<Inbox>) -> MutexGuard<'_, Inbox> {
-    inbox.lock().expect("the listening thread has not panicked")
-}
-
 /// Receives records until the other end of the pipe is closed.
 fn listen(inbox: &Mutex<Inbox>, ring: &OwnedFd, ended: &PipeReader) {
     let _raised = RaisedPriority::of_this_thread();
@@ -195,7 +191,7 @@ impl RecordedExits {
         let mut decoder = Decoder::new(&self.layout, &self.facts);
         unpacked(&self.records).filter_map(move |record| {
             let mut exit = decoder.exit(ThreadRecord::split(&record)?.0)?;
-            exit.state.cgroup = self.cgroup(exit.cgroups.take()?);
+            exit.state.cgroup = exit.cgroups.take().and_then(|cgroups| self.cgroup(cgroups));
             Some(exit)
         })
     }
@@ -450,14 +446,18 @@ mod tests {
 
     /// The threads of these records.
     fn exits(records: &[Vec<u64>]) -> Vec<ExitedThread> {
-        let mut received = ExitReceiver::new(&fields());
+        exits_of(fields(), records)
+    }
+
+    fn exits_of(fields: Layout, records: &[Vec<u64>]) -> Vec<ExitedThread> {
+        let mut received = ExitReceiver::new(&fields);
         records.iter().for_each(|record| assert_eq!(received.add(&mut record.clone()), None, "of no cgroup"));
         let (records, summary) = received.drain([0; 2]);
         let css_sets = Arc::new(CssSets::default());
         css_sets.learn([(0xff00, "/build".into())]);
         let facts = HostParameters { delays: true, ..HostParameters::default() };
         let containers = NamedContainers::default();
-        let exits = RecordedExits { summary, records, facts, layout: Arc::new(fields()), css_sets, containers };
+        let exits = RecordedExits { summary, records, facts, layout: Arc::new(fields), css_sets, containers };
         exits.threads().collect()
     }
 
@@ -473,6 +473,16 @@ mod tests {
         assert_eq!((metrics.run_time_ns, metrics.minflt), (Some(130.into()), Some(9.into())));
         assert_eq!((metrics.blkio_delay_count, state.cgroup.as_deref()), (Some(4.into()), Some("/build")));
         assert_eq!((state.read_at_ns, &metrics.state, metrics.nr_threads), (None, &None, None));
+    }
+
+    #[test]
+    fn a_kernel_whose_threads_have_no_cgroups_has_exits() {
+        let mut fields = fields();
+        let cgroups = fields.columns.iter().position(|column| column.path == columns::CGROUPS).unwrap();
+        fields.dropped = [u16::try_from(cgroups).unwrap()].into();
+        let record = exiting(&fields, 100);
+        let [exit] = exits_of(fields, &[record]).try_into().unwrap();
+        assert_eq!((exit.state.tid, exit.state.cgroup), (41, None));
     }
 
     #[test]

@@ -186,14 +186,13 @@ impl Emitter<'_> {
             .for_each(|word| assembler.store_immediate(Width::U64, R8, byte(word), if word == extra { -1 } else { 0 }));
         // What the record says counts: the thread may have woken up since it passed the filter.
         assembler.load(Width::U64, R3, Frame, SLOT);
-        for (path, is_active) in [(columns::ON_CPU, 1), (columns::STATE, 0)] {
-            let Some(field) = self.layout.find(path) else { continue };
-            assembler.load(Width::U64, R1, R8, byte(field.slot()));
-            if is_active == 1 {
-                assembler.jump_if_different(R1, 0, active);
-            } else {
-                assembler.jump_if_equal(R1, 0, active);
-            }
+        if let Some(on_cpu) = self.layout.find(columns::ON_CPU) {
+            assembler.load(Width::U64, R1, R8, byte(on_cpu.slot()));
+            assembler.jump_if_different(R1, 0, active);
+        }
+        if let Some(state) = self.layout.find(columns::STATE) {
+            assembler.load(Width::U64, R1, R8, byte(state.slot()));
+            assembler.jump_if_equal(R1, 0, active);
         }
         assembler.load(Width::U64, R1, Frame, KEY);
         assembler.store(Width::U64, R3, 0, R1);
@@ -252,14 +251,11 @@ impl Emitter<'_> {
     /// Stores the id of the thread that owns the lock that the thread waits for, where the kernel says which lock that is
     /// (Linux 6.16, `CONFIG_DETECT_HUNG_TASK_BLOCKER`).
     fn owner(&self, assembler: &mut Assembler, kernel: &SampledKernel, at: i16) {
-        let column = (0..).zip(&self.layout.columns).find(|(_, column)| column.path == columns::BLOCKER);
+        let column = self.layout.filled().find(|(_, column)| column.path == columns::BLOCKER);
         let (Some((number, _)), Some(blocker), Some([mutex, read_write])) = (column, &kernel.blocker, kernel.owners)
         else {
             return;
         };
-        if self.layout.dropped.contains(&number) {
-            return;
-        }
         assembler.mark(Some(number));
         let [none, of_semaphore, read] = [assembler.label(), assembler.label(), assembler.label()];
         assembler.load(Width::U64, R9, R7, near(blocker.offset));

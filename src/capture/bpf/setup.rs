@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -19,6 +19,7 @@ use super::obstacle;
 use super::open_coded::OpenCodedPasses;
 use super::program::{Emitter, Kernel, LAST_WRITTEN_WORDS};
 use crate::model::{BpfObstacle, FieldForm, METRICS, Metric, NoBpf};
+use crate::process::lock;
 use crate::sys::bpf::iterator;
 use crate::sys::bpf::kernel_btf::KernelBtf;
 use crate::sys::bpf::map::per_cpu_array;
@@ -101,13 +102,13 @@ impl BpfEngine {
     /// Makes the next captures read another file.
     #[cfg(test)]
     pub(in crate::capture) fn replace_iterators(&self, file: OwnedFd) {
-        *self.iterators.lock().unwrap_or_else(PoisonError::into_inner) = vec![file];
+        *lock(&self.iterators) = vec![file];
     }
 
     /// Passes the records of all threads to `each`, many at once. The records before an error are passed: `EIO` if the
     /// iterator ends within a record, `EOVERFLOW` if it does not end.
     pub(in crate::capture) fn read(&self, mut each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
-        let opened = self.iterators.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let opened = lock(&self.iterators).pop();
         let iterator = opened.map_or_else(|| iterator::open(self.link.as_fd()), Ok)?;
         let mut pass = Pass::default();
         while let Some(words) = pass.whole_records(|words| iterator::read_words(&iterator, words))? {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{TrySendError, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use nix::errno::Errno;
 use rayon::ThreadPool;
@@ -20,6 +20,7 @@ use super::read::{BpfThread, RecordReader, ThreadFacts};
 use super::setup::BpfEngine;
 use super::{complete, processes};
 use crate::model::{METRICS, SourceFile, ThreadState};
+use crate::process::lock;
 
 impl BpfEngine {
     /// All threads, and how many processes procfs had to read. `pids` are the processes that procfs has listed before.
@@ -148,10 +149,6 @@ impl BpfThreads {
         self.states.truncate(threads);
         self.facts.truncate(threads);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The number of threads on this host, from `/proc/loadavg`: the last of `runnable/all`.

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::{ContainerNames, NamedContainers};
 use crate::capture::options::Roots;
 use crate::model::Name;
 use crate::names::containers_of_path;
-use crate::process::{Privileges, with_file_capabilities};
+use crate::process::{Privileges, lock, with_file_capabilities};
 
 /// Containers of one window, at most, and some of those that are named together.
 const MAX_CONTAINERS: usize = 1 << 16;
@@ -47,10 +47,6 @@ impl CreatedContainers {
     pub(crate) fn take(&self) -> NamedContainers {
         std::mem::take(&mut *lock(&self.found))
     }
-}
-
-fn lock(found: &Mutex<NamedContainers>) -> MutexGuard<'_, NamedContainers> {
-    found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn name_all(created: &Receiver<Name>, found: &Mutex<NamedContainers>) {

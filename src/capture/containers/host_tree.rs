@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use super::super::options::{Roots, Tree};
 use super::super::tally::stored;
 use crate::model::{self, HOME_OF_USER};
+use crate::process::lock;
 use crate::sys::errno;
 
 /// The root of the process 1.
@@ -78,12 +79,12 @@ impl HostTree {
     }
 
     pub(super) fn failed(&self, name: &str, errno: Errno) {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = lock(&self.failures);
         failures.entry(stored(errno)).or_default().insert(name.to_owned());
     }
 
     pub(super) fn failures(&self) -> Failures {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut failures = lock(&self.failures).clone();
         if self.is_unsure && failures.remove(&model::Errno::ENOENT).is_some() {
             failures.entry(model::Errno::EACCES).or_default().insert(ROOT_OF_HOST.to_owned());
         }

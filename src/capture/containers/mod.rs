@@ -7,14 +7,14 @@ mod kubernetes;
 mod runtimes;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 pub(super) use self::created::CreatedContainers;
 use self::host_tree::{Failures, HostTree};
 use super::options::Roots;
 use crate::model::Container;
 use crate::names::containers_of_path;
-use crate::process::map_patiently;
+use crate::process::{lock, map_patiently};
 
 /// Longer names are left out: those of Kubernetes have 253 bytes at most.
 const LONGEST_NAME: usize = 512;
@@ -50,7 +50,7 @@ impl ContainerNames {
     pub(crate) fn of<'n>(&self, cgroups: impl Iterator<Item = &'n str>) -> NamedContainers {
         let found = cgroups.map(|path| (path, containers_of_path(path)));
         let found: Vec<_> = found.filter(|(_, containers)| !containers.is_empty()).collect();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         let failures = if found.iter().flat_map(|(_, of)| of).all(|container| known.has(container)) {
             Failures::new()
         } else {

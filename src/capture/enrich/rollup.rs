@@ -2,7 +2,7 @@
 //! time.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -14,7 +14,7 @@ use super::super::procfs::text;
 use super::super::read_threads::ReadThreads;
 use super::smaps::Smaps;
 use crate::model::{Name, SourceFile, ThreadState, printable};
-use crate::process::map_patiently;
+use crate::process::{lock, map_patiently};
 
 /// How many processes may be read.
 #[derive(Clone, Copy)]
@@ -66,7 +66,7 @@ fn read_within(context: &CaptureContext, limits: Limits, read: &mut ReadThreads,
     let (own, left) = (context.clone(), Mutex::new(limits.time));
     let sized = chosen.iter().map(sized).collect();
     let read = map_patiently(pool.current_num_threads(), sized, move |(), process| {
-        let left = || left.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = || lock(&left);
         // Reading takes about 6 ms per GiB. All further processes are at least as large.
         if *left() <= Duration::from_nanos(process.resident_bytes / 1024 * 6) {
             return Rollup::OutOfTime;

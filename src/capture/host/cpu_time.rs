@@ -23,9 +23,9 @@ pub(crate) fn read(files: &HostFiles<'_>, start: Instant) -> Option<HostCpuTime>
     thread::sleep(Duration::from_micros(1));
     let text = |name: &str| files.read(&files.roots.procfs.join(name)).unwrap_or_default();
     let read = || {
-        let (begin, ran) = (start.elapsed(), thread_time());
+        let (begin, ran) = (start.elapsed(), thread_cpu_time());
         let (stat, schedstat) = (text("stat"), text("schedstat"));
-        let (end, ran) = (start.elapsed(), thread_time().saturating_sub(ran));
+        let (end, ran) = (start.elapsed(), thread_cpu_time().saturating_sub(ran));
         let took = end - begin;
         HostReading { texts: [stat, schedstat], at: (begin + end) / 2, took, stopped: took.saturating_sub(ran) }
     };
@@ -65,7 +65,7 @@ fn at_once(mut read: impl FnMut() -> HostReading) -> HostReading {
 }
 
 /// CPU time of this thread.
-fn thread_time() -> Duration {
+pub(crate) fn thread_cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
@@ -167,8 +167,8 @@ domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 
         assert_eq!(reads_of(&[(50, 0), (1, 0), (1, 0)]), (2, 1), "a hypervisor stopped the first");
         assert_eq!(reads_of(&[(80, 60), (20, 0), (21, 0), (20, 0)]), (3, 21));
         assert_eq!(reads_of(&[(9, 9); 9]), (5, 9));
-        let begin = (Instant::now(), thread_time());
-        while thread_time() < begin.1 + Duration::from_millis(10) {}
+        let begin = (Instant::now(), thread_cpu_time());
+        while thread_cpu_time() < begin.1 + Duration::from_millis(10) {}
         assert!(begin.0.elapsed() + Duration::from_millis(1) > Duration::from_millis(10), "the time of one thread");
     }
 

@@ -8,6 +8,7 @@ use super::text::{self, Keyed};
 use crate::model::{METRICS, Metric, Metrics, Name, Source, SourceFile, Value, printable, procfs_sources};
 
 /// Fields of `stat` that are not metrics (proc_pid_stat(5)).
+pub(super) const STAT_STATE: u8 = 3;
 pub(super) const STAT_FLAGS: u8 = 9;
 pub(in crate::capture) const STAT_START_TIME: u8 = 22;
 pub(in crate::capture) const STAT_RSS: u8 = 24;

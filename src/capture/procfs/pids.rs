@@ -20,7 +20,7 @@ pub(in crate::capture) fn of(
 
 /// All processes that `procfs`, opened at `path`, lists, ascending.
 fn all(path: &Path, procfs: &ProcDirectory) -> Result<Vec<u32>, CaptureError> {
-    let pids = procfs.ids().map_err(|errno| CaptureError::no_procfs(path, errno))?;
+    let pids = procfs.ids().map_err(|errno| CaptureError::NoProcfs(path.to_owned(), errno))?;
     if pids.is_empty() { Err(CaptureError::NoProcesses(path.to_owned())) } else { Ok(pids) }
 }
 

@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use super::super::thread_flags::PF_KTHREAD;
 use super::directory::{Numbered, ProcDirectory};
 use super::last_schedstats::schedstat;
+use super::parsers::{STAT_FLAGS, STAT_START_TIME, STAT_STATE};
 use super::text;
 use crate::model::{Activity, KernelEntry, Name, ThreadEnd, ThreadSample, printable};
 
@@ -207,11 +208,11 @@ impl SampledStat {
     fn parse(text: &[u8]) -> Option<Self> {
         let (comm, fields) = text::stat(text)?;
         let mut stat = Self { comm: printable(comm).into(), state: 0, flags: 0, start: 0 };
-        for (number, field) in fields.take_while(|(number, _)| *number <= 22) {
+        for (number, field) in fields.take_while(|(number, _)| *number <= STAT_START_TIME) {
             match number {
-                3 => stat.state = *field.first()?,
-                9 => stat.flags = text::unsigned(field)?,
-                22 => stat.start = text::unsigned(field)?,
+                STAT_STATE => stat.state = *field.first()?,
+                STAT_FLAGS => stat.flags = text::unsigned(field)?,
+                STAT_START_TIME => stat.start = text::unsigned(field)?,
                 _ => {}
             }
         }

@@ -60,11 +60,13 @@ fn read_parts(path: &std::path::Path, range: &str, length_ns: u64) -> Result<(Ve
     let stored = Stored::open(path, 1 << 20, &std::sync::Arc::default())?;
     let mut series = stored.series()?.ok_or(StoreError::NoStep(path.to_owned()))?;
     let mut runs = Vec::new();
-    series.each_window::<StoreError>(&range.parse().unwrap(), length_ns, &mut |window| {
+    let add = &mut |window: CtprofSnapshot| {
         let run = window.threads.iter().filter_map(|thread| thread.metrics.run_time_ns).map(u64::from).sum();
         runs.push(run);
-        Ok(())
-    })?;
+        Ok::<_, StoreError>(())
+    };
+    let to_ns = series.seek(&range.parse().unwrap())?;
+    series.each_window_to(to_ns, length_ns, add, &mut |_, _| 0)?;
     Ok((runs, series.cut.is_some()))
 }
 
@@ -151,7 +153,7 @@ fn a_part_that_is_less_than_a_step_has_the_step_in_which_it_is_and_says_so() {
             lengths.push(window.head.window.unwrap().duration_ns / SECOND);
             Ok::<_, StoreError>(())
         };
-        series.each_window(&range.parse().unwrap(), 0, add).unwrap();
+        series.each_window(&range.parse().unwrap(), add).unwrap();
         (lengths, series.whole_step)
     };
     // The steps begin after 0, 3, 8, 15 and 24 seconds, and the last one ends after 35.
@@ -189,7 +191,7 @@ fn steps_have_the_values_of_cgroups_that_changed_and_the_names_of_all() {
         usage.push(stats.map(|stats| stats.cpu.usage_usec.map(u64::from)).collect());
         Ok::<_, StoreError>(())
     };
-    series.each_window(&SeriesRange::default(), 2 * SECOND, add).unwrap();
+    series.each_window_to(u64::MAX, 2 * SECOND, add, &mut |_, _| 0).unwrap();
     let expected = [[Some(200), Some(100), Some(100)], [Some(200), Some(100), None]];
     assert_eq!(usage, expected);
 }

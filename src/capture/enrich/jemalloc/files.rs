@@ -7,7 +7,7 @@ use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use nix::sys::stat::{major, minor};
 use object::ReadRef;
@@ -19,6 +19,7 @@ use super::machine::Machine;
 use super::modules::Module;
 use super::untrusted::{ExamineBudget, LimitedFile, SharedBudget, open_regular};
 use crate::model::ProbeFailure;
+use crate::process::lock;
 use crate::sys::maps::Mapping;
 
 type Examination = Result<TsdLayout, ProbeFailure>;
@@ -50,15 +51,15 @@ pub(in crate::capture) struct ExaminedFiles {
 impl ExaminedFiles {
     /// Begins a capture: files may have changed since the one before.
     pub(in crate::capture) fn begin_capture(&self) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.current);
         let examined = current.drain().filter_map(|(key, known)| Some((key, known.get()?.clone())));
-        self.earlier.lock().unwrap_or_else(PoisonError::into_inner).extend(examined);
-        *self.budget.lock().unwrap_or_else(PoisonError::into_inner) = SharedBudget::default();
+        lock(&self.earlier).extend(examined);
+        *lock(&self.budget) = SharedBudget::default();
     }
 
     /// Examines a file when it has its part of the budget.
     fn within_budget(&self, examine: impl Fn(&ExamineBudget) -> Option<Examination>) -> Option<Examination> {
-        let shared = self.budget.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let shared = lock(&self.budget).clone();
         loop {
             let budget = shared.of_file();
             let examined = examine(&budget);
@@ -103,13 +104,13 @@ impl ExaminedFiles {
     }
 
     fn known(&self, key: FileKey) -> Arc<OnceLock<Examined>> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.current);
         Arc::clone(current.entry(key).or_default())
     }
 
     /// What an earlier capture found in the file, if that has not changed.
     fn unchanged(&self, key: &FileKey, now: &Metadata) -> Option<Examined> {
-        let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = lock(&self.earlier);
         earlier.get(key).filter(|(examined, _)| *examined == version(now)).cloned()
     }
 }

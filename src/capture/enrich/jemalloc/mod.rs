@@ -1,7 +1,7 @@
 //! jemalloc's per-thread counters, in any program that uses it.
 //!
-//! The address of a counter has four parts: the thread pointer (`probe`), the offset of the module's
-//! thread-local block (`process`), the offset of the thread-specific data in the block (`elf`), and the
+//! The address of a counter has four parts: the thread pointer (`pthread`, `probe`), the offset of the module's
+//! thread-local block (`attachment`), the offset of the thread-specific data in the block (`elf`), and the
 //! offset of the counter in that data (`dwarf`, `layouts`).
 
 mod attachment;

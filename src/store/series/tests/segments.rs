@@ -39,7 +39,7 @@ fn runs_in(directory: &Path, range: &str) -> Vec<u64> {
         runs.push(run(&window));
         Ok::<_, StoreError>(())
     };
-    series.each_window(&range, 0, each).unwrap();
+    series.each_window(&range, each).unwrap();
     runs
 }
 
@@ -95,7 +95,7 @@ fn steps_in(directory: &Path) -> (usize, Vec<String>) {
         steps += 1;
         Ok::<_, StoreError>(())
     };
-    series.each_window(&range, 0, each).unwrap();
+    series.each_window(&range, each).unwrap();
     (steps, series.damaged)
 }
 
