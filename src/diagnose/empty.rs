@@ -9,8 +9,10 @@ use crate::model::{
 
 const NOT_RECORDED: &str = "no data: the snapshot has none";
 const NOT_SELECTED: &str = "no metric of this section is selected by --metrics";
-const NOT_REACHED: &str =
-    "no data: no thread reached a new maximum or minimum in the window, or the kernel has no such fields";
+const NOT_REACHED: &str = "no data: no thread reached a new maximum or minimum in the window, threads that did have exited (only BPF \
+                           reads them then), or the kernel has no such fields";
+const NO_FIELDS: &str = "no data: the kernel has no such fields";
+const NO_FIELDS_IN_THE_END: &str = "no data: the kernel has no such fields, or threads that have them had exited";
 const NOTHING_TO_AVERAGE: &str = "no data: nothing was counted that these metrics average";
 
 /// Why a section has no data, as a sentence, if `selects` says which metrics were selected.
@@ -72,7 +74,11 @@ fn no_values(section: Section, metrics: &[&Metric], head: &SnapshotHead) -> Stri
             NOT_REACHED
         }
         _ if head.capture.as_ref().is_some_and(|capture| capture.bpf.is_some()) => {
-            "no data: the kernel has no such fields"
+            if head.window.is_some() {
+                NO_FIELDS_IN_THE_END
+            } else {
+                NO_FIELDS
+            }
         }
         _ => NOT_RECORDED,
     }

@@ -29,6 +29,7 @@ mod sampler;
 mod step_length;
 mod steps;
 mod until;
+mod zombies;
 
 pub use self::error::RecordError;
 pub use self::recorder::{OpenWindow, Recorder};

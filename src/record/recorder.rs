@@ -7,6 +7,7 @@ use super::error::RecordError;
 use super::pass_rate::SampledAs;
 use super::sampler::{EndedSamples, OpenSamples, Sampler, monotonic};
 use super::until::{Until, WindowEnd};
+use super::zombies::complete_zombies;
 use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
 use crate::model::{CtprofSnapshot, ExitedThread, HostContext, SnapshotHead};
 use crate::process::{RaisedPriority, Signals, lock, with_file_capabilities, without_stops};
@@ -163,6 +164,7 @@ impl OpenWindow<'_> {
         let command = end.conclude(&mut later)?;
         let host = later.head.host.clone().unwrap_or_default();
         let mut records = listener.as_mut().map(|listener| listener.drain(&host, capturer));
+        records.iter().for_each(|records| complete_zombies(&mut later.threads, records));
         let each = |add: &mut dyn FnMut(ExitedThread)| {
             records.iter().flat_map(RecordedExits::threads).filter(|exit| is_selected(pids, exit)).for_each(add);
         };

@@ -11,6 +11,7 @@ use super::recorder::{Recorder, is_selected, time_since};
 use super::sampler::{EndedSamples, OpenSamples};
 use super::step_length::StepLength;
 use super::until::{Until, WindowEnd, arguments};
+use super::zombies::complete_zombies;
 use crate::capture::{CapturedChanges, ExitListener, RecordedExits, Smaps, nanoseconds};
 use crate::model::{
     CtprofSnapshot, ExitedThread, METRICS, Owner, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadId,
@@ -156,6 +157,7 @@ impl OpenSeries<'_> {
         later.head.window = command.map(|command| WindowInfo { command: Some(command), ..WindowInfo::default() });
         let host = later.head.host.clone().unwrap_or_default();
         let mut records = listener.as_mut().map(|listener| listener.drain(&host, capturer));
+        records.iter().for_each(|records| complete_zombies(&mut later.threads, records));
         if !is_last {
             // Without the record of its exit, a thread would sleep on.
             let has_all = records.as_ref().is_some_and(|records| records.summary.lost == 0);

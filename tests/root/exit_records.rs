@@ -326,3 +326,22 @@ fn a_recording_of_selected_processes_has_only_those_and_closes_what_exits() {
     assert!((60.0..400.0).contains(&burn.1), "300 ms of real time, without the 1.5 s of the child: {runs:?}");
     assert!(runs.iter().all(|(group, _)| !group.contains("exited") && *group != "ctprof"), "{runs:?}");
 }
+
+#[test]
+fn a_recorded_command_has_the_peak_of_its_memory() {
+    let Some((_, _alone)) = default_listener() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("window");
+    for every in [&[][..], &["--every", "50ms"]] {
+        let mut record = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        record.args(["record", "-q", "-o"]).arg(&file).args(every);
+        record.args(["--", "dd", "bs=64M", "count=2", "if=/dev/zero", "of=/dev/null"]);
+        assert!(record.stderr(Stdio::null()).status().unwrap().success());
+        let mut show = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        show.arg("show").arg(&file).args(["--scope", "command", "--metrics", "hiwater_rss_bytes", "-u", "-f", "json"]);
+        let report: serde_json::Value = serde_json::from_slice(&show.output().unwrap().stdout).unwrap();
+        let dd = report["rows"].as_array().unwrap().iter().find(|row| row["group"] == "dd").expect("dd");
+        let bytes = dd["value"].as_u64().unwrap_or_else(|| panic!("{every:?}: {dd}"));
+        assert!((64 << 20..80 << 20).contains(&bytes), "{every:?}: {bytes}");
+    }
+}
