@@ -59,6 +59,11 @@ impl<T: Threads> Join<T> {
             }
             if self.lineage.is_some() && thread.owner == Some(Owner::Ctprof) && is_of_children {
                 thread.owner = Some(Owner::Command);
+                if let Some((tgid, command)) = self.processes.command_of(thread.tgid) {
+                    thread.tgid = tgid;
+                    (thread.pcomm, thread.comm) = (Name::clone(&command.name), Name::clone(&command.name));
+                    (thread.program, thread.cgroup) = (command.program.clone(), command.cgroup.clone());
+                }
             }
             self.explain(Work::of_thread(&thread.metrics), thread.owner);
             self.threads.add(thread);

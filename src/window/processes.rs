@@ -90,6 +90,14 @@ impl Processes {
         self.find(tgid)?.leader.as_ref()?.owner
     }
 
+    /// The command that this recorder started, of its children that which it still waits for.
+    pub(super) fn command_of(&self, recorder: u32) -> Option<(u32, &Leader)> {
+        let leaders = self.0.iter().filter_map(|process| Some((process.tgid, process.leader.as_ref()?)));
+        let is_child = |leader: &Leader| leader.state.as_ref().and_then(|state| state.ppid) == Some(recorder);
+        let mut commands = leaders.filter(|(_, leader)| leader.owner == Some(Owner::Command) && is_child(leader));
+        commands.find(|(_, leader)| leader.has_exited)
+    }
+
     /// What a process runs, if it is an interpreter.
     pub(super) fn program(&self, tgid: u32) -> Option<Name> {
         self.find(tgid)?.leader.as_ref()?.program.clone()

@@ -485,6 +485,22 @@ mod command {
         let work = exited(&window, 9, "children");
         assert_eq!((&work["party"], &work["run_time_ns"]), (&json!("command"), &json!(3 * SECOND)));
     }
+
+    #[test]
+    fn orphans_that_the_recorder_waited_for_are_shown_with_the_command() {
+        let own = |ticks: u64| {
+            let counters = json!({"cutime_clock_ticks": ticks});
+            with(process(9, 1, 0, 4, &counters), &json!({"party": "ctprof"}))
+        };
+        let of_command = |process: Value, state: &str| with(process, &json!({"comm": "make", "state": state}));
+        // 21 is an orphan, which lives on.
+        let command = of_command(process(22, 11, 0, 9, &json!({})), "Z");
+        let later = [own(300), process(21, 12, 0, 9, &json!({})), command];
+        let window = record(snapshot(10, &[own(0)]), snapshot(15, &later), Exits::default());
+        let work = exited(&window, 22, "children");
+        assert_eq!((&work["pcomm"], &work["party"]), (&json!("make"), &json!("command")));
+        assert_eq!(work["run_time_ns"], json!(3 * SECOND));
+    }
 }
 
 mod accounting {
