@@ -106,7 +106,9 @@ pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Sid
         let mut times = Times::new(snapshot, members, per, cpu_time);
         let command = snapshot.window.as_ref().and_then(|window| window.command.as_ref());
         times.elapsed = command.filter(|_| key.is_empty()).map(|command| command.elapsed_ns);
-        let measurements = times.measurements(&members.totals, members.threads);
+        let mut measurements = times.measurements(&members.totals, members.threads);
+        let work = members.exited_work.values().filter(|totals| matters(members, totals));
+        work.for_each(|totals| mark_excluding(&mut measurements, totals));
         section.insert(key.clone(), side_group(snapshot, members, measurements));
         if !key.is_empty() {
             section.extend(exited(key, members, times));
@@ -154,16 +156,29 @@ pub(super) fn remove_minor_exits(sides: &mut Sides<SideSection>) {
     sides.as_mut().map(|groups| groups.retain(|path, group| is_kept(path, group)));
 }
 
+/// Whether exited work of a group has a line of its own.
+fn matters(members: &GroupTotals, totals: &Totals) -> bool {
+    let least = run(&members.totals).unwrap_or(0) as f64 * LEAST_SHARE;
+    run(totals).is_some_and(|run| run > 0 && run as f64 >= least)
+}
+
+/// Marks the values of a group that lack those of exited work, of which processes count less than threads do.
+fn mark_excluding(measurements: &mut [Measurement], totals: &Totals) {
+    for measured in measurements.iter_mut().filter(|measured| measured.cell.is_some()) {
+        if let Some(Quantity::Column(column)) = measured.quantity {
+            measured.partial |= column.is_divided() && column.amount(totals, Times::default()).is_none();
+        }
+    }
+}
+
 /// The lines of exited work below a group. With the parentheses, their keys are longer than any name of a thread.
 fn exited(path: &[String], members: &GroupTotals, times: Times) -> impl Iterator<Item = (Vec<String>, SideGroup)> {
-    let whole = run(&members.totals).unwrap_or(0) as f64 * LEAST_SHARE;
-    let matters = move |totals: &Totals| run(totals).is_some_and(|run| run > 0 && run as f64 >= whole);
     members.exited_work.iter().map(move |(kind, totals)| {
         let measurements = Times { seconds: times.seconds, ..Times::default() }.measurements(totals, 0);
         let population = Population {
             own: members.are_own(),
             exited_work: Some(*kind),
-            is_minor: !matters(totals),
+            is_minor: !matters(members, totals),
             ..Population::default()
         };
         let group = SideGroup { population, measurements, ..SideGroup::default() };

@@ -39,7 +39,7 @@ export class ValuesView {
     const shown = rows.filter(isWanted);
     this.tellGroup(group);
     const notes = chosen.flatMap((section) => section.notes.map((note) => `${section.name}: ${note}`));
-    const about = `${counted(shown.length, "row")}${leftOut(chosen)}. * excludes members whose value could not be read.`;
+    const about = `${counted(shown.length, "row")}${leftOut(chosen)}. * excludes members whose value is unknown.`;
     this.list.replaceChildren(
       table("Values", columns(report), state.get("sort") ? shown : sortedBy(shown, false, weight), state),
       ...[about, ...notes].map((note) => html("p", { class: "note" }, note)),
