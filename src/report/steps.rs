@@ -13,6 +13,9 @@ use super::{
 use crate::compare::{OverviewColumn, Report, ReportSection, WindowSide};
 use crate::model::{Section, Unit};
 
+/// Several shorter steps begin in the same second.
+const SHORT_NS: u64 = 900_000_000;
+
 fn overview(report: &Report) -> Option<&ReportSection> {
     report.sections.iter().find(|section| section.section == Section::Overview)
 }
@@ -24,9 +27,9 @@ fn window_of(report: &Report) -> Option<&WindowSide> {
 /// Writes a step as text. Errors are those of `out`.
 pub fn write_step(out: &mut dyn Write, report: &Report, selection: &Selection, terminal: Terminal) -> io::Result<()> {
     if let Some(WindowSide { info, .. }) = window_of(report) {
-        let time = i128::from(info.started_at_unix_ns);
-        let time =
-            Timestamp::from_nanosecond(time).map(|time| time.to_zoned(TimeZone::UTC).strftime("%H:%M:%S").to_string());
+        let form = if info.duration_ns < SHORT_NS { "%H:%M:%S%.3f" } else { "%H:%M:%S" };
+        let time = Timestamp::from_nanosecond(info.started_at_unix_ns.into());
+        let time = time.map(|time| time.to_zoned(TimeZone::UTC).strftime(form).to_string());
         let length = spaced(info.duration_ns.into(), Unit::Ns);
         let cpu =
             info.cpu.as_ref().map_or_else(String::new, |cpu| format!(", {}", window::busy(cpu, info.duration_ns)));

@@ -100,15 +100,22 @@ fn explained(cpu: &Accounting) -> String {
     }
     let percent = |busy_ns: u64| format!("{:.0}", explained_ns as f64 / busy_ns as f64 * 100.0);
     let of = |busy: String| format!("{} of {busy} CPU-seconds accounted for", seconds(explained_ns));
-    match cpu.busy_most_ns {
+    let text = match cpu.busy_most_ns {
         _ if !is_precise(cpu) => of(seconds(busy_ns)),
         Some(most_ns) if percent(most_ns) != percent(busy_ns) => {
             let busy = format!("{} to {}", seconds(busy_ns), seconds(most_ns));
             format!("{} ({} to {}%)", of(busy), percent(most_ns), percent(busy_ns))
         }
         _ => format!("{} ({}%)", of(seconds(busy_ns)), percent(busy_ns)),
+    };
+    match cpu.steal_ns.filter(|steal_ns| *steal_ns >= LEAST_STEAL_NS.max(busy_ns / 50)) {
+        Some(steal_ns) => format!("{text}, and {} stolen by the hypervisor", seconds(steal_ns)),
+        None => text,
     }
 }
+
+/// Less time of the hypervisor is not told.
+const LEAST_STEAL_NS: u64 = 50_000_000;
 
 /// Whether the host's CPU time says how much is explained. Idle time has ticks, of each CPU, at both ends.
 fn is_precise(cpu: &Accounting) -> bool {
