@@ -103,7 +103,7 @@ fn record(args: &AbArgs, signals: &Signals, sides: &mut [AbSide; 2], messages: M
     let mut writer = RunWriter {
         recorder: args.recorder.recorder(&options(&args.sources), Some(runs.saturating_mul(2)))?,
         signals,
-        redact_key: args.sources.redact.then(redact_key),
+        redact_key: redact_key(&args.sources)?,
         max_snapshot_bytes: args.comparing.view.limits.max_snapshot_bytes,
     };
     let warm_ups = if no_warmup { &[] } else { &sides[..] };

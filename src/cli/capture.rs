@@ -23,6 +23,7 @@ const REDACT_KEY: &str = "CTPROF_REDACT_KEY";
 pub(super) fn run(args: &CaptureArgs, messages: Messages) -> anyhow::Result<()> {
     check_output(args.output.as_deref())?;
     check_roots(&args.sources)?;
+    let key = redact_key(&args.sources)?;
     // A file that nobody named is never overwritten.
     let target =
         args.output.as_deref().map_or_else(|| OutputTarget::create_new(&default_path()), OutputTarget::create)?;
@@ -34,8 +35,8 @@ pub(super) fn run(args: &CaptureArgs, messages: Messages) -> anyhow::Result<()> 
     let snapshot = recorder.capture();
     drop(watch);
     let mut snapshot = snapshot?;
-    if args.sources.redact {
-        snapshot.redact(&redact_key());
+    if let Some(key) = key {
+        snapshot.redact(&key);
     }
     let written = target.write(&snapshot, args.limits.max_snapshot_bytes)?;
     let name = escaped(&written.path.to_string_lossy()).into_owned();
@@ -61,12 +62,18 @@ pub(super) fn check_output(output: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The key for hashes of names. Without one, anyone can confirm a guessed name.
-pub(super) fn redact_key() -> String {
-    std::env::var(REDACT_KEY).unwrap_or_else(|_| {
+/// The key for hashes of names, if they are replaced. Without one, anyone can confirm a guessed name.
+pub(super) fn redact_key(args: &SourceArgs) -> anyhow::Result<Option<String>> {
+    if !args.redact {
+        return Ok(None);
+    }
+    // A secret that a CI system does not know is empty.
+    let Some(key) = std::env::var_os(REDACT_KEY).filter(|key| !key.is_empty()) else {
         tracing::warn!("{REDACT_KEY} is not set: anyone can confirm a guessed name by hashing it; set a secret key");
-        String::new()
-    })
+        return Ok(Some(String::new()));
+    };
+    let key = key.into_string().ok();
+    Ok(Some(key.with_context(|| format!("{REDACT_KEY} is not UTF-8 text; encode it, for example with base64(1)"))?))
 }
 
 /// Roots that were named have to be there: an empty tree would pass for a kernel without these files. A container may

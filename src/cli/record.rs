@@ -44,13 +44,14 @@ pub(super) fn check(args: &RecordArgs) -> anyhow::Result<()> {
 }
 
 fn one(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
+    let key = redact_key(&args.sources)?;
     let target = args.output.as_deref().map(OutputTarget::create).transpose()?;
     if args.duration.is_none() && args.command.is_empty() && messages == Messages::All && io::stderr().is_terminal() {
         say(format_args!("recording until Ctrl-C"));
     }
     let (mut window, status) = recorded(args)?;
-    if args.sources.redact {
-        window.redact(&redact_key());
+    if let Some(key) = key {
+        window.redact(&key);
     }
     let written = target.map(|target| target.write(&window, args.view.limits.max_snapshot_bytes)).transpose();
     if let Ok(Some(written)) = written {
@@ -115,7 +116,7 @@ fn several(args: &RecordArgs, runs: u32, output: &Path, messages: Messages) -> a
     let mut writer = RunWriter {
         recorder: recorder(args, runs)?,
         signals: &signals,
-        redact_key: args.sources.redact.then(redact_key),
+        redact_key: redact_key(&args.sources)?,
         max_snapshot_bytes: args.view.limits.max_snapshot_bytes,
     };
     let mut progress = RunProgress::new(runs, Streams::Inherited, messages);

@@ -160,8 +160,8 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
     }
     let (signals, until) = (signals(args)?, until(args));
     let mut recorder = recorder(args, 1)?;
-    let key = args.sources.redact.then(redact_key);
-    let preparation = key.map(|key| -> Preparation { Box::new(move |capture| capture.redact(&key)) });
+    let preparation =
+        redact_key(&args.sources)?.map(|key| -> Preparation { Box::new(move |capture| capture.redact(&key)) });
     let mut series = recorder.open_series(every, &until, preparation)?;
     let first = |output| SeriesOutput::create(args, output, &series.moment().capture()?);
     let file = args.output.as_deref().map(first);

@@ -240,6 +240,10 @@ mod tests {
         assert_eq!(names[0].strip_suffix("-1"), names[1].strip_suffix("-2"));
         assert!(names[2].ends_with("#3") && !names[2].contains("Thread"));
         assert!(names[3].ends_with('7') && names[3].is_ascii());
+        for name in ["น้ำ", "ป้า-1", "ท์ว์", "क्ष", "z\u{301}a\u{301}c\u{301}", "x\u{301}yz\u{301}", "n’importe…"]
+        {
+            assert!(path(name).is_ascii(), "{name}: {}", path(name));
+        }
         assert_ne!(path("reader"), path("writer"));
         assert_eq!(path("a1b2c3d4").len(), 8);
     }

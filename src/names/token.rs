@@ -72,9 +72,10 @@ pub(super) fn tokens(name: &str) -> impl Iterator<Item = Token<'_>> {
     })
 }
 
-/// Splits a text into runs of letters and digits, and runs of other characters.
+/// Splits a text into runs of letters and digits, and runs of ASCII's other characters. Marks that combine with letters are
+/// parts of words.
 pub(super) fn chunks(text: &str) -> impl Iterator<Item = (&str, TokenForm)> {
-    let is_alphanumeric = |c: char| c.is_alphabetic() || c.is_ascii_digit();
+    let is_alphanumeric = |c: char| c.is_ascii_alphanumeric() || !c.is_ascii();
     let mut rest = text;
     std::iter::from_fn(move || {
         let first = is_alphanumeric(rest.chars().next()?);

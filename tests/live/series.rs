@@ -1,6 +1,8 @@
 //! Windows in steps (`record --every`), and their files.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -217,6 +219,25 @@ fn names_in_a_redacted_series_are_hashes() {
     let json = String::from_utf8(json).unwrap();
     for name in ["hardly-hidden", "basename", "\"sh\""] {
         assert!(!json.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn an_empty_key_is_none_and_one_that_is_no_text_is_refused_before_the_command_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let ran = directory.path().join("ran");
+    for options in [&[][..], &["--every", "50ms"]] {
+        let with_key = |key: &OsStr| {
+            let mut command = ctprof(&["record", "--redact", "-o", "/dev/null"]);
+            command.args(options).args(["--", "touch"]).arg(&ran).env("CTPROF_REDACT_KEY", key);
+            let output = command.output().unwrap();
+            (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        };
+        let (status, said) = with_key(OsStr::from_bytes(b"\x80key"));
+        assert!(status == Some(125) && said.contains("CTPROF_REDACT_KEY is not UTF-8") && !ran.exists(), "{said}");
+        let (status, said) = with_key(OsStr::new(""));
+        assert!(status == Some(0) && said.contains("CTPROF_REDACT_KEY is not set") && ran.exists(), "{said}");
+        std::fs::remove_file(&ran).unwrap();
     }
 }
 

@@ -442,7 +442,11 @@ fn the_header_claims_no_more_than_the_kernel_knows() {
     assert!(less.contains("(1.00 while threads were read, which took 1.00 s)"), "{less}");
     assert!(slow("g", 1100).contains("some work is counted twice"), "more than the host can have done in that time");
     let stolen = page("c", cpu(800, json!({"busy_most_ns": 9 * SECOND, "steal_ns": SECOND})));
-    assert!(stolen.contains("8.00 of 8.00 to 9.00 CPU-seconds accounted for (89 to 100%), and 1.00 stolen by the hypervisor"), "{stolen}");
+    assert!(
+        stolen
+            .contains("8.00 of 8.00 to 9.00 CPU-seconds accounted for (89 to 100%), and 1.00 stolen by the hypervisor"),
+        "{stolen}"
+    );
     let container = page("d", cpu(16, json!({"partial": true})));
     assert!(container.contains("; 0.16 CPU-seconds\n") && !container.contains("accounted"), "{container}");
 }
