@@ -21,6 +21,13 @@ pub(super) enum ColumnShape {
     Phrase,
 }
 
+impl ColumnShape {
+    /// The widest column of a table that is not for a terminal: every row is padded to it.
+    fn widest(self) -> usize {
+        if self == Self::Name { LONGEST_NAME } else { usize::MAX }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head<'h> {
     pub(super) text: &'h str,
@@ -29,6 +36,8 @@ pub(super) struct Head<'h> {
     pub(super) dispensable: Option<usize>,
 }
 
+/// Paths of cgroups are rarely longer. Files can have names of 16 KiB.
+const LONGEST_NAME: usize = 256;
 /// Names are cut to this before a column is left out.
 const SHORT_NAME: usize = 20;
 const SHORT_PROSE: usize = 24;
@@ -56,7 +65,7 @@ pub(super) fn lines<'h>(
     }
     let widths = match width {
         Some(room) => fitted(&widths, heads, room.into()),
-        None => widths.into_iter().map(Some).collect(),
+        None => widths.iter().zip(heads).map(|(width, head)| Some(head.shape.widest().min(*width))).collect(),
     };
     let headings: Vec<String> = heads.iter().map(|head| head.text.to_owned()).collect();
     let tones = [None].into_iter().chain(tones.iter().copied()).chain(std::iter::repeat(None));
@@ -189,6 +198,13 @@ mod tests {
         let rows: Vec<Vec<String>> =
             rows.iter().map(|row| row.iter().map(|text| (*text).to_owned()).collect()).collect();
         lines(heads, &rows, &[], width).0.iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    #[test]
+    fn a_very_long_name_makes_no_other_row_long() {
+        let long = "n".repeat(16 << 10);
+        let text = written(&[GROUP, VALUE], &[&[&long, "1"], &["short", "2"]], None);
+        assert!(text.lines().all(|line| line.chars().count() == LONGEST_NAME + GAP + "value".len()), "{text}");
     }
 
     #[test]
