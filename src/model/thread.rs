@@ -155,7 +155,7 @@ pub struct ExitedThread {
     pub started_monotonic_ns: u64,
     /// How long it was alive, in nanoseconds.
     pub elapsed_ns: u64,
-    /// User and system time, in nanoseconds, whose sum is its run time.
+    /// User and system time that ticks of the clock found, in nanoseconds: how its run time is divided.
     pub cpu_time_ns: Option<[u64; 2]>,
     /// Equal for threads in the same cgroups; `None` where the cgroup is known.
     pub cgroups: Option<u64>,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::earlier_threads::{process_after, subtract};
+use super::fold::divided;
 use super::unexplained::lacks_io;
 use super::{
     Clocks, CountedWork, FoldedPart, GoneProcess, KnownProcess, MOST_ANCESTORS, PRECISION_NS, Parents, Processes,
@@ -130,14 +131,11 @@ impl<'s> PlacedRecords<'s> {
 }
 
 /// User and system time in the window of a thread that was there before, in nanoseconds: its run time, divided as the ticks
-/// in the window are, or those of its life.
+/// in the window are, or those of its life; nothing, if it never met one.
 fn cpu_time_in_window(increase: &Metrics, life: [u64; 2]) -> [u64; 2] {
-    let Some(run_ns) = increase.run_time_ns.map(u64::from) else { return life };
+    let Some(run_ns) = increase.run_time_ns.map(u64::from).filter(|_| life != [0; 2]) else { return life };
     let ticks = [increase.utime_clock_ticks, increase.stime_clock_ticks].map(|ticks| ticks.map_or(0, u64::from));
-    let [user, system] = if ticks == [0; 2] { life } else { ticks }.map(u128::from);
-    let user_ns = u128::from(run_ns) * user / (user + system).max(1);
-    let user_ns = u64::try_from(user_ns).unwrap_or(run_ns);
-    [user_ns, run_ns - user_ns]
+    divided(run_ns, if ticks == [0; 2] { life } else { ticks })
 }
 
 /// The processes of the earlier capture that the later one does not have, with what they and their children had done.
@@ -182,7 +180,7 @@ mod tests {
         };
         assert_eq!(divided(Some(100), [3, 1], [1, 9]), [75, 25], "as the ticks of the window");
         assert_eq!(divided(Some(100), [0, 0], [10, 40]), [20, 80], "as its life, without a tick in the window");
-        assert_eq!(divided(Some(100), [0, 0], [0, 0]), [0, 100]);
+        assert_eq!(divided(Some(100), [0, 0], [0, 0]), [0, 0]);
         assert_eq!(divided(None, [3, 1], [10, 40]), [10, 40], "as the kernel counted, without run time");
     }
 }

@@ -74,17 +74,26 @@ impl Fold {
         self.0.into_values()
     }
 
-    /// As [`Fold::into_rows`]. User and system time are only rounded to ticks here:
-    /// most threads run for less than one.
+    /// As [`Fold::into_rows`]. The run time of all is divided as their ticks are, and rounded to ticks, only here: most threads
+    /// run for less than one, and have none.
     pub(super) fn into_threads(self) -> impl Iterator<Item = ThreadState> {
         self.into_rows().map(|ExitedThread { mut state, cpu_time_ns, .. }| {
-            if let Some([user, system]) = cpu_time_ns {
+            if let Some(ticks) = cpu_time_ns {
+                let [user, system] = state.metrics.run_time_ns.map_or(ticks, |run| divided(run.into(), ticks));
                 state.metrics.utime_clock_ticks = Some((user / NS_PER_TICK).into());
                 state.metrics.stime_clock_ticks = Some((system / NS_PER_TICK).into());
             }
             state
         })
     }
+}
+
+/// Run time as user and system time, as the kernel divides it (`cputime_adjust` of `kernel/sched/cputime.c`).
+pub(super) fn divided(run_ns: u64, [user, system]: [u64; 2]) -> [u64; 2] {
+    let all = u128::from(user) + u128::from(system);
+    let of_system = u128::from(run_ns) * u128::from(system) / all.max(1);
+    let system_ns = u64::try_from(of_system).unwrap_or(run_ns);
+    [run_ns - system_ns, system_ns]
 }
 
 /// Adds counters, and keeps the larger peak and the smaller floor.
@@ -106,20 +115,22 @@ mod tests {
     use super::*;
     use crate::model::ThreadSpan;
 
-    fn exited(tid: u32, comm: &str, run: u64, peak: u64) -> ExitedThread {
+    const MS: u64 = 1_000_000;
+
+    fn exited(tid: u32, comm: &str, run_ms: u64, peak: u64) -> ExitedThread {
         let span = ThreadSpan { alive_ns: 5, started: true, exited: true, ..ThreadSpan::default() };
         let mut thread = ThreadState { tid, tgid: tid, comm: comm.into(), span: Some(span), ..ThreadState::default() };
-        thread.metrics.run_time_ns = Some(run.into());
+        thread.metrics.run_time_ns = Some((run_ms * MS).into());
         thread.metrics.cpu_delay_max_ns = Some(peak.into());
         thread.metrics.cpu_delay_min_ns = Some(peak.into());
-        let cpu_time_ns = Some([run * 4_000_000, 1]);
+        let cpu_time_ns = Some([run_ms * MS, 1]);
         ExitedThread { state: thread, cpu_time_ns, ..ExitedThread::default() }
     }
 
     #[test]
     fn exited_threads_with_equal_names_are_one_with_the_sum_of_their_values() {
         let mut fold = Fold::default();
-        let all = [exited(1, "a", 3, 7), exited(2, "b", 1, 1), exited(3, "a", 2, 5), exited(4, "a", 2, 6)];
+        let all = [exited(1, "a", 12, 7), exited(2, "b", 4, 1), exited(3, "a", 8, 5), exited(4, "a", 8, 6)];
         let is_new = all.map(|one| fold.add(one));
         assert_eq!((is_new, fold.len()), ([true, true, false, false], 2));
         let mut threads: Vec<_> = fold.into_threads().collect();
@@ -127,10 +138,23 @@ mod tests {
         let [a, b] = threads.as_slice() else { panic!("{threads:?}") };
         let metrics = &a.metrics;
         let (run, peak, floor) = (metrics.run_time_ns, metrics.cpu_delay_max_ns, metrics.cpu_delay_min_ns);
-        assert_eq!((run, peak, floor), (Some(7.into()), Some(7.into()), Some(5.into())));
+        assert_eq!((run, peak, floor), (Some((28 * MS).into()), Some(7.into()), Some(5.into())));
         assert_eq!((a.span.unwrap().count, a.span.unwrap().alive_ns, a.tgid), (3, 15, 0));
         assert_eq!((b.span.unwrap().count, b.tgid), (1, 2));
         let ticks = [a, b].map(|thread| thread.metrics.utime_clock_ticks.unwrap().number());
         assert_eq!(ticks, [2, 0], "12, 8 and 8 ms are 28 ms, and 4 ms less than a tick");
+    }
+
+    #[test]
+    fn run_time_without_a_tick_is_divided_as_that_of_threads_that_met_one() {
+        let mut fold = Fold::default();
+        for (number, ticks) in (0..100).zip([[0, 0], [0, 4 * MS], [0, 0], [0, 4 * MS], [4 * MS, 0]].into_iter().cycle())
+        {
+            fold.add(ExitedThread { cpu_time_ns: Some(ticks), ..exited(number, "a", 2, 1) });
+        }
+        let metrics = fold.into_threads().next().unwrap().metrics;
+        let ticks = [metrics.utime_clock_ticks, metrics.stime_clock_ticks].map(|ticks| ticks.unwrap().number());
+        assert_eq!(ticks, [6, 13], "a third and two thirds of 200 ms");
+        assert_eq!(divided(7, [0, 0]), [7, 0], "as the kernel does");
     }
 }

@@ -48,7 +48,7 @@ impl Decoder {
             ppid: ppid.unwrap_or(0),
             started_monotonic_ns,
             elapsed_ns: record.time().saturating_sub(started_monotonic_ns),
-            cpu_time_ns: cpu_time(record, self.cpu_time).map(|(time, printed)| time.adjusted(printed).into()),
+            cpu_time_ns: cpu_time(record, self.cpu_time).map(|(time, _)| [time.user, time.system]),
             cgroups: record.number(self.new_cgroup).filter(|number| *number > 0).or(thread.facts.cgroups),
             replaced_by: replaced_by.ok().filter(|id| *id > 0),
         })

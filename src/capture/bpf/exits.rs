@@ -527,10 +527,13 @@ mod tests {
     }
 
     #[test]
-    fn user_and_system_time_are_those_of_the_record_to_the_nanosecond() {
+    fn user_and_system_time_are_those_of_ticks_however_long_the_thread_ran() {
         let fields = fields();
-        let [exit] = exits(&[exiting(&fields, 1), freed(&fields, 2_000_000_000, 1_234_567)]).try_into().unwrap();
-        assert_eq!(exit.cpu_time_ns, Some([1_234_567, 0]));
+        let mut freed = freed(&fields, 2_000_000_000, 1_234_567);
+        let [user, system, ..] = columns::CPU_TIME.map(|path| fields.find(path).unwrap().slot());
+        (freed[user], freed[system]) = (8_000_000, 4_000_000);
+        let [exit] = exits(&[exiting(&fields, 1), freed]).try_into().unwrap();
+        assert_eq!(exit.cpu_time_ns, Some([8_000_000, 4_000_000]));
     }
 
     #[test]
