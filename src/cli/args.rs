@@ -272,7 +272,7 @@ pub(super) struct RecordArgs {
     /// Continue for this long after the bound of --until was met
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "until")]
     pub(super) after: Option<Duration>,
-    /// File to write the window to, instead of printing it; `-` for stdout. With --runs, a directory
+    /// File to write the window to, instead of printing it; `-` for stdout, where a command writes, too. With --runs, a directory
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
     /// Record N windows, one after another, into a directory (-o) that `compare` reads

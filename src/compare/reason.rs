@@ -50,6 +50,9 @@ impl GroupReason {
     /// The same with fewer details: from level 0, which has the innermost function, to [`COARSEST`], which is only a class.
     pub(super) fn coarse(&self, level: usize) -> Self {
         let mut coarse = self.clone();
+        if self.class == ReasonClass::Idle {
+            return Self { entry: None, functions: Vec::new(), object: None, by: None, ..coarse };
+        }
         // Who took the CPU matters, not where the thread was when it lost it.
         let is_for_cpu = matches!(self.class, ReasonClass::Wait | ReasonClass::CpuQuota);
         coarse.functions.truncate(if level > 1 || is_for_cpu { 0 } else { 1 });
@@ -75,6 +78,7 @@ impl GroupReason {
             (Some(by), ReasonClass::Wait) => format!("{} ran", limited(by)),
             (_, ReasonClass::CpuQuota) => "CPU quota".to_owned(),
             (_, ReasonClass::Idle) => "idle".to_owned(),
+            (_, ReasonClass::Run) => "on a CPU".to_owned(),
             (_, ReasonClass::Stopped) => "stopped".to_owned(),
             _ if parts.is_empty() => "other".to_owned(),
             _ => parts.join(" → "),
@@ -177,7 +181,10 @@ mod tests {
         use ReasonClass::{CpuQuota, Idle, Run, Stopped};
         assert_eq!([CpuQuota, Idle, Stopped].map(|class| reason(class).place()), ["CPU quota", "idle", "stopped"]);
         assert!([CpuQuota, Idle, Stopped].into_iter().all(|class| reason(class).is_known()));
-        assert_eq!((reason(Run).place().as_str(), reason(Run).is_known()), ("other", false));
+        assert_eq!((reason(Run).place().as_str(), reason(Run).is_known()), ("on a CPU", false));
+        assert_eq!(reason(ReasonClass::Block).place(), "other");
+        let in_futex = GroupReason { entry: Some("futex".into()), ..reason(Idle) };
+        assert_eq!(in_futex.coarse(0), reason(Idle), "one row for all that were idle");
         let by = GroupReason { by: Some("cc1".into()), ..reason(ReasonClass::Wait) };
         assert_eq!((by.place().as_str(), by.is_known()), ("cc1 ran", true));
         let entered = GroupReason { entry: Some("futex".into()), ..reason(ReasonClass::Sleep) };

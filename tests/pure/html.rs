@@ -680,7 +680,7 @@ fn a_selected_period_is_what_overview_reasons_and_treemap_show_and_other_views_n
     browser.click("#tab-Why");
     assert!(browser.text("#panel .note").starts_with("From 0s to 3s, per group."));
     let reasons = "[...document.querySelectorAll('.why li')].map((reason) => reason.innerText)";
-    assert_eq!(browser.value(reasons), json!(["run: other 50%", "wait: late ran 5.0%"]));
+    assert_eq!(browser.value(reasons), json!(["run: on a CPU 50%", "wait: late ran 5.0%"]));
     for tab in ["cgroups", "Values"] {
         browser.click(&format!("#tab-{tab}"));
         let of_whole = browser.text("#panel .note");

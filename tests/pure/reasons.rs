@@ -126,7 +126,7 @@ fn reasons_divide_the_time_of_the_counters_by_their_shares_of_samples() {
         ],
         "block has 49 samples of 1 s, of which 4 of one reason are too few"
     );
-    assert_eq!(of_group(&rows, "cc1"), [("run: other", 9000)], "no sample says whom it waited for");
+    assert_eq!(of_group(&rows, "cc1"), [("run: on a CPU", 9000)], "no sample says whom it waited for");
 }
 
 /// The lines below the groups of the overview, with single spaces.
