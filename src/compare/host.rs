@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{CompareOptions, Digest, RunCount, Sides, joined};
 use crate::diagnose::{Side, Warning};
-use crate::model::{HostContext, SnapshotHead, WindowInfo};
+use crate::model::{ExitedWork, HostContext, SnapshotHead, WindowInfo};
 
 /// What a side of a report is. As JSON, docs/report.md describes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -49,6 +49,9 @@ pub(crate) struct WindowSide {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct CommandTotals {
     pub(crate) threads: u64,
+    /// Whether children did some of it whose threads nobody counted.
+    #[serde(skip)]
+    pub(crate) has_exited_children: bool,
     pub(crate) run_time_ns: Option<u64>,
     pub(crate) wait_time_ns: Option<u64>,
 }
@@ -58,6 +61,7 @@ fn window_of(digest: &Digest) -> Option<WindowSide> {
     let (census, command) = (&digest.threads.census, &digest.threads.command);
     let command_totals = info.command.is_some().then(|| CommandTotals {
         threads: command.threads.saturating_add(command.turnover.exited),
+        has_exited_children: command.exited_work.contains_key(&ExitedWork::Children),
         run_time_ns: command.totals.run_time_ns.sum(),
         wait_time_ns: command.totals.wait_time_ns.sum(),
     });

@@ -142,9 +142,12 @@ fn ran(command: &RecordedCommand, window: &WindowSide) -> String {
         (None, None) => write!(text, ": still running"),
     };
     let _ = write!(text, " after {}", spaced((*elapsed_ns).into(), Unit::Ns));
-    if let Some(CommandTotals { threads, run_time_ns: Some(run), .. }) = window.command_totals {
+    if let Some(CommandTotals { threads, has_exited_children, run_time_ns: Some(run), .. }) = window.command_totals {
         let percent = run as f64 / (*elapsed_ns).max(1) as f64 * 100.0;
         let _ = write!(text, ", {} CPU-seconds ({percent:.0}%) in {}", seconds(run), counted(threads, "thread"));
+        if has_exited_children {
+            text += " and in exited children";
+        }
     }
     text
 }
