@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 
+use super::exited_work::exited_that_matter;
 use super::{
     CgroupKeys, CompareOptions, GroupBy, GroupTotals, Measurement, Names, Population, Quantity, SideGroup, SideSection,
     ThreadNames,
 };
 use crate::diagnose::Side;
-use crate::model::{Cell, Section, SnapshotHead, may_be_cut};
+use crate::model::{Cell, Metric, Section, SnapshotHead, Totals, WindowRule, may_be_cut};
 use crate::names::{Keys, NameKind};
 
 /// Whether a name may be incomplete. The kernel composes the names of its own workers when it prints them.
@@ -188,9 +189,22 @@ pub(super) fn cell(quantity: Quantity, members: &GroupTotals, taskstats: Option<
     }
 }
 
+/// Whether it lacks exited work, of which processes count less than threads do.
+fn lacks_exited_work(quantity: Quantity, members: &GroupTotals) -> bool {
+    let lacks = |metric: &Metric| {
+        let lacks = |(_, exited): (_, &Totals)| metric.total(exited).is_none();
+        metric.window == WindowRule::Increase && exited_that_matter(members).any(lacks)
+    };
+    match quantity {
+        Quantity::Column(_) | Quantity::ThreadCount => false,
+        Quantity::Metric(metric) => lacks(metric),
+        Quantity::Derived(derived) => derived.formula.inputs().any(|input| lacks(input.metric())),
+    }
+}
+
 fn measured(quantity: Quantity, members: &GroupTotals, taskstats: Option<u16>) -> Measurement {
     let (totals, threads) = (&members.totals, members.threads);
-    let (covered, partial) = match quantity {
+    let (covered, lacks_members) = match quantity {
         Quantity::Column(_) | Quantity::ThreadCount => (threads, false),
         Quantity::Metric(metric) => {
             let covered = metric.covered(totals);
@@ -201,6 +215,7 @@ fn measured(quantity: Quantity, members: &GroupTotals, taskstats: Option<u16>) -
         }
     };
     let cell = cell(quantity, members, taskstats);
+    let partial = lacks_members || cell.is_some() && lacks_exited_work(quantity, members);
     Measurement {
         partial,
         quantity: Some(quantity),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::exited_work::exited_that_matter;
 use super::{CompareOptions, Digest, RunCount, Sides, joined};
 use crate::diagnose::{Side, Warning};
 use crate::model::{ExitedWork, HostContext, SnapshotHead, WindowInfo};
@@ -61,7 +62,7 @@ fn window_of(digest: &Digest) -> Option<WindowSide> {
     let (census, command) = (&digest.threads.census, &digest.threads.command);
     let command_totals = info.command.is_some().then(|| CommandTotals {
         threads: command.threads.saturating_add(command.turnover.exited),
-        has_exited_children: command.exited_work.contains_key(&ExitedWork::Children),
+        has_exited_children: exited_that_matter(command).any(|(kind, _)| *kind == ExitedWork::Children),
         run_time_ns: command.totals.run_time_ns.sum(),
         wait_time_ns: command.totals.wait_time_ns.sum(),
     });

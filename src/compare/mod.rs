@@ -5,6 +5,7 @@ mod captures;
 mod cgroup_keys;
 mod delta;
 mod digest;
+mod exited_work;
 mod gaps;
 mod gate;
 mod gate_metric;

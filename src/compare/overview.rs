@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::exited_work::{TICKS, exited_that_matter, matters, run, sum};
 use super::group::side_group;
 use super::{
     ColumnInput, Digest, Group, GroupTotals, Groups, Measurement, OVERVIEW, OverviewColumn, Per, Population, Quantity,
@@ -51,14 +52,6 @@ impl OverviewColumn {
     }
 }
 
-/// The metrics of CPU time in ticks.
-const TICKS: &[M] = &[M::utime_clock_ticks, M::stime_clock_ticks];
-
-/// Without scheduler statistics, CPU time in ticks.
-fn run(totals: &Totals) -> Option<u64> {
-    totals.run_time_ns.sum().or_else(|| Some(sum(totals, TICKS)?.saturating_mul(NS_PER_TICK)))
-}
-
 /// Fewer ticks do not say how much of the time on a CPU was in user mode.
 const FEWEST_TICKS: u128 = 5;
 
@@ -77,10 +70,6 @@ fn run_metrics(totals: &Totals) -> &'static [M] {
 fn sleep(totals: &Totals, times: Times) -> Option<u64> {
     let used = run(totals)?.saturating_add(totals.wait_time_ns.sum()?).saturating_add(times.blocked.unwrap_or(0));
     Some(times.alive?.saturating_sub(used))
-}
-
-fn sum(totals: &Totals, metrics: &[M]) -> Option<u64> {
-    metrics.iter().try_fold(0, |all: u64, id| Some(all.saturating_add(id.metric().sum(totals)?)))
 }
 
 /// What values are divided by where the options don't say: a window's by its length, those of commands alone by nothing.
@@ -107,8 +96,7 @@ pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Sid
         let command = snapshot.window.as_ref().and_then(|window| window.command.as_ref());
         times.elapsed = command.filter(|_| key.is_empty()).map(|command| command.elapsed_ns);
         let mut measurements = times.measurements(&members.totals, members.threads);
-        let work = members.exited_work.values().filter(|totals| matters(members, totals));
-        work.for_each(|totals| mark_excluding(&mut measurements, totals));
+        exited_that_matter(members).for_each(|(_, totals)| mark_excluding(&mut measurements, totals));
         section.insert(key.clone(), side_group(snapshot, members, measurements));
         if !key.is_empty() {
             section.extend(exited(key, members, times));
@@ -142,9 +130,6 @@ pub(super) fn unnamed_children(groups: &[Group], snapshots: Sides<&SnapshotHead>
     unnamed.then_some(Note::ExitedChildrenUnnamed)
 }
 
-/// Exited work below this share of its group's run time has no line of its own.
-const LEAST_SHARE: f64 = 0.05;
-
 /// Removes the lines of exited work that matter in no run of either side.
 pub(super) fn remove_minor_exits(sides: &mut Sides<SideSection>) {
     let matter = |groups: &SideSection| {
@@ -154,12 +139,6 @@ pub(super) fn remove_minor_exits(sides: &mut Sides<SideSection>) {
     let kept: BTreeSet<_> = sides.iter().flat_map(matter).collect();
     let is_kept = |path: &Vec<String>, group: &SideGroup| !group.population.is_minor || kept.contains(path);
     sides.as_mut().map(|groups| groups.retain(|path, group| is_kept(path, group)));
-}
-
-/// Whether exited work of a group has a line of its own.
-fn matters(members: &GroupTotals, totals: &Totals) -> bool {
-    let least = run(&members.totals).unwrap_or(0) as f64 * LEAST_SHARE;
-    run(totals).is_some_and(|run| run > 0 && run as f64 >= least)
 }
 
 /// Marks the values of a group that lack those of exited work, of which processes count less than threads do.

@@ -168,6 +168,9 @@ fn work_of_exited_children_lessened_the_sleep_of_their_parent() {
     let [before, after] = files.pair(&[parent(5, "sh", 10, 0)], &[parent(5, "sh", 11, 40)]);
     let expected = ["sh 1 82% 82% 0% 0%* 98%*", "(exited children) 80% 80% 0% - -"];
     assert_eq!(table(&["show", &before, &after])[1..3], expected);
+    let metrics = ["show", &before, &after, "--metrics", "run_time_ns,wait_time_ns", "--only", "sh", "--unchanged"];
+    let expected = ["sh 1 run_time_ns 4.10s", "sh 1 wait_time_ns* 0ns"];
+    assert!(expected.iter().all(|line| table(&metrics).iter().any(|found| found == line)), "{:?}", table(&metrics));
 }
 
 #[test]
