@@ -164,7 +164,7 @@ impl OpenWindow<'_> {
         let command = end.conclude(&mut later)?;
         let host = later.head.host.clone().unwrap_or_default();
         let mut records = listener.as_mut().map(|listener| listener.drain(&host, capturer));
-        records.iter().for_each(|records| complete_zombies(&mut later.threads, records));
+        complete_zombies(&mut later.threads, records.iter().flat_map(RecordedExits::threads));
         let each = |add: &mut dyn FnMut(ExitedThread)| {
             records.iter().flat_map(RecordedExits::threads).filter(|exit| is_selected(pids, exit)).for_each(add);
         };

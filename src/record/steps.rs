@@ -157,7 +157,9 @@ impl OpenSeries<'_> {
         later.head.window = command.map(|command| WindowInfo { command: Some(command), ..WindowInfo::default() });
         let host = later.head.host.clone().unwrap_or_default();
         let mut records = listener.as_mut().map(|listener| listener.drain(&host, capturer));
-        records.iter().for_each(|records| complete_zombies(&mut later.threads, records));
+        // Those that are listed since an earlier step have been carried.
+        let recorded = records.iter().flat_map(RecordedExits::threads);
+        complete_zombies(&mut later.threads, self.carried.iter().cloned().chain(recorded));
         if !is_last {
             // Without the record of its exit, a thread would sleep on.
             let has_all = records.as_ref().is_some_and(|records| records.summary.lost == 0);

@@ -2,17 +2,16 @@
 
 use std::collections::HashMap;
 
-use crate::capture::RecordedExits;
-use crate::model::{METRICS, ThreadId, ThreadState};
+use crate::model::{ExitedThread, METRICS, ThreadId, ThreadState};
 
 /// Gives them what they no longer had when they were read, but at their exit: peaks of memory, and on cgroup v1 their cgroup.
-pub(super) fn complete_zombies(threads: &mut [ThreadState], records: &RecordedExits) {
+pub(super) fn complete_zombies(threads: &mut [ThreadState], exits: impl Iterator<Item = ExitedThread>) {
     let zombies = threads.iter_mut().filter(|thread| thread.has_exited());
     let mut zombies: HashMap<ThreadId, &mut ThreadState> = zombies.map(|thread| (thread.id(), thread)).collect();
     if zombies.is_empty() {
         return;
     }
-    for exit in records.threads() {
+    for exit in exits {
         if let Some(thread) = zombies.get_mut(&exit.state.id()) {
             complete(thread, exit.state);
         }

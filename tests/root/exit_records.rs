@@ -328,20 +328,24 @@ fn a_recording_of_selected_processes_has_only_those_and_closes_what_exits() {
 }
 
 #[test]
-fn a_recorded_command_has_the_peak_of_its_memory() {
+fn a_zombie_has_the_peak_of_its_memory() {
     let Some((_, _alone)) = default_listener() else { return };
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("window");
-    for every in [&[][..], &["--every", "50ms"]] {
-        let mut record = Command::new(env!("CARGO_BIN_EXE_ctprof"));
-        record.args(["record", "-q", "-o"]).arg(&file).args(every);
-        record.args(["--", "dd", "bs=64M", "count=2", "if=/dev/zero", "of=/dev/null"]);
-        assert!(record.stderr(Stdio::null()).status().unwrap().success());
-        let mut show = Command::new(env!("CARGO_BIN_EXE_ctprof"));
-        show.arg("show").arg(&file).args(["--scope", "command", "--metrics", "hiwater_rss_bytes", "-u", "-f", "json"]);
-        let report: serde_json::Value = serde_json::from_slice(&show.output().unwrap().stdout).unwrap();
-        let dd = report["rows"].as_array().unwrap().iter().find(|row| row["group"] == "dd").expect("dd");
-        let bytes = dd["value"].as_u64().unwrap_or_else(|| panic!("{every:?}: {dd}"));
-        assert!((64 << 20..80 << 20).contains(&bytes), "{every:?}: {bytes}");
+    let dd = "dd bs=64M count=2 if=/dev/zero of=/dev/null";
+    // The command until it is reaped, and a child that nobody waits for.
+    for script in [format!("exec {dd}"), format!("{dd} & exec sleep 0.5")] {
+        for every in [&[][..], &["--every", "50ms"]] {
+            let mut record = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+            record.args(["record", "-q", "-o"]).arg(&file).args(every).args(["--", "sh", "-c", &script]);
+            assert!(record.stderr(Stdio::null()).status().unwrap().success());
+            let mut show = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+            let options = ["--scope", "command", "--metrics", "hiwater_rss_bytes", "-u", "-f", "json"];
+            let shown = show.arg("show").arg(&file).args(options).output().unwrap();
+            let report: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+            let dd = report["rows"].as_array().unwrap().iter().find(|row| row["group"] == "dd").expect("dd");
+            let bytes = dd["value"].as_u64().unwrap_or_else(|| panic!("{script} {every:?}: {dd}"));
+            assert!((64 << 20..80 << 20).contains(&bytes), "{script} {every:?}: {bytes}");
+        }
     }
 }
