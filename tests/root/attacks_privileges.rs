@@ -58,8 +58,9 @@ fn with_file_capabilities_the_owners_of_mutexes_of_other_users_are_known_during_
     let compiled = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(source).status();
     assert!(compiled.is_ok_and(|status| status.success()));
     let window = granted.writable("own").join("window");
-    let _causes =
-        Killed(Command::new(&program).arg("5").current_dir(granted.directory()).stdout(Stdio::null()).spawn().unwrap());
+    let _causes = Killed(
+        Command::new(&program).arg("12").current_dir(granted.directory()).stdout(Stdio::null()).spawn().unwrap(),
+    );
     let recorded = granted.run(["record", "-q", "-d", "3s", "-o", window.to_str().unwrap()]);
     assert!(recorded.status.success(), "{recorded:?}");
     let reasons = CtprofSnapshot::load(&window).unwrap().head.reasons;
