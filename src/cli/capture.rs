@@ -42,9 +42,10 @@ pub(super) fn run(args: &CaptureArgs, messages: Messages) -> anyhow::Result<()> 
     let name = escaped(&written.path.to_string_lossy()).into_owned();
     if messages == Messages::All {
         let file = if name == "-" { "standard output" } else { &name };
-        let mut gaps = gaps(&snapshot.head, &Census::of(&snapshot.threads));
+        let (head, census) = (&snapshot.head, Census::of(&snapshot.threads));
+        let mut gaps = gaps(head, &census);
         name_program(&mut gaps);
-        let written = capture_summary(&mut io::stderr().lock(), &snapshot, &gaps, (file, written.bytes));
+        let written = capture_summary(&mut io::stderr().lock(), head, &census, &gaps, (file, written.bytes));
         written.context("cannot write to standard error")?;
     }
     if args.output.is_none() {

@@ -49,6 +49,11 @@ impl Unit {
 /// Nanoseconds per tick of `USER_HZ`, which is 100 on all architectures that ctprof supports.
 pub(crate) const NS_PER_TICK: u64 = 10_000_000;
 
+/// `part * whole / sum`, at most `whole`; 0 of nothing.
+pub(crate) fn proportional(part: u64, whole: u64, sum: u128) -> u64 {
+    u64::try_from(u128::from(part) * u128::from(whole) / sum.max(1)).unwrap_or(whole).min(whole)
+}
+
 /// The form that a value has in JSON and in kernel text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

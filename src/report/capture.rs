@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{GAP, REPORT_FORMAT_VERSION, escaped, layout, object, spaced};
 use crate::diagnose::{self, DataSource, Finding, counted};
-use crate::model::{Census, CtprofSnapshot, Unit};
+use crate::model::{Census, CtprofSnapshot, SnapshotHead, Unit};
 
 /// Columns of the word for a coverage.
 const COVERAGE: usize = 11;
@@ -49,11 +49,11 @@ pub(crate) fn findings_json(out: &mut dyn Write, findings: &[Finding]) -> io::Re
 /// Writes what was captured, how long it took, what is missing, and how to fix that.
 pub(crate) fn capture_summary(
     out: &mut dyn Write,
-    CtprofSnapshot { head, threads }: &CtprofSnapshot,
+    head: &SnapshotHead,
+    census: &Census,
     gaps: &[Finding],
     (file, bytes): (&str, u64),
 ) -> io::Result<()> {
-    let census = Census::of(threads);
     let (engine, duration_ns) =
         head.capture.as_ref().map_or(("", 0), |capture| (&*capture.engine, capture.duration_ns));
     writeln!(

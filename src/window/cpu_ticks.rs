@@ -4,7 +4,7 @@
 //! changes how the past is divided. procfs prints no part smaller than before; values that BPF reads can be. Their sum
 //! never goes backwards, but by the tick that rounding both parts down can cost.
 
-use crate::model::{InWindow, MetricId, Metrics};
+use crate::model::{InWindow, MetricId, Metrics, proportional};
 
 /// Both metrics.
 pub(super) const CPU_TICKS: [MetricId; 2] = [MetricId::utime_clock_ticks, MetricId::stime_clock_ticks];
@@ -16,6 +16,12 @@ fn increases(earlier: [u64; 2], later: [u64; 2]) -> Option<[u64; 2]> {
     let total = after.checked_sub(before).or_else(|| (before - after == 1).then_some(0))?;
     let user = later[0].saturating_sub(earlier[0]).min(total);
     Some([user, total - user])
+}
+
+/// Run time as user and system time, as the kernel divides it.
+pub(super) fn divided(run_ns: u64, [user, system]: [u64; 2]) -> [u64; 2] {
+    let system_ns = proportional(system, run_ns, u128::from(user) + u128::from(system));
+    [run_ns - system_ns, system_ns]
 }
 
 /// Replaces user and system time by their increases since `earlier`, if both are known at both ends.
@@ -31,6 +37,11 @@ pub(super) fn subtract(earlier: [Option<u64>; 2], later: &mut Metrics) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn run_time_without_a_tick_is_user_time() {
+        assert_eq!([[0, 0], [1, 3], [0, 3]].map(|ticks| divided(8, ticks)), [[8, 0], [2, 6], [0, 8]]);
+    }
 
     #[test]
     fn a_part_that_a_new_sample_made_smaller_went_backwards() {

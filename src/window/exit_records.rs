@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::cpu_ticks::divided;
 use super::earlier_threads::{process_after, subtract};
-use super::fold::divided;
 use super::unexplained::lacks_io;
 use super::{
     Clocks, CountedWork, FoldedPart, GoneProcess, KnownProcess, MOST_ANCESTORS, PRECISION_NS, Parents, Processes,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::cpu_ticks::divided;
 use crate::model::{
     ExitedThread, METRICS, Metrics, NS_PER_TICK, Name, Owner, Reduction, ThreadState, Value, WindowRule,
 };
@@ -88,14 +89,6 @@ impl Fold {
     }
 }
 
-/// Run time as user and system time, as the kernel divides it (`cputime_adjust` of `kernel/sched/cputime.c`).
-pub(super) fn divided(run_ns: u64, [user, system]: [u64; 2]) -> [u64; 2] {
-    let all = u128::from(user) + u128::from(system);
-    let of_system = u128::from(run_ns) * u128::from(system) / all.max(1);
-    let system_ns = u64::try_from(of_system).unwrap_or(run_ns);
-    [run_ns - system_ns, system_ns]
-}
-
 /// Adds counters, and keeps the larger peak and the smaller floor.
 fn add_metrics(all: &mut Metrics, more: &Metrics) {
     for metric in METRICS.iter().filter(|metric| metric.window != WindowRule::Later) {
@@ -155,6 +148,5 @@ mod tests {
         let metrics = fold.into_threads().next().unwrap().metrics;
         let ticks = [metrics.utime_clock_ticks, metrics.stime_clock_ticks].map(|ticks| ticks.unwrap().number());
         assert_eq!(ticks, [6, 13], "a third and two thirds of 200 ms");
-        assert_eq!(divided(7, [0, 0]), [7, 0], "as the kernel does");
     }
 }

@@ -90,7 +90,7 @@ impl Processes {
         self.find(tgid)?.leader.as_ref()?.owner
     }
 
-    /// The command that this recorder started, of its children that which it still waits for.
+    /// The command that this recorder started and has not reaped.
     pub(super) fn command_of(&self, recorder: u32) -> Option<(u32, &Leader)> {
         let leaders = self.0.iter().filter_map(|process| Some((process.tgid, process.leader.as_ref()?)));
         let is_child = |leader: &Leader| leader.state.as_ref().and_then(|state| state.ppid) == Some(recorder);

@@ -1,5 +1,7 @@
 //! User and system time as procfs prints them.
 
+use crate::model::proportional;
+
 /// CPU time of a thread or of a process, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CpuTime {
@@ -34,15 +36,10 @@ impl CpuTime {
         if printed.user.saturating_add(printed.system) >= run {
             return (printed.user, printed.system);
         }
-        let system = scaled(system, run, u128::from(user) + u128::from(system)).max(printed.system);
+        let system = proportional(system, run, u128::from(user) + u128::from(system)).max(printed.system);
         let user = (run - system).max(printed.user);
         (user, run - user)
     }
-}
-
-/// `part * whole / sum`, at most `whole`.
-fn scaled(part: u64, whole: u64, sum: u128) -> u64 {
-    u64::try_from(u128::from(part) * u128::from(whole) / sum.max(1)).unwrap_or(whole).min(whole)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{PipeReader, PipeWriter, pipe};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use super::layout::{Layout, RecordScope, TIME, ThreadRecord, words_of};
 use super::new_cgroups::NewCgroups;
 use super::packed_records::{MAX_BYTES, PackedRecords, unpacked};
 use crate::model::{BpfObstacle, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, Name, NoBpf};
-use crate::process::{Privileges, RaisedPriority, lock};
+use crate::process::{Privileges, RaisedPriority};
 
 /// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, they take
 /// 2 % of the default ring.
@@ -144,6 +144,10 @@ impl Drop for ExitListener {
             let _ = thread.join();
         }
     }
+}
+
+fn lock(inbox: &Mutex<Inbox>) -> MutexGuard<'_, Inbox> {
+    inbox.lock().expect("the listening thread has not panicked")
 }
 
 /// Receives records until the other end of the pipe is closed.
