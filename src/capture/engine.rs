@@ -1,5 +1,8 @@
 //! The engine that reads the threads of a capture.
 
+use std::collections::HashSet;
+
+use nix::errno::Errno;
 use rayon::ThreadPool;
 
 use super::bpf::host_parameters::HostParameters;
@@ -12,7 +15,7 @@ use super::procfs::last_schedstats::KnownThreads;
 use super::procfs::{pids, walk};
 use super::read_threads::{ChangedThreads, ReadThreads};
 use super::start::{Start, nanoseconds};
-use crate::model::{BpfObstacle, BpfUse, CaptureInfo, HostContext, NoBpf};
+use crate::model::{BpfObstacle, BpfUse, CaptureInfo, HostContext, NoBpf, ThreadId};
 
 /// The engine of the captures of a [`Capturer`](super::capturer::Capturer).
 pub(super) enum SelectedEngine {
@@ -47,43 +50,40 @@ impl SelectedEngine {
         }
     }
 
-    /// Reads the threads that changed since the pass before, whose threads `known` has; `None` if all have to be read. `pids`
-    /// lists the processes.
+    /// Reads the threads that changed since the pass before; `None` if all have to be read. `pids` lists the processes.
     pub(super) fn changes(
         &self,
         context: &CaptureContext,
         (host, start): (&HostContext, Start),
         (pids, known): (&dyn Fn() -> Result<Vec<u32>, CaptureError>, &KnownThreads),
         pool: &ThreadPool,
-    ) -> Option<ChangedThreads> {
+    ) -> Option<EnginePass> {
         let Self::Bpf(engine) = self else {
             let read = walk::read_changed(context, &pids().ok()?, known, pool);
             // Whether a process has executed another program of the same name is not told.
             let executed = read.processes().collect();
             let gone = read.missing(known.keys().copied()).collect();
-            return Some(ChangedThreads { read, gone, executed });
+            return Some(EnginePass::of_changes(ChangedThreads { read, gone, executed }));
         };
-        engine.changes(context, &HostParameters::read(host, start), known, pool).unwrap_or_else(|errno| {
-            tracing::warn!("the BPF iterator failed ({errno}): all threads are read");
-            None
-        })
+        let changes = engine.changes(context, &HostParameters::read(host, start), known, pool);
+        let failed = |errno: &Errno| tracing::warn!("the BPF iterator failed ({errno}): all threads are read");
+        changes.inspect_err(failed).ok().flatten().map(EnginePass::of_changes)
     }
 
-    /// Reads the threads of the processes that procfs has listed. Returns also what a snapshot says about the engine.
+    /// Reads the threads of the processes that procfs has listed.
     pub(super) fn read(
         &self,
         context: &CaptureContext,
         (host, start): (&HostContext, Start),
         pids: &[u32],
         pool: &ThreadPool,
-    ) -> (ReadThreads, CaptureInfo) {
-        let report = |engine: &str, no_bpf, bpf| CaptureInfo {
-            engine: engine.to_owned(),
-            no_bpf,
-            bpf,
-            ..CaptureInfo::default()
+    ) -> EnginePass {
+        let of_all = |read, engine: &str, no_bpf, bpf| EnginePass {
+            read,
+            changed: None,
+            report: CaptureInfo { engine: engine.to_owned(), no_bpf, bpf, ..CaptureInfo::default() },
         };
-        let by_procfs = |no_bpf| (walk::read(context, pids, pool), report("procfs", no_bpf, None));
+        let by_procfs = |no_bpf| of_all(walk::read(context, pids, pool), "procfs", no_bpf, None);
         let engine = match self {
             Self::Procfs(no_bpf) => return by_procfs(no_bpf.clone()),
             Self::Bpf(engine) => engine,
@@ -91,14 +91,36 @@ impl SelectedEngine {
         match engine.walk(context, &HostParameters::read(host, start), pids, pool) {
             Ok((read, missed_processes)) => {
                 let (setup_ns, dropped) = (nanoseconds(engine.setup), engine.dropped_metrics());
-                let bpf = Some(BpfUse { setup_ns, dropped, missed_processes });
-                (read, report("bpf", None, bpf))
+                of_all(read, "bpf", None, Some(BpfUse { setup_ns, dropped, missed_processes }))
             }
             Err(errno) => {
                 tracing::warn!("the BPF iterator failed ({errno}): procfs reads all processes");
                 by_procfs(Some(NoBpf::with_detail(BpfObstacle::Failed, format!("{errno:?}"))))
             }
         }
+    }
+}
+
+/// What an engine has read in a pass.
+pub(super) struct EnginePass {
+    pub(super) read: ReadThreads,
+    /// What the pass says of the others; `None` if it read all threads.
+    pub(super) changed: Option<Others>,
+    /// What a snapshot says of the engine, of a pass over all threads.
+    pub(super) report: CaptureInfo,
+}
+
+/// Threads and processes of which a pass over what changed says more than their values.
+pub(super) struct Others {
+    /// Threads that have exited.
+    pub(super) gone: Vec<ThreadId>,
+    /// Processes that have executed another program.
+    pub(super) executed: HashSet<u32>,
+}
+
+impl EnginePass {
+    fn of_changes(ChangedThreads { read, gone, executed }: ChangedThreads) -> Self {
+        Self { read, changed: Some(Others { gone, executed }), report: CaptureInfo::default() }
     }
 }
 

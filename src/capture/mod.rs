@@ -13,6 +13,7 @@ mod error;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod host;
+mod lasting;
 mod mutex_owners;
 mod options;
 mod process;
@@ -20,12 +21,13 @@ mod procfs;
 mod read_threads;
 mod sampled_files;
 mod sampler;
+mod scope;
 mod start;
 mod tally;
 mod thread_flags;
 
 pub use self::bpf::exits::{DEFAULT_RING_BYTES, ExitListener, ExitSink, NoExitRecords, RecordedExits};
-pub use self::capturer::{CapturedChanges, Capturer};
+pub use self::capturer::Capturer;
 pub use self::enrich::jemalloc::{Offsets, Route, TsdLayout, inspect};
 pub(crate) use self::enrich::program::program_of;
 pub use self::enrich::smaps::Smaps;
@@ -34,6 +36,7 @@ pub(crate) use self::host::cpu_time::thread_cpu_time;
 pub use self::options::{Engine, Options, Roots, Use};
 pub(crate) use self::sampled_files::add_files;
 pub use self::sampler::{NoSamples, ThreadSampler};
+pub use self::scope::{Pass, Scope};
 pub(crate) use self::start::nanoseconds;
 use crate::model::{BpfObstacle, CtprofSnapshot, NoBpf};
 

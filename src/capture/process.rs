@@ -8,6 +8,7 @@ use super::context::CaptureContext;
 use super::procfs::directory::{Numbered, ProcDirectory, is_gone};
 use super::procfs::parsers::{STAT_RSS, STAT_START_TIME};
 use super::procfs::text;
+use super::read_threads::Answer;
 use super::tally::Tally;
 use crate::model::{Name, SourceFile, printable};
 
@@ -19,17 +20,17 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Opens the directory of process `id`; `None` if it has exited. Another error is counted as one of `file`.
-    pub(super) fn open(context: &CaptureContext, id: u32, file: SourceFile) -> Option<Self> {
+    /// Opens the directory of process `id`. An error that is not its exit is counted as one of `file`.
+    pub(super) fn open(context: &CaptureContext, id: u32, file: SourceFile) -> Answer<Self> {
         match context.procfs.directory(&id.to_string()) {
-            Ok(directory) => return Some(Self::new(id, directory)),
-            Err(errno) if is_gone(errno) => {}
+            Ok(directory) => Answer::Read(Self::new(id, directory)),
+            Err(errno) if is_gone(errno) => Answer::Gone,
             Err(errno) => {
                 tracing::debug!(pid = id, ?errno, "cannot open the process's directory");
                 context.tally.failed(file, errno, 1);
+                Answer::Unread
             }
         }
-        None
     }
 
     pub(super) fn new(id: u32, directory: ProcDirectory) -> Self {

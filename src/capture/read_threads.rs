@@ -1,6 +1,7 @@
 //! The threads that an engine has read.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::procfs::last_schedstats::{KnownThreads, threads_of};
 use crate::model::{NS_PER_TICK, Name, ThreadId, ThreadState};
@@ -22,6 +23,25 @@ pub(crate) struct ReadThreads {
     pub(crate) slept: HashSet<ThreadId>,
     /// Processes whose names and owner are known, and that have no allocator with counters.
     pub(crate) known: HashSet<u32>,
+    /// Threads that live but could not be read, by process id: their ids, or none if that is all threads of the process.
+    pub(crate) unread: BTreeMap<u32, Vec<u32>>,
+}
+
+/// What an engine says of a process or thread that was listed.
+pub(crate) enum Answer<T> {
+    /// Its values.
+    Read(T),
+    /// It has exited.
+    Gone,
+    /// It may live, and cannot be read: for another reason than its exit. That is counted.
+    Unread,
+}
+
+impl<T> Answer<T> {
+    /// The values; `None` without any.
+    pub(crate) fn read(self) -> Option<T> {
+        if let Self::Read(values) = self { Some(values) } else { None }
+    }
 }
 
 /// What a pass of changes has read.
@@ -37,7 +57,10 @@ pub(crate) struct ChangedThreads {
 impl ReadThreads {
     /// Adds what another worker has read.
     pub(crate) fn merge(&mut self, other: Self) {
-        let Self { mut threads, mut cgroups, resident_bytes, without_io, pointers, slept, known } = other;
+        let Self { mut threads, mut cgroups, resident_bytes, without_io, pointers, slept, known, unread } = other;
+        for (tgid, tids) in unread {
+            self.add_unread(tgid, &tids);
+        }
         self.slept.extend(slept);
         self.known.extend(known);
         self.threads.append(&mut threads);
@@ -45,6 +68,21 @@ impl ReadThreads {
         self.resident_bytes.extend(resident_bytes);
         self.without_io.extend(without_io);
         self.pointers.extend(pointers);
+    }
+
+    /// Adds threads of a process that live but could not be read; without ids, all of them.
+    pub(crate) fn add_unread(&mut self, tgid: u32, tids: &[u32]) {
+        match self.unread.entry(tgid) {
+            Entry::Vacant(none) => drop(none.insert(tids.to_vec())),
+            Entry::Occupied(all) if all.get().is_empty() => {}
+            Entry::Occupied(mut some) if tids.is_empty() => some.get_mut().clear(),
+            Entry::Occupied(mut some) => some.get_mut().extend(tids),
+        }
+    }
+
+    /// Whether the thread may live although it was not read.
+    fn is_unread(&self, id: ThreadId) -> bool {
+        self.unread.get(&id.tgid).is_some_and(|tids| tids.is_empty() || tids.contains(&id.tid))
     }
 
     /// Removes delays that are longer than their thread has lived, where `boottime_ns` is after all threads were read.
@@ -101,10 +139,10 @@ impl ReadThreads {
         self.threads.extend(others.map(|(_, thread)| thread.clone()));
     }
 
-    /// Those of `ids` that neither were read nor slept on, in order.
+    /// The threads of `ids` that have exited, in order: they were neither read, nor slept on, nor refused to be read.
     pub(crate) fn missing(&self, ids: impl Iterator<Item = ThreadId>) -> impl Iterator<Item = ThreadId> {
         let is_read = |id: &ThreadId| self.threads.binary_search_by_key(id, ThreadState::id).is_ok();
-        ids.filter(move |id| !self.slept.contains(id) && !is_read(id))
+        ids.filter(move |id| !self.slept.contains(id) && !is_read(id) && !self.is_unread(*id))
     }
 
     /// The processes of the threads.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     BpfUse, CgroupStats, Container, CtprofParseSummary, CtprofProbeSummary, Errno, HostContext, HostCpuTime, NoBpf,
-    Psi, Reasons, SchedExtSysfs, TaskstatsSummary, ThreadState, WindowInfo,
+    Psi, Reasons, SchedExtSysfs, TaskstatsSummary, ThreadId, ThreadState, WindowInfo,
 };
 
 /// Version of the file format. Version 1 has neither windows, whose values are increases, nor usual values, which
@@ -58,6 +58,8 @@ stored! {
         optional probe_summary: Option<CtprofProbeSummary>,
         /// What could not be read from procfs.
         optional parse_summary: Option<CtprofParseSummary>,
+        /// Threads that live but could not be read, by process id: their ids, or none if that is all threads of the process.
+        optional unread_threads: BTreeMap<u32, Vec<u32>>,
         /// How taskstats answered; `None` if it was not used.
         optional taskstats_summary: Option<TaskstatsSummary>,
         /// The host's pressure.
@@ -73,6 +75,12 @@ impl SnapshotHead {
     pub fn boottime_ns(&self) -> Option<u64> {
         let exact = self.capture.as_ref().and_then(|capture| capture.boottime_ns);
         exact.or_else(|| self.host.as_ref()?.uptime_ns)
+    }
+
+    /// Whether the thread may live although this capture lacks it, because it could not be read.
+    pub(crate) fn is_unread(&self, id: ThreadId) -> bool {
+        let unread = self.unread_threads.get(&id.tgid);
+        unread.is_some_and(|tids| tids.is_empty() || tids.contains(&id.tid))
     }
 
     /// Version of the kernel's `struct taskstats`, if it is known.

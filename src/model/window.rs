@@ -18,6 +18,8 @@ stored! {
         optional suspended_ns: Option<u64>,
         /// Threads that were only in the second capture although they are older than the first. They are left out.
         pub missed: u64,
+        /// Threads that the second capture could not read: what they did, and whether they live, is unknown.
+        optional unread: u64,
         /// Number of threads that lack a metric because its counter went backwards, by metric.
         optional backwards: BTreeMap<String, u64>,
         /// Whether both captures have counters of processes, so that exited work is known.

@@ -12,7 +12,7 @@ use super::sampler::{EndedSamples, OpenSamples};
 use super::step_length::StepLength;
 use super::until::{Until, WindowEnd, arguments};
 use super::zombies::complete_zombies;
-use crate::capture::{CapturedChanges, ExitListener, RecordedExits, Smaps, nanoseconds};
+use crate::capture::{ExitListener, Pass, RecordedExits, Scope, Smaps, nanoseconds};
 use crate::model::{
     CtprofSnapshot, ExitedThread, METRICS, Owner, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadId,
     ThreadState, Value, WindowInfo, WindowRule,
@@ -140,17 +140,13 @@ impl OpenSeries<'_> {
         listener.iter_mut().for_each(ExitListener::keep_all);
         let folded = std::mem::take(&mut *lock(&self.folded));
         let is_last = end.is_some();
-        let smaps = capturer.smaps();
         // What is prepared has other names: what did not change cannot be taken from it.
-        let changes = match &self.prepare {
-            None if !is_last => capturer.capture_changes(self.moment.threads(), &self.head)?,
-            _ => None,
+        let scope = match &self.prepare {
+            _ if is_last => Scope::All(capturer.smaps()),
+            None => Scope::Changed { threads: self.moment.threads(), head: &self.head },
+            Some(_) => Scope::AllThreads,
         };
-        let (mut later, gone) = match changes {
-            Some(CapturedChanges { capture, gone }) => (capture, Some(gone)),
-            None if is_last => (capturer.capture(smaps)?, None),
-            None => (capturer.capture_again()?, None),
-        };
+        let Pass { capture: mut later, gone } = capturer.pass(scope)?;
         // Now and then, a step reads all.
         let is_usual = gone.is_some() || self.prepare.is_some();
         let command = end.map(|end| end.conclude(&mut later)).transpose()?.flatten();

@@ -205,6 +205,10 @@ fn notes(info: &WindowInfo) -> Vec<String> {
         let threads = counted(info.missed, "thread");
         notes.push(format!("{threads} left out: older than the window, but missing in the first capture"));
     }
+    if info.unread > 0 {
+        let threads = counted(info.unread, "thread");
+        notes.push(format!("{threads} could not be read in the second capture: what they did is unknown"));
+    }
     if !info.backwards.is_empty() {
         let threads = |(metric, threads): (&String, &u64)| format!("{metric} of {}", counted(*threads, "thread"));
         let all: Vec<_> = info.backwards.iter().map(threads).collect();

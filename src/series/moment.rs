@@ -46,7 +46,8 @@ impl Moment {
     /// Becomes a later capture. Returns what changed, with what exited meanwhile.
     pub fn advance(&mut self, later: CtprofSnapshot, exits: &StepExits) -> (Step, Applied) {
         let is_listed = |id: &ThreadId| later.threads.binary_search_by_key(id, ThreadState::id).is_ok();
-        let gone: Vec<_> = self.threads.keys().copied().filter(|id| !is_listed(id)).collect();
+        let is_gone = |id: &ThreadId| !is_listed(id) && !later.head.is_unread(*id);
+        let gone: Vec<_> = self.threads.keys().copied().filter(is_gone).collect();
         self.advance_by(later, gone, exits)
     }
 

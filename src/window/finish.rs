@@ -30,6 +30,7 @@ impl<T: Threads> Join<T> {
     pub fn finish(mut self, later: &SnapshotHead, exits: &Exits<'_>) -> Joined<T> {
         let start = Arc::clone(&self.start);
         self.add_replaced(&start);
+        self.add_unread(&start, later, exits);
         let readings = CpuReadings::of(later);
         let mut host = self.host(&start, &readings);
         // Of selected processes, ctprof counts only if it is one of them, by its threads.
@@ -182,6 +183,7 @@ impl<T: Threads> Join<T> {
             duration_ns: clocks.duration_ns,
             suspended_ns: clocks.suspended_ns,
             missed: self.sums.missed,
+            unread: self.sums.unread,
             backwards: names.collect(),
             process_counters: had_counters && self.processes.have_counters(),
             exit_records,

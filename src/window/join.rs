@@ -1,14 +1,14 @@
 //! Joins the threads of the later capture, as they stream by, with those of the earlier one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::earlier_threads::{EarlierThreads, renamed, subtract};
-use super::{Clocks, CpuReadings, Lineage, PRECISION_NS, Processes, Seen, Work};
+use super::{Clocks, CpuReadings, Exits, Lineage, PRECISION_NS, Processes, Seen, Work};
 use crate::model::{
-    HostCpuTime, Includes, METRICS, Metric, MetricId, Owner, ProcessState, ThreadId, ThreadSpan, ThreadState, Threads,
-    WindowInfo, WindowRule,
+    HostCpuTime, Includes, METRICS, Metric, MetricId, Owner, ProcessState, SnapshotHead, ThreadId, ThreadSpan,
+    ThreadState, Threads, WindowInfo, WindowRule,
 };
 
 /// What the values of a window are.
@@ -53,6 +53,7 @@ pub struct Join<T> {
 #[derive(Default)]
 pub(super) struct JoinSums {
     pub(super) missed: u64,
+    pub(super) unread: u64,
     pub(super) backwards: BTreeMap<MetricId, u64>,
     /// Threads that started in the window and were listed at its end, with their start in ticks, ascending.
     pub(super) started: Vec<(ThreadId, u64)>,
@@ -155,9 +156,19 @@ impl<T: Threads> Threads for Join<T> {
 
 impl JoinSums {
     fn append(&mut self, later: Self) {
-        let Self { missed, backwards, started, started_and_exited, read, own_ns, recorder_stayed, explained_ns } =
-            later;
+        let Self {
+            missed,
+            unread,
+            backwards,
+            started,
+            started_and_exited,
+            read,
+            own_ns,
+            recorder_stayed,
+            explained_ns,
+        } = later;
         self.missed += missed;
+        self.unread += unread;
         self.started.extend(started);
         self.started_and_exited += started_and_exited;
         self.read.merge(read);
@@ -198,6 +209,24 @@ impl<T: Threads> Join<T> {
                     counters.for_each(|metric| metric.clear(&mut thread.metrics));
                     self.add_known(start, place, thread);
                 }
+            }
+        }
+    }
+
+    /// Adds the earlier threads that the later capture could not read, without values, unless there are records of their exits.
+    pub(super) fn add_unread(&mut self, start: &WindowStart, later: &SnapshotHead, exits: &Exits<'_>) {
+        if later.unread_threads.is_empty() {
+            return;
+        }
+        let mut exited = HashSet::new();
+        exits.for_each(|exit| exited.extend([(exit.state.id(), exit.state.start_time_clock_ticks)]));
+        for (place, earlier) in start.earlier.threads.iter().enumerate() {
+            let has_exited = exited.contains(&(earlier.id(), earlier.start_time_clock_ticks));
+            if later.is_unread(earlier.id()) && !has_exited && !start.found[place].load(Ordering::Relaxed) {
+                self.sums.unread += 1;
+                let mut thread = renamed(earlier, earlier);
+                (thread.metrics, thread.smaps_rollup_kib) = Default::default();
+                self.add_known(start, place, thread);
             }
         }
     }

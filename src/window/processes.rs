@@ -46,8 +46,10 @@ impl Processes {
         let last = self.0.len().checked_sub(1).filter(|last| self.0[*last].tgid == thread.tgid);
         let known = last.or_else(|| self.0.binary_search_by_key(&thread.tgid, |process| process.tgid).ok());
         let place = known.unwrap_or_else(|| {
-            self.0.push(LaterProcess { tgid: thread.tgid, ..LaterProcess::default() });
-            self.0.len() - 1
+            // Only processes that could not be read come out of order.
+            let place = self.0.partition_point(|process| process.tgid < thread.tgid);
+            self.0.insert(place, LaterProcess { tgid: thread.tgid, ..LaterProcess::default() });
+            place
         });
         let process = &mut self.0[place];
         process.threads += work;

@@ -99,6 +99,22 @@ mod threads {
     }
 
     #[test]
+    fn a_thread_that_the_second_capture_could_not_read_has_no_values_and_has_not_exited() {
+        let ran = |tid, run: u64| thread(7, tid, 1, &json!({"run_time_ns": run, "minflt": 9}));
+        let earlier = || snapshot(10, &[ran(7, 5), ran(8, 5), ran(9, 5)]);
+        for (unread, exited) in
+            [(json!({"7": []}), vec![]), (json!({"7": [7, 8]}), vec![9]), (json!({}), vec![7, 8, 9])]
+        {
+            let later = snapshot_with(15, &[], &json!({"unread_threads": unread}));
+            let window = between(earlier(), later).unwrap();
+            let is_exited = |tid: &u32| row(&window, *tid)["exited"].as_bool() == Some(true);
+            assert_eq!([7, 8, 9].into_iter().filter(is_exited).collect::<Vec<_>>(), exited, "{unread}");
+            assert!(window.threads.iter().all(|thread| thread.metrics.run_time_ns.is_none()), "{unread}");
+            assert_eq!(window.head.window.unwrap().unread, 3 - exited.len() as u64);
+        }
+    }
+
+    #[test]
     fn the_later_names_count() {
         let side = |second, name: &str, cgroup: &str, faults: u64| {
             let fields = json!({"comm": name, "pcomm": name, "cgroup": cgroup, "minflt": faults});

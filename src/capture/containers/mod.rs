@@ -46,6 +46,12 @@ impl ContainerNames {
         Self { roots: roots.clone(), known: Mutex::default() }
     }
 
+    /// The number of names that are kept.
+    pub(super) fn entries(&self) -> usize {
+        let known = lock(&self.known);
+        known.containers.len() + known.pods.len()
+    }
+
     /// The containers of these cgroups. Nothing is read for a host without any.
     pub(crate) fn of<'n>(&self, cgroups: impl Iterator<Item = &'n str>) -> NamedContainers {
         let found = cgroups.map(|path| (path, containers_of_path(path)));

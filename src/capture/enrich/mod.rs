@@ -112,7 +112,7 @@ fn requests(read: &ReadThreads) -> Vec<ProcessRequest> {
 
 impl ProcessValues {
     fn read(&mut self, context: &CaptureContext, request: &ProcessRequest) {
-        let Some(process) = Process::open(context, request.id, SourceFile::Stat) else { return };
+        let Some(process) = Process::open(context, request.id, SourceFile::Stat).read() else { return };
         #[cfg(test)]
         process.panic_in("sources");
         // Of the directory itself, whether it is dumpable or not (`task_dump_owner` of fs/proc/base.c). The owner of a copy

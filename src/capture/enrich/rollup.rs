@@ -94,7 +94,7 @@ fn read_within(context: &CaptureContext, limits: Limits, read: &mut ReadThreads,
 
 /// The memory of a process; `None` if it has exited since the walk, or if the file cannot be read.
 fn rollup(context: &CaptureContext, sized: &SizedProcess) -> Option<BTreeMap<String, u64>> {
-    let process = Process::open(context, sized.id, SourceFile::SmapsRollup)?;
+    let process = Process::open(context, sized.id, SourceFile::SmapsRollup).read()?;
     process.learn_name(&sized.name);
     // The kernel may have given its id to another process.
     let started = sized.start.zip(process.start_time());

@@ -105,8 +105,9 @@ impl ProcDirectory {
         readlinkat(&self.0, name).map(OsStringExt::into_vec)
     }
 
+    /// Whether the file is there, as far as that can be told: an error that is not its absence says nothing.
     pub(crate) fn has(&self, name: &str) -> bool {
-        faccessat(self.0.as_fd(), name, AccessFlags::F_OK, AtFlags::empty()).is_ok()
+        !faccessat(self.0.as_fd(), name, AccessFlags::F_OK, AtFlags::empty()).is_err_and(is_gone)
     }
 }
 

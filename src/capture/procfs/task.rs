@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use super::super::context::CaptureContext;
 use super::super::options::{Tree, Use};
 use super::super::process::Process;
+use super::super::read_threads::Answer;
 use super::super::thread_flags::PF_KTHREAD;
 use super::directory::{Numbered, ProcDirectory, is_gone};
 use super::parsers::Parsers;
@@ -37,15 +38,14 @@ impl ThreadInput {
 }
 
 impl Reader {
-    /// Reads thread `tid` of a process and its `task` directory, and the resident pages of the process; `None` if it exited
-    /// first.
+    /// Reads thread `tid` of a process and its `task` directory, and the resident pages of the process.
     pub(crate) fn thread(
         &mut self,
         context: &CaptureContext,
         (process, tasks): (&Process, &ProcDirectory),
         tid: u32,
         stat: Use,
-    ) -> Option<(ThreadState, Option<u64>)> {
+    ) -> Answer<(ThreadState, Option<u64>)> {
         let id = ThreadId { tgid: process.id, tid };
         let mut files = Numbered::new(tasks, tid);
         let mut metrics = Box::new(Metrics::default());
@@ -53,8 +53,7 @@ impl Reader {
         let stat = if stat == Use::Enabled { self.input.read(&mut files, SourceFile::Stat) } else { None };
         let mut stat = stat.map(|text| self.parsers.stat(text, &mut metrics)).unwrap_or_default();
         let Some(comm) = stat.comm.take().or_else(|| self.comm(&mut files)) else {
-            self.lost(context, process, tid);
-            return None;
+            return self.without_name(context, process, tid);
         };
         if tid == process.id {
             process.learn_name(&comm);
@@ -75,7 +74,7 @@ impl Reader {
             metrics,
             ..ThreadState::default()
         };
-        Some((state, stat.rss_pages))
+        Answer::Read((state, stat.rss_pages))
     }
 
     /// The cgroups of the threads read since the last call, in any hierarchy with values.
@@ -84,7 +83,9 @@ impl Reader {
     }
 
     fn comm(&mut self, files: &mut Numbered<'_>) -> Option<Name> {
-        let text = files.read("comm", &mut self.input.buffer).ok()?;
+        let ThreadInput { buffer, failures } = &mut self.input;
+        // It is no source of values, whose failures are counted by file.
+        let text = files.read("comm", buffer).map_err(|errno| failures.push((SourceFile::Stat, errno))).ok()?;
         Some(self.parsers.name(text.strip_suffix(b"\n").unwrap_or(text)))
     }
 
@@ -103,12 +104,18 @@ impl Reader {
         }
     }
 
-    /// Counts a thread without a name: it has exited, unless the errno of `stat` says otherwise.
-    fn lost(&self, context: &CaptureContext, process: &Process, tid: u32) {
-        let stat = self.input.failures.iter().find(|(file, _)| *file == SourceFile::Stat);
-        match stat.map(|(_, errno)| *errno) {
-            Some(errno) if !is_gone(errno) => process.unread(tid, SourceFile::Stat, errno, &context.tally),
-            _ => context.tally.lock().parse.ghosts += 1,
+    /// Counts a thread whose name cannot be read: it has exited, unless the error of `stat` or `comm` says otherwise.
+    fn without_name<T>(&self, context: &CaptureContext, process: &Process, tid: u32) -> Answer<T> {
+        let failures = self.input.failures.iter();
+        match failures.map(|(_, errno)| *errno).find(|errno| !is_gone(*errno)) {
+            Some(errno) => {
+                process.unread(tid, SourceFile::Stat, errno, &context.tally);
+                Answer::Unread
+            }
+            None => {
+                context.tally.lock().parse.ghosts += 1;
+                Answer::Gone
+            }
         }
     }
 
@@ -151,7 +158,7 @@ mod tests {
         in_context(dir.path(), |context| {
             let context = CaptureContext { whole_names, ..context.clone() };
             let read = Reader::default().thread(&context, (&process, &tasks), tid, Use::Enabled);
-            (read.map(|(thread, _)| thread), context.tally.lock().parse.clone().concluded())
+            (read.read().map(|(thread, _)| thread), context.tally.lock().parse.clone().concluded())
         })
     }
 
@@ -176,15 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_lost_to_a_limit_is_not_a_ghost() {
+    fn a_thread_that_a_limit_keeps_from_being_read_has_not_exited() {
         let dir = tempfile::tempdir().unwrap();
         let process = Process::new(7, ProcDirectory::open(dir.path()).unwrap());
         in_context(dir.path(), |context| {
             let mut reader = Reader::default();
-            for errno in [Errno::ESRCH, Errno::EMFILE] {
+            let answers = [Errno::ESRCH, Errno::EMFILE].map(|errno| {
                 reader.input.failures = vec![(SourceFile::Stat, errno)];
-                reader.lost(context, &process, 8);
-            }
+                reader.without_name::<()>(context, &process, 8)
+            });
+            assert!(matches!(answers, [Answer::Gone, Answer::Unread]));
             let summary = &context.tally.lock().parse;
             assert_eq!(summary.ghosts, 1);
             assert_eq!(summary.read_failures_by_errno[&SourceFile::Stat], [(model::Errno::EMFILE, 1)].into());

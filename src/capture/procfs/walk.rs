@@ -9,7 +9,7 @@ use super::super::context::CaptureContext;
 use super::super::enrich::taskstats;
 use super::super::options::Use;
 use super::super::process::Process;
-use super::super::read_threads::ReadThreads;
+use super::super::read_threads::{Answer, ReadThreads};
 use super::super::start::nanoseconds;
 use super::directory::{ProcDirectory, is_gone};
 use super::last_schedstats::{KnownThreads, LastSchedstats};
@@ -40,7 +40,9 @@ pub(in crate::capture) fn read_changed(
     while !parts.is_empty() {
         let own = context.clone();
         let results = map_patiently(pool.current_num_threads(), parts.clone(), move |reader, part| {
+            // A panic says nothing of whether they live.
             let mut values = (ReadThreads::default(), Vec::new());
+            values.0.add_unread(part.pid, part.tids());
             own.guarded(format_args!("process {}", part.pid), || {
                 let mut read = ReadThreads::default();
                 let rest = part.read(&own, reader, &mut read);
@@ -56,7 +58,11 @@ pub(in crate::capture) fn read_changed(
                     read.merge(of_part);
                     next.extend(rest);
                 }
-                None => next.extend(part.without_stat(context)),
+                None => match part.without_stat(context) {
+                    Answer::Read(part) => next.push(part),
+                    Answer::Gone => {}
+                    Answer::Unread => read.add_unread(part.pid, part.tids()),
+                },
             }
         }
         parts = next;
@@ -86,18 +92,34 @@ impl ProcessPart {
             process.read(context, reader, (tids, self.stat), read);
             return Vec::new();
         }
-        let Some(process) = Process::open(context, self.pid, SourceFile::Stat) else { return Vec::new() };
+        let Some(process) = self.known_as(Process::open(context, self.pid, SourceFile::Stat), read) else {
+            return Vec::new();
+        };
         if let Some(known) = self.known.as_ref().filter(|known| known.slept(&process.directory)) {
             read.slept.extend(known.ids());
             return Vec::new();
         }
-        let Some((process, mut tids)) = OpenedProcess::new(context, process, self.stat) else { return Vec::new() };
+        let opened = OpenedProcess::new(context, process, self.stat);
+        let Some((process, mut tids)) = self.known_as(opened, read) else { return Vec::new() };
         tids.retain(|&tid| tid == self.pid || !self.has_slept(&process, tid, read));
         let (first, others) = tids.split_at(tids.len().min(THREADS_AT_ONCE));
         process.read(context, reader, (first, self.stat), read);
         let process = Arc::new(process);
         let part = |tids: &[u32]| Self { rest: Some((Arc::clone(&process), tids.to_vec())), ..self.clone() };
         others.chunks(THREADS_AT_ONCE).map(part).collect()
+    }
+
+    /// The values of the process; `None` without any. If it may live, that is kept in mind.
+    fn known_as<T>(&self, answer: Answer<T>, read: &mut ReadThreads) -> Option<T> {
+        if matches!(answer, Answer::Unread) {
+            read.add_unread(self.pid, &[]);
+        }
+        answer.read()
+    }
+
+    /// The threads of the part; none if those of the process are not listed yet.
+    fn tids(&self) -> &[u32] {
+        self.rest.as_ref().map_or(&[], |(_, tids)| tids)
     }
 
     /// Whether the thread did not run since it was known. Then it is kept in mind.
@@ -108,18 +130,18 @@ impl ProcessPart {
         slept
     }
 
-    /// The same part without `stat`, which blocks while the process is in execve(2). `None` if it was already left out.
-    fn without_stat(self, context: &CaptureContext) -> Option<Self> {
+    /// The same part without `stat`, which blocks while the process is in execve(2); unread if it was already left out.
+    fn without_stat(&self, context: &CaptureContext) -> Answer<Self> {
         if self.stat == Use::Disabled {
-            return None;
+            return Answer::Unread;
         }
-        let threads = self.rest.as_ref().map_or(1, |(_, tids)| u64::try_from(tids.len()).unwrap_or(u64::MAX));
-        let name = Process::open(context, self.pid, SourceFile::Stat).map(|process| process.name().clone());
+        let threads = u64::try_from(self.tids().len().max(1)).unwrap_or(u64::MAX);
+        let name = Process::open(context, self.pid, SourceFile::Stat).read().map(|process| process.name().clone());
         for file in [SourceFile::Stat, SourceFile::Io] {
             context.tally.failed(file.clone(), Errno::ETIMEDOUT, threads);
             context.tally.name_unread(file, &name.clone().unwrap_or_default(), || true);
         }
-        Some(Self { stat: Use::Disabled, ..self })
+        Answer::Read(Self { stat: Use::Disabled, ..self.clone() })
     }
 }
 
@@ -131,9 +153,9 @@ struct OpenedProcess {
 }
 
 impl OpenedProcess {
-    /// Reads the counters of a process and lists its threads; `None` if it has exited or access is denied.
+    /// Reads the counters of a process and lists its threads.
     /// The counters come first: later ones would include work that is not yet in those of the threads.
-    fn new(context: &CaptureContext, process: Process, stat: Use) -> Option<(Self, Vec<u32>)> {
+    fn new(context: &CaptureContext, process: Process, stat: Use) -> Answer<(Self, Vec<u32>)> {
         #[cfg(test)]
         process.panic_in("listing");
         let counters = match stat {
@@ -141,12 +163,12 @@ impl OpenedProcess {
             Use::Disabled => None,
         };
         match process.directory.directory("task").and_then(|tasks| Ok((tasks.ids()?, tasks))) {
-            Ok((tids, tasks)) => Some((Self { process, counters, tasks }, tids)),
-            Err(errno) if is_gone(errno) => None,
+            Ok((tids, tasks)) => Answer::Read((Self { process, counters, tasks }, tids)),
+            Err(errno) if is_gone(errno) => Answer::Gone,
             // procfs mounted with hidepid=1 denies access to processes of other users.
             Err(errno) => {
                 process.unread(process.id, SourceFile::Stat, errno, &context.tally);
-                None
+                Answer::Unread
             }
         }
     }
@@ -156,8 +178,13 @@ impl OpenedProcess {
         context.tally.lock().parse.tids_walked += u64::try_from(tids.len()).unwrap_or(u64::MAX);
         for &tid in tids {
             let read_at = nanoseconds(context.start.elapsed());
-            let Some((mut thread, rss_pages)) = reader.thread(context, (&self.process, &self.tasks), tid, stat) else {
-                continue;
+            let (mut thread, rss_pages) = match reader.thread(context, (&self.process, &self.tasks), tid, stat) {
+                Answer::Read(read) => read,
+                Answer::Gone => continue,
+                Answer::Unread => {
+                    read.add_unread(self.process.id, &[tid]);
+                    continue;
+                }
             };
             thread.read_at_ns = Some(read_time(read_at));
             if thread.is_leader() {
@@ -176,8 +203,11 @@ impl OpenedProcess {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::context::in_context;
     use super::super::super::{Options, Smaps, capture_with};
-    use crate::model::{CtprofSnapshot, SourceFile};
+    use super::*;
+    use crate::model::{CtprofSnapshot, ThreadState};
+    use crate::process::no_workers;
 
     /// Captures a recorded tree with processes of two threads each.
     fn captured(pids: &[u32]) -> CtprofSnapshot {
@@ -217,6 +247,29 @@ mod tests {
     }
 
     #[test]
+    fn a_process_whose_threads_cannot_be_listed_is_unread_and_has_not_exited() {
+        let dir = tempfile::tempdir().unwrap();
+        for pid in [7, 8] {
+            std::fs::create_dir(dir.path().join(pid.to_string())).unwrap();
+        }
+        // Not a directory.
+        std::fs::write(dir.path().join("7/task"), b"").unwrap();
+        in_context(dir.path(), |context| {
+            let id = |pid| ThreadId { tgid: pid, tid: pid };
+            let thread = |pid| ThreadState { tgid: pid, tid: pid, ..ThreadState::default() };
+            let known: KnownThreads = [7, 8, 9].map(|pid| (id(pid), thread(pid))).into();
+            let read = read_changed(context, &[7, 8], &known, &no_workers());
+            assert_eq!(read.unread, [(7, vec![])].into());
+            assert_eq!(read.missing(known.keys().copied()).collect::<Vec<_>>(), [id(8), id(9)]);
+            let failures = &context.tally.lock().parse.read_failures_by_errno[&SourceFile::Stat];
+            assert_eq!(
+                failures.iter().map(|(errno, count)| (errno.to_string(), *count)).collect::<Vec<_>>(),
+                [("ENOTDIR".to_owned(), 1)]
+            );
+        });
+    }
+
+    #[test]
     fn a_panic_costs_values_of_one_process_only() {
         let whole = captured(&[7, 4_000_000_000]);
         assert_eq!((whole.threads.len(), whole.head.parse_summary.unwrap().worker_panics), (4, 0));
@@ -227,5 +280,6 @@ mod tests {
         assert_eq!(ids, expected);
         assert!(damaged.threads.iter().all(|thread| thread.metrics.minflt == Some(7.into())));
         assert_eq!(damaged.head.parse_summary.unwrap().worker_panics, 3);
+        assert_eq!(damaged.head.unread_threads.into_keys().collect::<Vec<_>>(), [4_000_000_001, 4_000_000_003]);
     }
 }

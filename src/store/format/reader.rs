@@ -328,6 +328,7 @@ mod tests {
             cgroup_stats: BTreeMap::from([("/".to_owned(), CgroupStats::default())]),
             containers: BTreeMap::from([("/".to_owned(), Container::default())]),
             containers_unread: BTreeMap::from([(Errno::EACCES, ["/".to_owned()].into())]),
+            unread_threads: BTreeMap::from([(3, vec![3])]),
             probe_summary: Some(CtprofProbeSummary::default()),
             parse_summary: Some(CtprofParseSummary::default()),
             taskstats_summary: Some(TaskstatsSummary::default()),

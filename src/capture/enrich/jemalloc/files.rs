@@ -74,6 +74,11 @@ impl ExaminedFiles {
         }
     }
 
+    /// The number of files that are remembered.
+    pub(in crate::capture) fn entries(&self) -> usize {
+        lock(&self.current).len() + lock(&self.earlier).len()
+    }
+
     /// The layout in a module's file. Failures that depend on the process, such as permissions, are not
     /// cached.
     pub(super) fn layout(&self, directory: &ProcDirectory, module: &Module) -> Examination {

@@ -1,0 +1,150 @@
+//! What outlives a pass: all of it is here, and is forgotten here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rayon::ThreadPool;
+use rayon::prelude::*;
+
+use super::containers::ContainerNames;
+use super::css_sets::CssSets;
+use super::enrich::jemalloc::ExaminedFiles;
+use super::host::cgroup;
+use super::host::context::{self, BootConstants};
+use super::host::files::HostFiles;
+use super::host::mounts::Mounts;
+use super::options::Roots;
+use super::scope::Scope;
+use crate::model::{CgroupStats, HostContext, ThreadState};
+
+/// What passes have learned that later ones use.
+pub(super) struct Lasting {
+    /// The files of programs that passes have examined.
+    pub(super) programs: Arc<ExaminedFiles>,
+    /// What passes have learned about cgroups.
+    pub(super) css_sets: Arc<CssSets>,
+    pub(super) container_names: ContainerNames,
+    /// The settings of the host that the last pass had.
+    pub(super) host: Option<HostContext>,
+    pub(super) mounts: Mounts,
+    /// Whether the last pass over all threads has counters of allocators.
+    pub(super) has_heap_counters: bool,
+    /// When all threads, and when all cgroups were read.
+    whole_at: Option<Instant>,
+    cgroups_at: Option<Instant>,
+    /// Whether the pass reads all cgroups.
+    reads_all_cgroups: bool,
+}
+
+/// How long passes over what changed follow one over all threads. Others can change a thread that sleeps: its cgroup, its
+/// priority.
+const CHANGES_FOR: Duration = Duration::from_secs(60);
+/// How long the values of a cgroup whose threads sleep are taken to be those of before. Its memory can be reclaimed.
+const CGROUPS_FOR: Duration = Duration::from_secs(10);
+
+impl Lasting {
+    pub(super) fn new(roots: &Roots) -> Self {
+        Self {
+            programs: Arc::default(),
+            css_sets: Arc::default(),
+            container_names: ContainerNames::new(roots),
+            host: None,
+            mounts: Mounts::default(),
+            has_heap_counters: false,
+            whole_at: None,
+            cgroups_at: None,
+            reads_all_cgroups: true,
+        }
+    }
+
+    /// Begins a pass of this scope, or of all threads if the last pass over these is too long ago. One over all threads
+    /// forgets what no pass has seen since the one before.
+    pub(super) fn begin<'b>(&mut self, scope: Scope<'b>) -> Scope<'b> {
+        let is_told = scope.before().is_none_or(|(_, head)| head.host.is_some());
+        let scope = if is_told && is_recent(self.whole_at, CHANGES_FOR) { scope } else { scope.of_all() };
+        if scope.before().is_none() {
+            self.forget();
+        }
+        self.reads_all_cgroups = !is_recent(self.cgroups_at, CGROUPS_FOR);
+        if self.reads_all_cgroups {
+            self.cgroups_at = Some(Instant::now());
+        }
+        scope
+    }
+
+    /// The settings of the host, and its mounts, for a pass over all threads.
+    pub(super) fn settings(&mut self, files: &HostFiles<'_>, scope: Scope<'_>, boot: &BootConstants) -> HostContext {
+        self.mounts = Mounts::read(files);
+        let known = if let Scope::AllThreads = scope { self.host.take() } else { None };
+        known.unwrap_or_else(|| context::read(files, &self.mounts, boot))
+    }
+
+    fn forget(&mut self) {
+        let Self { programs, whole_at, cgroups_at, .. } = self;
+        (*whole_at, *cgroups_at) = (None, None);
+        programs.begin_capture();
+    }
+
+    /// Learns from a pass over all threads that began then.
+    pub(super) fn learn(&mut self, begin: Instant, host: &HostContext, threads: &[ThreadState]) {
+        self.whole_at = Some(begin);
+        self.host = Some(host.clone());
+        self.has_heap_counters = threads.iter().any(|thread| thread.metrics.allocated_bytes.is_some());
+    }
+
+    /// The values of cgroups, each read once: of those with these paths, and those of the pass before.
+    pub(super) fn cgroup_stats<'p>(
+        &self,
+        files: &HostFiles<'_>,
+        scope: Scope<'_>,
+        paths: impl Iterator<Item = &'p str>,
+        pool: &ThreadPool,
+    ) -> BTreeMap<String, CgroupStats> {
+        let paths: BTreeSet<&str> = paths.collect();
+        let mut stats = scope.before().map(|(_, head)| head.cgroup_stats.clone()).unwrap_or_default();
+        let is_asked = |path: &&String| self.reads_all_cgroups || paths.iter().any(|below| is_in(below, path));
+        let mut asked: BTreeSet<&str> = stats.keys().filter(is_asked).map(String::as_str).collect();
+        asked.extend(&paths);
+        let read = |path: &str| match stats.get(path).filter(|_| !self.reads_all_cgroups) {
+            Some(before) => cgroup::read_again(files, &self.mounts, path, before),
+            None => cgroup::read(files, &self.mounts, path),
+        };
+        let values = |path: &str| (path.to_owned(), read(path));
+        let values: Vec<_> = pool.install(|| asked.into_par_iter().map(values).collect());
+        stats.extend(values);
+        stats
+    }
+
+    /// How many entries each map has.
+    pub(super) fn entries(&self) -> Vec<(&'static str, usize)> {
+        vec![("programs", self.programs.entries()), ("container names", self.container_names.entries())]
+    }
+}
+
+fn is_recent(at: Option<Instant>, time: Duration) -> bool {
+    at.is_some_and(|at| at.elapsed() < time)
+}
+
+/// Whether a cgroup is this one, or below it.
+pub(super) fn is_in(below: &str, path: &str) -> bool {
+    path == "/" || below.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_in;
+
+    #[test]
+    fn what_exits_in_a_cgroup_counts_in_those_above_it_and_in_no_other() {
+        for (below, path, expected) in [
+            ("/a/b", "/a/b", true),
+            ("/a/b", "/a", true),
+            ("/a/b", "/", true),
+            ("/a", "/a/b", false),
+            ("/ab", "/a", false),
+        ] {
+            assert_eq!(is_in(below, path), expected, "{below} in {path}");
+        }
+    }
+}
