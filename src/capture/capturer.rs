@@ -31,7 +31,7 @@ use crate::model::{
     CaptureInfo, CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, SnapshotHead,
     ThreadState,
 };
-use crate::process::{held, no_workers, with_file_capabilities, without_stops, workers};
+use crate::process::{RaisedPriority, held, no_workers, with_file_capabilities, without_stops, workers};
 
 /// Passes over the threads of this host, one after the other, with the same options. The programs of the BPF engine are
 /// loaded once, before the first pass, which then needs no capability to load programs.
@@ -153,6 +153,7 @@ impl Capturer {
     pub fn pass(&mut self, scope: Scope<'_>) -> Result<Pass, CaptureError> {
         with_file_capabilities(|| {
             without_stops(|| {
+                let _raised = RaisedPriority::with_started_threads_if_crowded();
                 let pass = self.read(scope)?;
                 // What changed cannot always be told.
                 pass.map_or_else(|| self.read(scope.of_all()).map(|all| all.expect("all threads were read")), Ok)

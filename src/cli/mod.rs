@@ -39,7 +39,9 @@ use self::{
     values::*,
 };
 use crate::capture::CaptureError;
-use crate::process::{Privileges, RECORD_FAILED, check_stdout, fail_writes_beyond_limit, worker_per_cpu};
+use crate::process::{
+    Privileges, RECORD_FAILED, RaisedPriority, check_stdout, fail_writes_beyond_limit, worker_per_cpu,
+};
 use crate::store::StoreError;
 
 /// The definition of the command line, from which man pages and completions are generated.
@@ -58,6 +60,9 @@ pub fn run() -> ExitCode {
         Ok(args) => args,
         Err(instead) => return usage(&with_separator(instead)),
     };
+    // Also while files are written: on a crowded host, that would take minutes.
+    let captures = matches!(args.command, Command::Ab(_) | Command::Capture(_) | Command::Record(_));
+    let _raised = captures.then(RaisedPriority::run_first_if_crowded);
     log(&args);
     fail_writes_beyond_limit();
     let is_record = matches!(args.command, Command::Record(_));

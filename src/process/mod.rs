@@ -20,7 +20,7 @@ pub use self::cpus::{allowed_cpus, run_on};
 pub use self::invocation::{Invocation, Streams};
 pub(crate) use self::lock::lock;
 pub(crate) use self::patience::map_patiently;
-pub(crate) use self::priority::RaisedPriority;
+pub(crate) use self::priority::{RaisedPriority, is_crowded};
 #[cfg(test)]
 pub(crate) use self::privileges::CAPABILITIES;
 pub use self::privileges::{CannotDrop, Privileges};

@@ -13,7 +13,7 @@ use nix::unistd::gettid;
 use super::pass_rate::{PassRate, SampledAs};
 use crate::capture::{NoSamples, Options, ThreadSampler, add_files, nanoseconds, thread_cpu_time};
 use crate::model::{ExitedThread, Name, PassScope, Reasons, ThreadEnd, ThreadSample, ThreadState};
-use crate::process::{Privileges, RaisedPriority, lock, with_file_capabilities, without_stops};
+use crate::process::{self, Privileges, RaisedPriority, lock, with_file_capabilities, without_stops};
 use crate::reasons::{Conclusion, PassMoment, ReasonCollector, waits_for_mutex, works_on_descriptor};
 
 /// Names of functions take some 0.1 s. A window does not wait for a sampler that the host has stopped.
@@ -170,7 +170,7 @@ fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows
         sampling = Some(current);
         let addresses: BTreeSet<u64> = collector.addresses().collect();
         // The window waits for them.
-        let raised = RaisedPriority::of_this_thread();
+        let raised = RaisedPriority::run_first();
         let (functions, no_functions) = sampler.functions(&addresses);
         drop(raised);
         let cost = thread_cpu_time().saturating_sub(before);
@@ -210,7 +210,7 @@ impl SamplingSession {
     fn sample(&mut self, sampler: &mut ThreadSampler, window: &Window) -> Result<(), Errno> {
         let mut samples = Vec::new();
         // On a full CPU, a thread that waits for its turn would see others only while they wait too.
-        let mut priority = None;
+        let (mut priority, is_crowded) = (None, process::is_crowded());
         // The last pass of the step before is the first one of this step.
         let mut next = Duration::from_nanos(self.before_at);
         if self.before_at == 0 {
@@ -224,8 +224,9 @@ impl SamplingSession {
             // When the next pass is due, and this thread's CPU time until then.
             let due = (self.rate.due(next), thread_cpu_time());
             let mut scope = self.rate.scope(sampler.narrowest_scope(), due.0);
-            if self.rate.is_short(scope) != priority.is_some() {
-                priority = self.rate.is_short(scope).then(RaisedPriority::run_first);
+            let runs_first = is_crowded || self.rate.is_short(scope);
+            if runs_first != priority.is_some() {
+                priority = runs_first.then(RaisedPriority::run_first);
             }
             let pause = due.0.saturating_sub(monotonic());
             if window.end.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
@@ -233,7 +234,7 @@ impl SamplingSession {
                 continue;
             }
             scope = self.rate.last_scope(window.sampled_as, sampler.narrowest_scope(), monotonic());
-            if !self.rate.is_short(scope) {
+            if !process::is_crowded() && !self.rate.is_short(scope) {
                 drop(priority.take());
             }
             return self.pass(sampler, scope, &mut samples, due);

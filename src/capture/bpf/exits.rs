@@ -152,7 +152,7 @@ fn lock(inbox: &Mutex<Inbox>) -> MutexGuard<'_, Inbox> {
 
 /// Receives records until the other end of the pipe is closed.
 fn listen(inbox: &Mutex<Inbox>, ring: &OwnedFd, ended: &PipeReader) {
-    let _raised = RaisedPriority::of_this_thread();
+    let _raised = RaisedPriority::run_first();
     Privileges::Record.keep_after_loading().expect("the thread that started this one has dropped capabilities");
     let mut files = [ended.as_fd(), ring.as_fd()].map(|file| PollFd::new(file, PollFlags::POLLIN));
     loop {
