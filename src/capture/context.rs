@@ -1,7 +1,6 @@
 //! What engines and sources know about the capture that they are part of.
 
 use std::fmt::Arguments;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -15,7 +14,7 @@ use super::options::Tree;
 use super::procfs::directory::ProcDirectory;
 use super::tally::Tally;
 use super::thread_flags::WholeNames;
-use crate::process::{Progress, lock};
+use crate::process::{Progress, contained, lock};
 
 /// Constants of a capture, and its counts, shared by the workers.
 #[derive(Clone)]
@@ -41,7 +40,7 @@ pub(crate) struct CaptureContext {
 impl CaptureContext {
     /// Runs code that reads `what`. If it panics, the values are lost and the panic is counted.
     pub(crate) fn guarded(&self, what: Arguments<'_>, work: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        if contained(work).is_none() {
             tracing::error!("a panic while reading {what}: some values are missing; please report it");
             self.tally.lock().parse.worker_panics += 1;
         }

@@ -40,7 +40,7 @@ use self::{
 };
 use crate::capture::CaptureError;
 use crate::process::{
-    Privileges, RECORD_FAILED, RaisedPriority, check_stdout, fail_writes_beyond_limit, worker_per_cpu,
+    Privileges, RECORD_FAILED, RaisedPriority, check_stdout, end_at_panics, fail_writes_beyond_limit, worker_per_cpu,
 };
 use crate::store::StoreError;
 
@@ -66,6 +66,7 @@ pub fn run() -> ExitCode {
     log(&args);
     fail_writes_beyond_limit();
     let is_record = matches!(args.command, Command::Record(_));
+    end_at_panics(if is_record { RECORD_FAILED } else { FAILED });
     let done = privileges(&args.command).keep().map_err(Into::into).and_then(|()| execute(args));
     let status = done.as_ref().err().filter(|_| is_record).map_or(FAILED, record::status_of);
     ended(done, status)

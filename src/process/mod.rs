@@ -5,6 +5,7 @@ mod command_end;
 mod cpus;
 mod invocation;
 mod lock;
+mod panics;
 mod patience;
 mod priority;
 mod privileges;
@@ -19,6 +20,7 @@ pub use self::command_end::{CommandEnd, RECORD_FAILED, SpawnError, killed};
 pub use self::cpus::{allowed_cpus, run_on};
 pub use self::invocation::{Invocation, Streams};
 pub(crate) use self::lock::lock;
+pub(crate) use self::panics::{contained, end_at_panics};
 pub(crate) use self::patience::map_patiently;
 pub(crate) use self::priority::{RaisedPriority, is_crowded};
 #[cfg(test)]

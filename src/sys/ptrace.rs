@@ -43,7 +43,7 @@ impl Attached {
     /// Attaches to thread `tid` without stopping it.
     fn seize(tid: u32) -> Result<Self, StopError> {
         let tid = i32::try_from(tid).map_err(|_| StopError::Seize(Errno::ESRCH))?;
-        if !seccomp::allows_tracing() {
+        if !seccomp::RiskyCall::Ptrace.returns() {
             return Err(StopError::Seize(Errno::EPERM));
         }
         request(libc::PTRACE_SEIZE.into(), tid, 0).map_err(StopError::Seize)?;

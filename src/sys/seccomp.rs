@@ -1,4 +1,4 @@
-//! Whether a seccomp filter would kill this process for using ptrace.
+//! Whether a seccomp filter would kill this process for a system call.
 
 use std::sync::OnceLock;
 
@@ -7,32 +7,49 @@ use nix::libc;
 
 use super::call;
 
-/// Whether `ptrace(2)` returns at all. A filter can kill the caller, as systemd's
-/// `SystemCallFilter=~@debug` does: if there is a filter, a child process tries first.
-pub(crate) fn allows_tracing() -> bool {
-    static ANSWER: OnceLock<bool> = OnceLock::new();
-    *ANSWER.get_or_init(|| !is_filtered() || child_survives())
+/// A system call for which a filter can kill its caller, as systemd's `SystemCallFilter=` does without an error number.
+#[derive(Clone, Copy)]
+pub(crate) enum RiskyCall {
+    Bpf,
+    Ptrace,
+}
+
+impl RiskyCall {
+    /// Whether the system call returns at all: if there is a filter, a child process tries first.
+    pub(crate) fn returns(self) -> bool {
+        static ANSWERS: [OnceLock<bool>; 2] = [const { OnceLock::new() }; 2];
+        *ANSWERS[self as usize].get_or_init(|| !is_filtered() || self.child_survives())
+    }
+
+    /// Its number, and arguments with which it does nothing: no process has the number 0, and bpf(2) has no such command.
+    fn without_effect(self) -> (libc::c_long, [libc::c_long; 1]) {
+        match self {
+            Self::Bpf => (libc::SYS_bpf, [i32::MAX.into()]),
+            Self::Ptrace => (libc::SYS_ptrace, [libc::PTRACE_DETACH.into()]),
+        }
+    }
+
+    fn child_survives(self) -> bool {
+        let (number, arguments) = self.without_effect();
+        // Without a signal at its exit: where SIGCHLD is ignored, the kernel would not keep its status.
+        // SAFETY: the child has memory of its own, makes two system calls, which take no memory of this process, and
+        // exits.
+        let child = unsafe { call(libc::SYS_clone, []) };
+        if child == Ok(0) {
+            // SAFETY: as above.
+            unsafe {
+                let _ = call(number, arguments);
+                libc::_exit(0);
+            }
+        }
+        child.is_ok_and(exits)
+    }
 }
 
 /// Whether `status` says `SECCOMP_MODE_FILTER`.
 fn is_filtered() -> bool {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     status.lines().filter_map(|line| line.strip_prefix("Seccomp:")).any(|mode| mode.trim() == "2")
-}
-
-fn child_survives() -> bool {
-    // Without a signal at its exit: where SIGCHLD is ignored, the kernel would not keep its status.
-    // SAFETY: the child has memory of its own, makes two system calls, which take no memory of this process, and
-    // exits.
-    let child = unsafe { call(libc::SYS_clone, []) };
-    if child == Ok(0) {
-        // SAFETY: as above. No process has the number 0, so nothing is traced.
-        unsafe {
-            let _ = call(libc::SYS_ptrace, [libc::PTRACE_DETACH.into()]);
-            libc::_exit(0);
-        }
-    }
-    child.is_ok_and(exits)
 }
 
 /// Waits for `child`, as clone(2) returned it; whether it exits without a signal.
@@ -55,14 +72,14 @@ mod tests {
 
     #[test]
     fn a_child_without_a_filter_survives() {
-        assert!(child_survives());
+        assert!([RiskyCall::Bpf, RiskyCall::Ptrace].into_iter().all(RiskyCall::child_survives));
     }
 
     #[test]
     fn a_parent_that_ignores_sigchld_may_trace() {
         // SAFETY: the disposition is set before and after in the only thread that looks at it.
         let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
-        let survives = child_survives();
+        let survives = RiskyCall::Ptrace.child_survives();
         // SAFETY: as above.
         unsafe { libc::signal(libc::SIGCHLD, before) };
         assert!(survives);

@@ -278,7 +278,7 @@ fn a_user_who_may_start_no_thread_still_reads_and_captures() {
 }
 
 #[test]
-fn a_filter_that_kills_for_ptrace_costs_the_allocators_counters_only() {
+fn a_filter_that_kills_for_ptrace_and_bpf_costs_the_allocators_counters_and_the_engine_only() {
     let dir = tempfile::tempdir().unwrap();
     let launcher = dir.path().join("seccomp");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/seccomp.c");
@@ -290,6 +290,10 @@ fn a_filter_that_kills_for_ptrace_costs_the_allocators_counters_only() {
     }
     assert!(done.status.success(), "{:?} {}", done.status, said(&done));
     assert!(CtprofSnapshot::load(&file).unwrap().threads.len() > 1);
+    let window = ["record", "-q", "-o", file.to_str().unwrap(), "--", "sh", "-c", "exit 7"];
+    let done = output(launcher.to_str().unwrap(), &[&[CTPROF][..], &window].concat());
+    assert_eq!(done.status.code(), Some(7), "{}", said(&done));
+    assert_eq!(CtprofSnapshot::load(&file).unwrap().head.capture.unwrap().engine, "procfs");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-/* Runs a program under a filter that kills for ptrace and process_vm_readv, as systemd's
- * SystemCallFilter=~@debug does. */
+/* Runs a program under a filter that kills for ptrace, process_vm_readv and bpf, as systemd's
+ * SystemCallFilter=~@debug ~bpf does. */
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -18,6 +18,7 @@ int main(int argc, char **argv) {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         KILL_FOR(SYS_ptrace),
         KILL_FOR(SYS_process_vm_readv),
+        KILL_FOR(SYS_bpf),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = { sizeof filter / sizeof *filter, filter };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{PipeReader, PipeWriter, pipe};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use super::layout::{Layout, RecordScope, TIME, ThreadRecord, words_of};
 use super::new_cgroups::NewCgroups;
 use super::packed_records::{MAX_BYTES, PackedRecords, unpacked};
 use crate::model::{BpfObstacle, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, Name, NoBpf};
-use crate::process::{Privileges, RaisedPriority};
+use crate::process::{Privileges, RaisedPriority, lock};
 
 /// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, they take
 /// 2 % of the default ring.
@@ -81,9 +81,6 @@ impl ExitListener {
     }
 
     /// Forgets the threads that have exited before the call.
-    ///
-    /// # Panics
-    /// If the listening thread panicked.
     pub fn restart(&mut self) {
         self.keep_all();
         let mut inbox = lock(&self.inbox);
@@ -94,9 +91,6 @@ impl ExitListener {
 
     /// From now on, passes each thread that has started after the call to `sink` when it is freed, and keeps the others.
     /// `host` says what the kernel counts.
-    ///
-    /// # Panics
-    /// If the listening thread panicked.
     pub fn fold(&mut self, host: &HostContext, sink: ExitSink) {
         let start = Start::now(Tree::Live);
         let decoder = Decoder::new(&self.layout, &HostParameters::read(host, start));
@@ -105,9 +99,6 @@ impl ExitListener {
     }
 
     /// Keeps all records from now on. Those that have arrived are passed on before.
-    ///
-    /// # Panics
-    /// If the listening thread panicked.
     pub fn keep_all(&mut self) {
         let mut inbox = lock(&self.inbox);
         inbox.take();
@@ -119,9 +110,6 @@ impl ExitListener {
     ///
     /// `host` says what the kernel counts. Threads are in the cgroups that the captures of `capturer` have seen, or that were
     /// made since this listener was started.
-    ///
-    /// # Panics
-    /// If the listening thread panicked.
     pub fn drain(&mut self, host: &HostContext, capturer: &Capturer) -> RecordedExits {
         let (begin, start) = (Instant::now(), Start::now(Tree::Live));
         lock(&self.inbox).received.last_freed = begin;
@@ -144,10 +132,6 @@ impl Drop for ExitListener {
             let _ = thread.join();
         }
     }
-}
-
-fn lock(inbox: &Mutex<Inbox>) -> MutexGuard<'_, Inbox> {
-    inbox.lock().expect("the listening thread has not panicked")
 }
 
 /// Receives records until the other end of the pipe is closed.

@@ -5,6 +5,7 @@ use std::{fs, io};
 use nix::errno::Errno;
 
 use crate::model::{BpfObstacle, NoBpf, at_least};
+use crate::sys::seccomp::RiskyCall;
 
 /// What decides about bpf(2), in the words of the kernel. A file that cannot be read is empty.
 #[derive(Debug)]
@@ -29,7 +30,11 @@ pub(super) fn before_loading() -> Result<(), NoBpf> {
     if INITIAL_NAMESPACES.into_iter().any(is_other) {
         return Err(BpfObstacle::PidNamespace.into());
     }
-    BpfRights::read().privilege().map_or(Ok(()), |cause| Err(cause.into()))
+    match BpfRights::read().privilege() {
+        Some(cause) => Err(cause.into()),
+        None if !RiskyCall::Bpf.returns() => Err(NoBpf::with_detail(BpfObstacle::Seccomp, "it kills the caller")),
+        None => Ok(()),
+    }
 }
 
 /// Why bpf(2) failed. `reason` is what the verifier says, if it was asked.
