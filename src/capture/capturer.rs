@@ -183,7 +183,8 @@ impl Capturer {
     /// Makes a pass; `None` if what changed cannot be told.
     fn read(&mut self, scope: Scope<'_>) -> Result<Option<Pass>, CaptureError> {
         let begin = Instant::now();
-        let files = HostFiles::new(&self.options.roots);
+        let roots = self.options.roots.clone();
+        let files = HostFiles::new(&roots);
         let scope = self.lasting.begin(scope);
         let host = match scope.before() {
             Some((_, before)) => before.host.clone().unwrap_or_default(),
@@ -191,19 +192,14 @@ impl Capturer {
         };
         let (psi, sched_ext) = (psi::host(&files), sched_ext::read(&files));
         files.check_descriptors()?;
-        let Self { options, procfs, engine, .. } = &*self;
         // Only workers may read counters of allocators. Programs that use one are searched for by passes over all threads.
         let needs_workers = scope.before().is_none() || self.lasting.has_heap_counters;
-        let pool = if needs_workers { workers(options.workers(&host)) } else { no_workers() };
+        let pool = if needs_workers { workers(self.options.workers(&host)) } else { no_workers() };
         let tally = Arc::<Tally>::default();
-        let start = Start::now(options.roots.tree());
+        let start = Start::now(roots.tree());
         let cpu_time = cpu_time::read(&files, start.instant);
         let context = self.context(&host, start, &pool, &tally);
-        let pids = || pids::of(options, procfs, &self.selected);
-        let answer = match scope.before() {
-            Some((threads, _)) => engine.changes(&context, (&host, start), (&pids, threads), &pool),
-            None => Some(self.read_all(&context, (&host, start), &pids()?, &pool)?),
-        };
+        let answer = self.read_threads(&context, scope, (&host, start), &pool)?;
         let Some(EnginePass { mut read, changed, report }) = answer else { return Ok(None) };
         // As soon as possible: a window divides their rises by the time between the threads of both captures.
         let cgroup_stats = self.lasting.cgroup_stats(&files, scope, read.paths(), &pool);
@@ -211,7 +207,7 @@ impl Capturer {
             read.take_known(threads, &others.executed);
         }
         enrich::complete(&context, &mut read, &pool);
-        whole_process::reread_parents(procfs, &mut read.threads);
+        whole_process::reread_parents(&self.procfs, &mut read.threads);
         let walk_ns = nanoseconds(start.instant.elapsed());
         if let Some(boottime_ns) = start.boottime_ns {
             tally.lock().parse.impossible_delays = read.remove_impossible_delays(boottime_ns.saturating_add(walk_ns));
@@ -250,22 +246,27 @@ impl Capturer {
         Ok(Some(Pass { capture: CtprofSnapshot { head, threads: read.threads }, gone }))
     }
 
-    /// Reads the threads of these processes, of which there have to be some.
-    fn read_all(
-        &self,
+    /// Reads the threads, of which a pass over all has to find some; `None` if what changed cannot be told.
+    fn read_threads(
+        &mut self,
         context: &CaptureContext,
+        scope: Scope<'_>,
         settings: (&HostContext, Start),
-        pids: &[u32],
         pool: &ThreadPool,
-    ) -> Result<EnginePass, CaptureError> {
-        let Self { options, engine, has_captured, .. } = self;
+    ) -> Result<Option<EnginePass>, CaptureError> {
+        let Self { options, procfs, engine, selected, has_captured, .. } = self;
+        let pids = || pids::of(options, procfs, selected);
+        if let Some((threads, _)) = scope.before() {
+            return Ok(engine.changes(context, settings, (&pids, threads), pool));
+        }
+        let pids = pids()?;
         // The engine reads each process, and then the other sources.
         options.progress.announce(u64::try_from(2 * pids.len()).unwrap_or(u64::MAX));
-        let answer = engine.read(context, settings, pids, pool);
-        if answer.read.threads.is_empty() && (options.pids.is_empty() || !has_captured) {
+        let answer = engine.read(context, settings, &pids, pool);
+        if answer.read.threads.is_empty() && (options.pids.is_empty() || !*has_captured) {
             return Err(CaptureError::no_threads(&context.tally.lock().parse));
         }
-        Ok(answer)
+        Ok(Some(answer))
     }
 
     /// What a pass over all threads says of itself.

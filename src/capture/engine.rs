@@ -50,9 +50,19 @@ impl SelectedEngine {
         }
     }
 
+    /// Uses procfs for good after an EPERM, which every later pass would have, too: before Linux 5.19, opening an iterator
+    /// needs capabilities that ctprof has dropped, and those that were opened before can all be used up.
+    fn give_up_bpf(&mut self) {
+        tracing::warn!(
+            "from now on, procfs reads all threads: before Linux 5.19, BPF can read them only with capabilities that ctprof has \
+             dropped"
+        );
+        *self = Self::Procfs(Some(NoBpf::with_detail(BpfObstacle::Denied, "EPERM")));
+    }
+
     /// Reads the threads that changed since the pass before; `None` if all have to be read. `pids` lists the processes.
     pub(super) fn changes(
-        &self,
+        &mut self,
         context: &CaptureContext,
         (host, start): (&HostContext, Start),
         (pids, known): (&dyn Fn() -> Result<Vec<u32>, CaptureError>, &KnownThreads),
@@ -65,14 +75,22 @@ impl SelectedEngine {
             let gone = read.missing(known.keys().copied()).collect();
             return Some(EnginePass::of_changes(ChangedThreads { read, gone, executed }));
         };
-        let changes = engine.changes(context, &HostParameters::read(host, start), known, pool);
-        let failed = |errno: &Errno| tracing::warn!("the BPF iterator failed ({errno}): all threads are read");
-        changes.inspect_err(failed).ok().flatten().map(EnginePass::of_changes)
+        match engine.changes(context, &HostParameters::read(host, start), known, pool) {
+            Ok(changes) => changes.map(EnginePass::of_changes),
+            Err(Errno::EPERM) => {
+                self.give_up_bpf();
+                None
+            }
+            Err(errno) => {
+                tracing::warn!("the BPF iterator failed ({errno}): all threads are read");
+                None
+            }
+        }
     }
 
     /// Reads the threads of the processes that procfs has listed.
     pub(super) fn read(
-        &self,
+        &mut self,
         context: &CaptureContext,
         (host, start): (&HostContext, Start),
         pids: &[u32],
@@ -92,6 +110,10 @@ impl SelectedEngine {
             Ok((read, missed_processes)) => {
                 let (setup_ns, dropped) = (nanoseconds(engine.setup), engine.dropped_metrics());
                 of_all(read, "bpf", None, Some(BpfUse { setup_ns, dropped, missed_processes }))
+            }
+            Err(Errno::EPERM) => {
+                self.give_up_bpf();
+                self.read(context, (host, start), pids, pool)
             }
             Err(errno) => {
                 tracing::warn!("the BPF iterator failed ({errno}): procfs reads all processes");
@@ -133,6 +155,7 @@ mod tests {
     use super::super::capturer::Capturer;
     use super::super::enrich::smaps::Smaps;
     use super::super::options::Use;
+    use super::super::scope::Scope;
     use super::*;
 
     fn chosen(engine: Engine, procfs: &Path) -> Result<SelectedEngine, CaptureError> {
@@ -157,6 +180,19 @@ mod tests {
         let no_bpf = NoBpf::with_detail(BpfObstacle::Failed, "EISDIR");
         assert_eq!((&*capture.engine, capture.no_bpf, capture.bpf), ("procfs", Some(no_bpf), None));
         assert!(snapshot.threads.iter().any(|thread| thread.tid == std::process::id()));
+    }
+
+    #[test]
+    fn procfs_reads_all_for_good_where_the_kernel_refuses_iterators() {
+        let Ok(mut capturer) = Capturer::of_changes(Options { jemalloc: Use::Disabled, ..Options::default() }) else {
+            return skipped(Missing::Kernel("a procfs"));
+        };
+        capturer.engine.give_up_bpf();
+        let first = capturer.capture(Smaps::Never).unwrap();
+        assert_eq!(first.head.capture.as_ref().map(|capture| &*capture.engine), Some("procfs"));
+        let threads = first.threads.into_iter().map(|thread| (thread.id(), thread)).collect();
+        let changed = capturer.pass(Scope::Changed { threads: &threads, head: &first.head }).unwrap();
+        assert!(changed.gone.is_some() && changed.capture.threads.len() < threads.len(), "only what changed is read");
     }
 
     #[test]
