@@ -35,6 +35,9 @@ coded! {
         KernelLacksFile = "kernel-lacks-file", ("kernel has no such file or fields");
         /// A sysctl is 0.
         SysctlOff { sysctl: &'static str } = "sysctl-off", ("{sysctl}=0"), Fix::Sysctl(sysctl);
+        /// A sysctl cannot be read, so nothing proves that the kernel measures what depends on it.
+        SysctlUnreadable { sysctl: &'static str } = "sysctl-unreadable", ("{sysctl} cannot be read"),
+            Fix::Advice("let ctprof read /proc/sys (systemd: ProcSubset=all)");
         /// The kernel does not say which functions threads wait in.
         NoFunctionNames { why: String } = "no-function-names", ("{why}");
         /// The sysctl was set after boot: threads that started before are not covered.

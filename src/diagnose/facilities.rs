@@ -55,7 +55,8 @@ pub(super) fn schedstats(evidence: &Evidence<'_>) -> Finding {
     let (coverage, cause) = match evidence.host().and_then(|host| host.sched_schedstats) {
         Some(Switch::RuntimeOff) => (Coverage::Missing, Cause::SysctlOff { sysctl: "kernel.sched_schedstats" }),
         Some(Switch::ConfigOff) => (Coverage::Unavailable, Cause::KernelLacks { option: "SCHEDSTATS" }),
-        _ => (Coverage::Missing, Cause::Unknown),
+        Some(Switch::Unknown) => (Coverage::Missing, Cause::SysctlUnreadable { sysctl: "kernel.sched_schedstats" }),
+        Some(Switch::On) | None => (Coverage::Missing, Cause::Unknown),
     };
     Finding::new(source, coverage, cause)
 }
@@ -113,6 +114,9 @@ pub(super) fn delay_accounting(evidence: &Evidence<'_>) -> Option<Finding> {
     match host.task_delayacct {
         Some(Switch::RuntimeOff) => finding(Coverage::Missing, Cause::SysctlOff { sysctl: "kernel.task_delayacct" }),
         Some(Switch::ConfigOff) => finding(Coverage::Unavailable, Cause::KernelLacks { option: "TASK_DELAY_ACCT" }),
+        Some(Switch::Unknown) if !has_delays() => {
+            finding(Coverage::Missing, Cause::SysctlUnreadable { sysctl: "kernel.task_delayacct" })
+        }
         // Only the sysctl can have enabled it, at an unknown time.
         Some(Switch::On) if !is_on_from_boot(host) => match (evidence.is_by_bpf(), has_delays()) {
             (true, true) => enabled_late(Coverage::Partial, "have no value"),

@@ -95,6 +95,7 @@ impl Finding {
             (DataSource::Taskstats, Some(Cause::Failed { .. })) => "cannot be opened",
             (DataSource::Taskstats, _) if self.affected.is_some() => "no data for",
             (DataSource::Schedstats, _) => "no nr_wakeups*, wait_*, block_*, sleep_*",
+            (DataSource::DelayAccounting, Some(Cause::SysctlUnreadable { .. })) => "I/O and memory delays unknown",
             (DataSource::DelayAccounting, _) => "I/O and memory delays off",
             (DataSource::HighWaterMarks, _) => "no hiwater_*",
             _ => "",

@@ -148,6 +148,20 @@ fn switches_that_are_off_are_named_with_the_command_that_sets_them() {
     );
     let lacking = HostContext { sched_schedstats: Some(Switch::ConfigOff), ..HostContext::default() };
     assert_eq!(finding(&on_host(lacking), DataSource::Schedstats).coverage, Coverage::Unavailable);
+    let unread = HostContext {
+        sched_schedstats: Some(Switch::Unknown),
+        task_delayacct: Some(Switch::Unknown),
+        ..HostContext::default()
+    };
+    let snapshot = on_host(unread);
+    let line = |source| finding(&snapshot, source).to_string();
+    let of_sched = line(DataSource::Schedstats);
+    assert!(of_sched.contains("(kernel.sched_schedstats cannot be read)"), "{of_sched}");
+    assert_eq!(
+        line(DataSource::DelayAccounting),
+        "delay accounting: I/O and memory delays unknown (kernel.task_delayacct cannot be read). Fix: let ctprof read \
+         /proc/sys (systemd: ProcSubset=all)"
+    );
 }
 
 #[test]

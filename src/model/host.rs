@@ -154,3 +154,18 @@ optional_record! {
         pub at_ns: u64,
     }
 }
+
+impl HostContext {
+    /// Whether delays of I/O and memory are measured if the kernel has their fields. An unreadable sysctl proves nothing,
+    /// and a delay that is not measured would be 0. Before Linux 5.14 there is no sysctl, only the kernel's command line.
+    pub(crate) fn measures_delays(&self) -> bool {
+        let release = self.kernel_release.as_deref();
+        match self.task_delayacct {
+            Some(Switch::On) => true,
+            Some(Switch::RuntimeOff | Switch::ConfigOff) => false,
+            Some(Switch::Unknown) | None => {
+                release.is_some() && !at_least(release, (5, 14)) && self.kernel_cmdline.is_some()
+            }
+        }
+    }
+}

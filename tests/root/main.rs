@@ -22,6 +22,7 @@ mod exit_records;
 mod histories;
 #[path = "../support/host.rs"]
 mod host;
+mod host_facts;
 mod interruptions;
 mod moves;
 mod namespaces;

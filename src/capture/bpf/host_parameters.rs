@@ -14,9 +14,9 @@ pub(in crate::capture) struct HostParameters {
     pub(super) page_size: u64,
     /// The start of the capture, by `CLOCK_MONOTONIC`.
     pub(super) start_monotonic_ns: Option<u64>,
-    /// Whether scheduler statistics count (`kernel.sched_schedstats`).
+    /// Whether scheduler statistics count (`kernel.sched_schedstats`); false if unknown.
     pub(super) schedstats: bool,
-    /// Whether delays count (`kernel.task_delayacct`).
+    /// Whether delays of I/O and memory are measured (`kernel.task_delayacct`); false if unknown.
     pub(super) delays: bool,
 }
 
@@ -28,7 +28,7 @@ impl HostParameters {
             page_size: host.page_size.unwrap_or(4096),
             start_monotonic_ns: start.monotonic_ns,
             schedstats: host.sched_schedstats == Some(Switch::On),
-            delays: host.task_delayacct != Some(Switch::RuntimeOff),
+            delays: host.measures_delays(),
         }
     }
 
@@ -60,15 +60,19 @@ mod tests {
 
     #[test]
     fn switches_of_the_host_decide_what_counts() {
-        let facts = |sched_schedstats, task_delayacct| {
-            let host = HostContext { sched_schedstats, task_delayacct, ..HostContext::default() };
+        let facts = |release: &str, sched_schedstats, task_delayacct| {
+            let kernel_cmdline = Some("quiet".to_owned());
+            let kernel_release = Some(release.to_owned());
+            let switches = HostContext { sched_schedstats, task_delayacct, ..HostContext::default() };
+            let host = HostContext { kernel_cmdline, kernel_release, ..switches };
             let facts = HostParameters::read(&host, Start::now(Tree::Live));
             assert!(!facts.online.is_empty() && facts.start_monotonic_ns > Some(0));
             (facts.schedstats, facts.delays)
         };
-        assert_eq!(facts(Some(Switch::On), Some(Switch::On)), (true, true));
-        assert_eq!(facts(Some(Switch::RuntimeOff), Some(Switch::RuntimeOff)), (false, false));
+        for (switch, counts) in [(Switch::On, true), (Switch::RuntimeOff, false), (Switch::Unknown, false)] {
+            assert_eq!(facts("6.12", Some(switch), Some(switch)), (counts, counts), "{switch:?}");
+        }
         // Before Linux 5.14, delay accounting has no switch, and threads without delays have no pointer to them.
-        assert_eq!(facts(None, None), (false, true));
+        assert_eq!(facts("5.10", None, Some(Switch::Unknown)), (false, true));
     }
 }

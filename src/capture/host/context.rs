@@ -1,6 +1,7 @@
 //! The host context: settings of the host that comparisons need.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use nix::libc;
+use nix::sys::utsname::UtsName;
 use nix::unistd::{SysconfVar, sysconf};
 
 use super::super::options::Tree;
@@ -25,6 +27,8 @@ pub(crate) struct BootConstants {
     /// Without all other values.
     host: HostContext,
     kconfig: Kconfig,
+    /// False for a procfs with the mount option `subset=pid`, which has no sysctl at all.
+    has_sysctls: bool,
 }
 
 impl BootConstants {
@@ -32,16 +36,21 @@ impl BootConstants {
         let is_live = files.roots.tree() == Tree::Live;
         let kernel = |name: &str| files.line_of_procfs(&format!("sys/kernel/{name}"));
         let cpuinfo = keyed_lines(files, "cpuinfo");
-        let kernel_release = kernel("osrelease");
+        let uname = is_live.then(|| nix::sys::utsname::uname().ok()).flatten();
+        let named = |part: fn(&UtsName) -> &OsStr| Some(part(uname.as_ref()?).to_str()?.to_owned());
+        let sysctl_of_release = kernel("osrelease");
+        let has_sysctls = sysctl_of_release.is_some();
+        let kernel_release = sysctl_of_release.or_else(|| named(UtsName::release));
         let boot = if is_live { Path::new("/boot") } else { Path::new("") };
         let kconfig = Kconfig::read(files, boot, kernel_release.as_deref());
         let host = HostContext {
             boot_id: kernel("random/boot_id"),
-            kernel_name: kernel("ostype"),
+            hostname: named(UtsName::nodename),
+            kernel_name: kernel("ostype").or_else(|| named(UtsName::sysname)),
             kernel_release,
-            kernel_version: kernel("version"),
+            kernel_version: kernel("version").or_else(|| named(UtsName::version)),
             kernel_cmdline: files.line_of_procfs("cmdline"),
-            arch: is_live.then(machine).flatten(),
+            arch: named(UtsName::machine),
             cpu_model: cpuinfo.get("model name").or_else(|| cpuinfo.get("CPU part")).cloned(),
             cpu_vendor: cpuinfo.get("vendor_id").or_else(|| cpuinfo.get("CPU implementer")).cloned(),
             clock_ticks_per_second: setting(SysconfVar::CLK_TCK),
@@ -50,7 +59,7 @@ impl BootConstants {
             pid_namespace_initial: is_live.then(|| in_initial_pid_namespace(&files.roots.procfs)).flatten(),
             ..HostContext::default()
         };
-        Self { host, kconfig }
+        Self { host, kconfig, has_sysctls }
     }
 
     /// Whether the kernel has this version or a newer one.
@@ -64,9 +73,7 @@ impl BootConstants {
 
     /// A switch of this kernel whose sysctl does not exist. Where the option is built in, the sysctl is hidden.
     fn without_sysctl(&self, option: &str) -> Switch {
-        // A procfs with the mount option `subset=pid` has no sysctl at all.
-        let has_sysctls = self.host.kernel_release.is_some();
-        if has_sysctls && self.kconfig.built(option) != Built::On { Switch::ConfigOff } else { Switch::Unknown }
+        if self.has_sysctls && self.kconfig.built(option) != Built::On { Switch::ConfigOff } else { Switch::Unknown }
     }
 
     /// Delay accounting without its sysctl, which exists since Linux 5.14; older kernels enable it wherever it is built
@@ -75,7 +82,7 @@ impl BootConstants {
         match self.kconfig.built("TASK_DELAY_ACCT") {
             _ if self.is_at_least((5, 14)) => self.without_sysctl("TASK_DELAY_ACCT"),
             Built::Off => Switch::ConfigOff,
-            Built::On if self.is_booted_with("nodelayacct") => Switch::RuntimeOff,
+            Built::On | Built::Unknown if self.is_booted_with("nodelayacct") => Switch::RuntimeOff,
             Built::On => Switch::On,
             Built::Unknown => Switch::Unknown,
         }
@@ -106,7 +113,7 @@ pub(crate) fn read(files: &HostFiles<'_>, mounts: &Mounts, boot: &BootConstants)
     let delays = switch(files, "task_delayacct").unwrap_or_else(|| boot.delay_accounting_without_sysctl());
     let online_cpus = listed(files, "cpu");
     HostContext {
-        hostname: files.line_of_procfs("sys/kernel/hostname"),
+        hostname: files.line_of_procfs("sys/kernel/hostname").or_else(|| boot.host.hostname.clone()),
         uptime_ns: uptime(files),
         cpufreq_governor: online_cpus.as_deref().and_then(|cpus| governors(files, cpus)),
         online_cpus: online_cpus.and_then(|cpus| u64::try_from(cpus.len()).ok()),
@@ -133,10 +140,6 @@ pub(crate) fn read(files: &HostFiles<'_>, mounts: &Mounts, boot: &BootConstants)
 /// `sysconf(3)`, if the result is a number.
 fn setting(variable: SysconfVar) -> Option<u64> {
     u64::try_from(sysconf(variable).ok().flatten()?).ok()
-}
-
-fn machine() -> Option<String> {
-    Some(nix::sys::utsname::uname().ok()?.machine().to_str()?.to_owned())
 }
 
 fn uptime(files: &HostFiles<'_>) -> Option<u64> {
@@ -215,7 +218,8 @@ mod tests {
             kernel_cmdline: cmdline.map(str::to_owned),
             ..HostContext::default()
         };
-        BootConstants { kconfig: Kconfig::read(&HostFiles::new(&roots), dir.path(), Some(release)), host }
+        let kconfig = Kconfig::read(&HostFiles::new(&roots), dir.path(), Some(release));
+        BootConstants { host, kconfig, has_sysctls: true }
     }
 
     fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, HostContext) {
@@ -300,7 +304,7 @@ mod tests {
             fs::write(dir.path().join("config-6.12"), text).unwrap();
             let mut boot = booted(&dir, "6.12", None);
             let with_sysctls = boot.without_sysctl("SCHEDSTATS");
-            boot.host.kernel_release = None;
+            boot.has_sysctls = false;
             [with_sysctls, boot.without_sysctl("SCHEDSTATS")]
         };
         assert_eq!(config("CONFIG_SCHEDSTATS=y\n"), [Switch::Unknown; 2]);
@@ -313,10 +317,12 @@ mod tests {
         let roots = Roots::default();
         let files = HostFiles::new(&roots);
         let live = read(&files, &Mounts::default(), &BootConstants::read(&files));
+        assert!(live.kernel_release.is_some() && live.hostname.is_some());
         assert_eq!((live.arch.as_deref(), live.clock_ticks_per_second), (Some(std::env::consts::ARCH), Some(100)));
         assert!(live.page_size.is_some_and(|bytes| bytes.is_power_of_two() && bytes >= 4096));
         let (_dir, recorded) = tree(&[("proc/self/ns/pid", "")]);
         assert_eq!((recorded.arch, recorded.pid_namespace_initial), (None, None));
+        assert_eq!((recorded.kernel_release, recorded.hostname), (None, None));
     }
 
     #[test]

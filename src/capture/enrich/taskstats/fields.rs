@@ -1,31 +1,45 @@
 //! Fields of `struct taskstats`, by the version and the length that the kernel gives.
 
-use crate::model::{Built, HostContext, METRICS, Switch, TaskstatsFamily, TaskstatsField, ThreadState, Value};
+use crate::model::{
+    Built, HostContext, METRICS, MetricId, Switch, TaskstatsFamily, TaskstatsField, ThreadState, Value,
+};
 
-/// The families of fields that the kernel counts.
+/// The families of fields that the kernel counts. Families that it does not count are zero in the struct.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedFamilies {
-    cpu: bool,
+    /// Delay accounting as a whole. If unknown, each thread proves it by its number of waits for a CPU.
+    built: Built,
+    /// Delays of I/O and memory.
     delay: bool,
     watermarks: bool,
 }
 
 impl CountedFamilies {
     #[cfg(any(test, fuzzing))]
-    pub(crate) const ALL: Self = Self { cpu: true, delay: true, watermarks: true };
+    pub(crate) const ALL: Self = Self { built: Built::On, delay: true, watermarks: true };
 
-    /// Disabled families are zero in the struct. Unknown counts as enabled.
     pub(crate) fn of(host: &HostContext) -> Self {
-        let is_built = host.task_delayacct != Some(Switch::ConfigOff);
-        let watermarks = host.config_task_xacct != Some(Built::Off);
-        let delay = is_built && host.task_delayacct != Some(Switch::RuntimeOff);
-        Self { cpu: is_built, delay, watermarks }
+        let built = match host.task_delayacct {
+            Some(Switch::On | Switch::RuntimeOff) => Built::On,
+            Some(Switch::ConfigOff) => Built::Off,
+            Some(Switch::Unknown) | None => Built::Unknown,
+        };
+        Self { built, delay: host.measures_delays(), watermarks: host.config_task_xacct != Some(Built::Off) }
     }
 
-    fn covers(self, family: TaskstatsFamily, thread: &ThreadState) -> bool {
+    /// Whether the kernel counts a family for the thread with this struct. Kernel threads have no memory.
+    fn covers(self, family: TaskstatsFamily, stats: &[u8], thread: &ThreadState) -> bool {
+        let is_built = match self.built {
+            Built::On => true,
+            Built::Off => false,
+            Built::Unknown => {
+                let waits = MetricId::cpu_delay_count.metric().taskstats().and_then(|field| value(stats, field));
+                matches!(waits, Some(Value::Unsigned(1..)))
+            }
+        };
         match family {
-            TaskstatsFamily::Cpu => self.cpu,
-            TaskstatsFamily::Delay => self.delay,
+            TaskstatsFamily::Cpu => is_built,
+            TaskstatsFamily::Delay => is_built && self.delay,
             TaskstatsFamily::Watermark => self.watermarks && !thread.kernel_thread,
         }
     }
@@ -48,7 +62,9 @@ pub(crate) fn version(stats: &[u8]) -> Option<u16> {
 /// Stores the values of the metrics that are read from the struct.
 pub(crate) fn fill(stats: &[u8], counted: CountedFamilies, thread: &mut ThreadState) {
     for metric in METRICS {
-        let Some(field) = metric.taskstats().filter(|field| counted.covers(field.family, thread)) else { continue };
+        let Some(field) = metric.taskstats().filter(|field| counted.covers(field.family, stats, thread)) else {
+            continue;
+        };
         if let Some(value) = value(stats, field) {
             // A number that the metric cannot hold is absent.
             let _ = metric.set(&mut thread.metrics, value);
@@ -231,22 +247,44 @@ mod tests {
     }
 
     #[test]
-    fn families_are_those_that_the_kernel_keeps_and_kernel_threads_have_no_memory() {
-        let counted = |task_delayacct, config_task_xacct| {
-            let CountedFamilies { cpu, delay, watermarks } =
-                CountedFamilies::of(&HostContext { task_delayacct, config_task_xacct, ..HostContext::default() });
-            [cpu, delay, watermarks]
+    fn delays_that_are_not_proved_to_be_measured_are_unknown_and_not_zero() {
+        let on = |release: Option<&str>, task_delayacct, cmdline: Option<&str>| HostContext {
+            task_delayacct,
+            kernel_release: release.map(str::to_owned),
+            kernel_cmdline: cmdline.map(str::to_owned),
+            ..HostContext::default()
         };
-        for (delayacct, [cpu, delay]) in [
-            (None, [true, true]),
-            (Some(Switch::Unknown), [true, true]),
-            (Some(Switch::On), [true, true]),
-            (Some(Switch::RuntimeOff), [true, false]),
-            (Some(Switch::ConfigOff), [false, false]),
+        // The thread has waited for a CPU, but for nothing else.
+        let mut waited = vec![0; 560];
+        (waited[0], waited[16]) = (16, 9);
+        let never_ran = [&[16], &[0; 559][..]].concat();
+        let has = |host: &HostContext, stats: &[u8]| {
+            let metrics = filled_from(stats, CountedFamilies::of(host), false);
+            (metrics.cpu_delay_total_ns.is_some(), metrics.blkio_delay_total_ns.is_some())
+        };
+        let (known, unknown) = (Some("6.12"), Some(Switch::Unknown));
+        for (host, expected) in [
+            (on(known, Some(Switch::On), None), (true, true)),
+            (on(known, Some(Switch::RuntimeOff), None), (true, false)),
+            (on(known, Some(Switch::ConfigOff), None), (false, false)),
+            (on(known, unknown, Some("quiet")), (true, false)),
+            (on(known, None, Some("quiet")), (true, false)),
+            (on(None, unknown, Some("quiet")), (true, false)),
+            (on(Some("5.10"), unknown, Some("quiet")), (true, true)),
+            (on(Some("5.10"), unknown, None), (true, false)),
         ] {
-            assert_eq!(counted(delayacct, None), [cpu, delay, true], "{delayacct:?}");
-            assert_eq!(counted(delayacct, Some(Built::Off)), [cpu, delay, false], "{delayacct:?}");
+            assert_eq!(has(&host, &waited), expected, "{host:?}");
         }
+        assert_eq!(has(&on(known, Some(Switch::On), None), &never_ran), (true, true));
+        assert_eq!(has(&on(Some("5.10"), unknown, Some("quiet")), &never_ran), (false, false));
+    }
+
+    #[test]
+    fn peaks_of_memory_are_those_that_the_kernel_keeps_and_kernel_threads_have_none() {
+        let watermarks = |config_task_xacct| {
+            CountedFamilies::of(&HostContext { config_task_xacct, ..HostContext::default() }).watermarks
+        };
+        assert_eq!([None, Some(Built::Unknown), Some(Built::Off)].map(watermarks), [true, true, false]);
         let peak = |counted, kernel_thread| {
             filled_from(&numbered(16, 560), counted, kernel_thread).hiwater_rss_bytes.is_some()
         };
