@@ -66,21 +66,24 @@ pub(super) fn own(earlier: Option<(&CpuReadings, u64)>, later: (&CpuReadings, u6
     later.0.at(later.1)?.own_ns?.checked_sub(since)
 }
 
-/// Each counter from both; of the CPUs the later number.
+/// Each counter from both. If CPUs came or went in between, their number is unknown, and so are the counters of
+/// `/proc/schedstat`, which are of the CPUs that are online.
 fn combined(
     a: &HostCpuTime,
     b: &HostCpuTime,
     counter: impl Fn(Option<u64>, Option<u64>) -> Option<u64>,
 ) -> HostCpuTime {
+    let cpus = b.cpus.filter(|_| a.cpus == b.cpus);
+    let of_online = |a, b| counter(a, b).filter(|_| cpus.is_some());
     HostCpuTime {
-        cpus: b.cpus,
+        cpus,
         idle_ticks: counter(a.idle_ticks, b.idle_ticks),
         iowait_ticks: counter(a.iowait_ticks, b.iowait_ticks),
         interrupt_ticks: counter(a.interrupt_ticks, b.interrupt_ticks),
         steal_ticks: counter(a.steal_ticks, b.steal_ticks),
         started: counter(a.started, b.started),
-        run_ns: counter(a.run_ns, b.run_ns),
-        wait_ns: counter(a.wait_ns, b.wait_ns),
+        run_ns: of_online(a.run_ns, b.run_ns),
+        wait_ns: of_online(a.wait_ns, b.wait_ns),
         own_ns: counter(a.own_ns, b.own_ns),
         at_ns: None,
     }
@@ -133,6 +136,22 @@ mod tests {
         assert_eq!(super::own(Some((&a, 50)), (&b, 25)), Some(90));
         assert_eq!(super::own(None, (&b, 25)), Some(110));
         assert_eq!(super::own(Some((&CpuReadings::default(), 0)), (&b, 25)), None);
+    }
+
+    #[test]
+    fn cpus_that_came_or_went_leave_their_number_and_the_run_time_of_tasks_unknown() {
+        let of =
+            |cpus| HostCpuTime { cpus: Some(cpus), idle_ticks: Some(7), run_ns: Some(9), ..HostCpuTime::default() };
+        let readings = |before, after| CpuReadings { before: Some(of(before)), after: Some(of(after)), walk_ns: 100 };
+        let between = |earlier: [u64; 2], later: [u64; 2]| {
+            let [a, b] = [earlier, later].map(|[before, after]| readings(before, after));
+            let window = increase((&a, 50), (&b, 50)).unwrap();
+            (window.cpus, window.run_ns, window.idle_ticks)
+        };
+        assert_eq!(between([4, 4], [4, 4]), (Some(4), Some(0), Some(0)));
+        for (earlier, later) in [([4, 4], [3, 3]), ([4, 3], [3, 3]), ([4, 4], [4, 3]), ([3, 3], [4, 4])] {
+            assert_eq!(between(earlier, later), (None, None, Some(0)), "{earlier:?} {later:?}");
+        }
     }
 
     #[test]

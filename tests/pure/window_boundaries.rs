@@ -11,7 +11,7 @@ mod moments {
 
     /// A capture that read the host's CPU time before and after its threads.
     fn capture(second: u64, idle_ticks: [u64; 2], walk_ns: u64, threads: &[Value]) -> CtprofSnapshot {
-        let time = |idle: u64| json!({"cpus": 2, "idle_ticks": idle, "iowait_ticks": 0});
+        let time = |idle: u64| json!({"cpus": 2, "idle_ticks": idle, "iowait_ticks": 0, "steal_ticks": 0});
         let clocks = json!({"monotonic_ns": second * SECOND, "boottime_ns": second * SECOND, "walk_ns": walk_ns});
         let [before, after] = idle_ticks.map(time);
         snapshot_with(second, threads, &json!({"capture": clocks, "cpu_time": before, "cpu_time_after": after}))
@@ -83,7 +83,7 @@ mod parts_of_the_host {
         let side = |second: u64, children: u64| {
             let shell = process(5, 1, 0, 1, &json!({"cutime_clock_ticks": children}));
             let host = json!({"boot_id": "b", "uptime_ns": second * SECOND, "clock_ticks_per_second": 100});
-            let time = json!({"cpus": 2, "idle_ticks": 0, "iowait_ticks": 0});
+            let time = json!({"cpus": 2, "idle_ticks": 0, "iowait_ticks": 0, "steal_ticks": 0});
             let known = json!({"host": with(host, &fields["host"]), "cpu_time": time, "capture": fields["capture"]});
             snapshot_with(second, &[shell], &known)
         };
@@ -186,7 +186,7 @@ mod parties {
     fn more_cpu_time_of_children_than_the_cpus_had_is_from_before_the_window() {
         let children = |ticks: u64| {
             let side = |second, ticks: u64| {
-                let time = json!({"cpus": 2, "idle_ticks": 0, "iowait_ticks": 0});
+                let time = json!({"cpus": 2, "idle_ticks": 0, "iowait_ticks": 0, "steal_ticks": 0});
                 let shell = process(5, 1, 0, 1, &json!({"cutime_clock_ticks": ticks}));
                 snapshot_with(second, &[shell], &json!({"cpu_time": time}))
             };
@@ -212,7 +212,7 @@ mod parts {
     use super::*;
 
     fn host(fields: &Value) -> Value {
-        let time = |ns: u64| json!({"cpus": 4, "idle_ticks": ns / (10 * MS), "iowait_ticks": 0, "started": ns / SECOND, "own_ns": ns / 100});
+        let time = |ns: u64| json!({"cpus": 4, "idle_ticks": ns / (10 * MS), "iowait_ticks": 0, "steal_ticks": 0, "started": ns / SECOND, "own_ns": ns / 100});
         let second = fields["second"].as_u64().unwrap();
         let clocks = json!({"monotonic_ns": second * SECOND, "boottime_ns": second * SECOND, "walk_ns": SECOND});
         json!({"capture": clocks, "cpu_time": time(second * SECOND), "cpu_time_after": time((second + 1) * SECOND)})

@@ -383,7 +383,8 @@ mod folded {
         let (mut a, mut b) = sides(&[], &[]);
         for side in [&mut a, &mut b] {
             side.head.cpu_time =
-                serde_json::from_value(json!({"cpus": 2, "idle_ticks": 0, "iowait_ticks": 0})).unwrap();
+                serde_json::from_value(json!({"cpus": 2, "idle_ticks": 0, "iowait_ticks": 0, "steal_ticks": 0}))
+                    .unwrap();
         }
         let window = record(a, b, Exits { folded, ..Exits::default() });
         assert_eq!(window.head.window.unwrap().cpu.unwrap().started_seen, 3);

@@ -78,9 +78,12 @@ fn own(tree: Tree) -> Option<u64> {
 pub(crate) fn parse(stat: &[u8], schedstat: &[u8]) -> HostCpuTime {
     let after = |key: &[u8]| lines(stat).find_map(|line| line.strip_prefix(key));
     let times = after(b"cpu ").unwrap_or_default();
-    let (run_ns, wait_ns) = times_of_tasks(schedstat).unzip();
+    let cpus = cpu_lines(stat).count();
+    // A file system in user space shows fewer CPUs in one of the files. A CPU can come or go between both.
+    let of_tasks = times_of_tasks(schedstat).filter(|_| cpu_lines(schedstat).count() == cpus);
+    let (run_ns, wait_ns) = of_tasks.unzip();
     HostCpuTime {
-        cpus: u64::try_from(cpu_lines(stat).count()).ok().filter(|&cpus| cpus > 0),
+        cpus: u64::try_from(cpus).ok().filter(|&cpus| cpus > 0),
         idle_ticks: column(times, 4),
         iowait_ticks: column(times, 5),
         interrupt_ticks: column(times, 6).zip(column(times, 7)).and_then(|(hard, soft)| hard.checked_add(soft)),
@@ -173,7 +176,7 @@ domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 
     }
 
     fn tasks(schedstat: &str) -> (Option<u64>, Option<u64>) {
-        let time = parse(b"", schedstat.as_bytes());
+        let time = parse(STAT, schedstat.as_bytes());
         (time.run_ns, time.wait_ns)
     }
 
@@ -198,6 +201,10 @@ domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 
             assert_eq!(tasks(&SCHEDSTAT.replace(from, to)), (None, None), "{to}");
         }
         assert_eq!(parse(b"cpu x\nprocesses\n", b"version 15"), HostCpuTime::default());
+        let of_one_cpu = parse(b"cpu  5 5 5 5 5 5 5 5 0 0\ncpu0 5 5 5 5 5 5 5 5 0 0\n", SCHEDSTAT.as_bytes());
+        assert_eq!((of_one_cpu.cpus, of_one_cpu.run_ns), (Some(1), None), "/proc/schedstat has two CPUs");
+        let cut = parse(b"cpu  5 5 5 7\ncpu0 5 5 5 7\n", b"");
+        assert_eq!((cut.idle_ticks, cut.iowait_ticks, cut.steal_ticks), (Some(7), None, None), "columns of Linux 2.4");
         let roots = Roots { procfs: "/nonexistent".into(), ..Roots::default() };
         assert_eq!(read(&HostFiles::new(&roots), Instant::now()), None);
     }
