@@ -53,7 +53,7 @@ fn shown(earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]
     let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
     let exits = Exits { summary: Some(ExitRecords::default()), each: Some(&each), ..Exits::default() };
     let command = (records.len() % 2 == 1).then(RecordedCommand::default);
-    let recording = Recording { exits, recorder: RECORDER, command, ..Recording::default() };
+    let recording = Recording { exits, recorder: Some(RECORDER), command, ..Recording::default() };
     let window = recorded(&earlier.head, EarlierThreads::of_threads(earlier.threads), later, recording)
         .expect("two captures of one boot");
     assert_eq!(stored::again(&window), window);

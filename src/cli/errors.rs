@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::process::ExitCode;
 
+use anyhow::Context;
+
+use crate::process::{CommandEnd, EndedUnrecorded};
 use crate::report::escaped;
 use crate::store::StoreError;
 
@@ -33,8 +35,16 @@ pub(super) fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
+/// Adds to an error how the command ended, if there was one: its status must not be lost.
+pub(super) fn after_command<T>(end: Option<CommandEnd>, done: anyhow::Result<T>) -> anyhow::Result<T> {
+    match end {
+        Some(end) => done.context(EndedUnrecorded(end)),
+        None => done,
+    }
+}
+
 /// `status` after a report was written. A closed pipe, which is no failure of a report, hides no status.
-pub(super) fn reported(written: anyhow::Result<()>, status: ExitCode) -> anyhow::Result<ExitCode> {
+pub(super) fn reported<T>(written: anyhow::Result<()>, status: T) -> anyhow::Result<T> {
     match written {
         Err(error) if !is_broken_pipe(&error) => Err(error),
         _ => Ok(status),

@@ -40,7 +40,8 @@ use self::{
 };
 use crate::capture::CaptureError;
 use crate::process::{
-    Privileges, RECORD_FAILED, RaisedPriority, check_stdout, end_at_panics, fail_writes_beyond_limit, worker_per_cpu,
+    EndedUnrecorded, Privileges, RECORD_FAILED, RaisedPriority, check_stdout, end_at_panics, fail_writes_beyond_limit,
+    worker_per_cpu,
 };
 use crate::store::StoreError;
 
@@ -123,7 +124,9 @@ fn usage(instead: &clap::Error) -> ExitCode {
 /// The exit status, `failed` after an error, which is printed.
 fn ended(done: anyhow::Result<ExitCode>, failed: u8) -> ExitCode {
     match done {
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => {
+            record::exit_status(error.downcast_ref().map(|EndedUnrecorded(end)| *end))
+        }
         Err(mut error) => {
             if let Some(wrong) = error.downcast_ref::<clap::Error>() {
                 return usage(wrong);

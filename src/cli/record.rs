@@ -9,15 +9,15 @@ use anyhow::Context;
 
 use super::capture::{check_output, check_roots, options, redact_key};
 use super::{
-    Format, Messages, RecordArgs, RunDirectory, RunProgress, RunTally, RunWriter, Stream, free_at_exit, interruption,
-    reported, say, usage_error, write_report,
+    Format, Messages, RecordArgs, RunDirectory, RunProgress, RunTally, RunWriter, Stream, after_command, free_at_exit,
+    interruption, reported, say, usage_error, write_report,
 };
 use crate::capture::Options;
 use crate::compare::{Scope, Sides, show};
 use crate::diagnose::plural;
 use crate::model::CtprofSnapshot;
-use crate::process::{CommandEnd, Invocation, RECORD_FAILED, Signals, Streams, killed};
-use crate::record::{RecordError, Recorder, Until, WindowEnd};
+use crate::process::{CommandEnd, EndedUnrecorded, Invocation, RECORD_FAILED, Signals, Streams, killed};
+use crate::record::{RecordError, Recorder, Until};
 use crate::report::{Column, escaped, record_summary};
 use crate::store::OutputTarget;
 
@@ -49,39 +49,53 @@ fn one(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     if args.duration.is_none() && args.command.is_empty() && messages == Messages::All && io::stderr().is_terminal() {
         say(format_args!("recording until Ctrl-C"));
     }
-    let (mut window, status) = recorded(args)?;
-    if let Some(key) = key {
-        window.redact(&key);
-    }
+    let (window, end) = recorded(args)?;
+    let redacted = window.map_err(Into::into).map(|mut window| {
+        key.iter().for_each(|key| window.redact(key));
+        window
+    });
+    after_command(end, redacted.and_then(|window| keep(args, target, window, messages)))?;
+    Ok(exit_status(end))
+}
+
+/// Writes the window into the file, and says so, or prints it.
+fn keep(
+    args: &RecordArgs,
+    target: Option<OutputTarget>,
+    window: CtprofSnapshot,
+    messages: Messages,
+) -> anyhow::Result<()> {
     let written = target.map(|target| target.write(&window, args.view.limits.max_snapshot_bytes)).transpose();
     if let Ok(Some(written)) = written {
         if messages == Messages::All {
             let file = escaped(&written.path.to_string_lossy()).into_owned();
             let summary = record_summary(&mut io::stderr().lock(), &window, &file, written.bytes);
-            return reported(summary.context("cannot write to standard error"), status);
+            return reported(summary.context("cannot write to standard error"), ());
         }
         free_at_exit(window);
-        return Ok(status);
+        return Ok(());
     }
     // What a full disk refuses is still printed.
     let printed = print(args, &window);
     written?;
-    reported(printed, status)
+    reported(printed, ())
 }
 
-fn recorded(args: &RecordArgs) -> anyhow::Result<(CtprofSnapshot, ExitCode)> {
+/// The window, or why there is none, and how the command ended, if there was one.
+fn recorded(args: &RecordArgs) -> anyhow::Result<(Result<CtprofSnapshot, RecordError>, Option<CommandEnd>)> {
     let signals = signals(args)?;
     let until = until(args);
     let mut recorder = recorder(args, 1)?;
     let window = recorder.open()?;
     let end = window.wait(&until, &signals)?;
     drop(signals);
-    let status = exit_status(&end);
-    Ok((window.close(end)?, status))
+    let of_command = end.of_command;
+    Ok((window.close(end), of_command))
 }
 
-pub(super) fn exit_status(end: &WindowEnd) -> ExitCode {
-    end.of_command.map_or(ExitCode::SUCCESS, |end| ExitCode::from(end.exit_status()))
+/// The exit status after the command ended so, if there was one.
+pub(super) fn exit_status(end: Option<CommandEnd>) -> ExitCode {
+    end.map_or(ExitCode::SUCCESS, |end| ExitCode::from(end.exit_status()))
 }
 
 pub(super) fn recorder(args: &RecordArgs, windows: u32) -> anyhow::Result<Recorder> {
@@ -145,6 +159,9 @@ fn summarize(directory: &RunDirectory, runs: u32, tally: &RunTally) {
 }
 
 pub(super) fn status_of(error: &anyhow::Error) -> u8 {
+    if let Some(ended) = error.downcast_ref::<EndedUnrecorded>() {
+        return ended.exit_status();
+    }
     match error.downcast_ref() {
         Some(RecordError::NotStarted(error)) => error.exit_status(),
         _ => RECORD_FAILED,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use super::after_command;
 use crate::process::{CommandEnd, Signals, SpawnError};
 use crate::record::{RecordError, Recorder, Until, WindowEnd};
 use crate::store::{EXTENSION, OutputTarget, StoreError, create_directory, is_snapshot_name, names_in};
@@ -38,11 +39,11 @@ impl RunWriter<'_> {
         let window = self.recorder.open()?;
         let end = uninterrupted(window.wait(until, self.signals)?)?;
         let ended = end.of_command;
-        let mut window = window.close(end)?;
-        if let Some(key) = &self.redact_key {
-            window.redact(key);
-        }
-        target.write(&window, self.max_snapshot_bytes)?;
+        let written = window.close(end).map_err(Into::into).and_then(|mut window| {
+            self.redact_key.iter().for_each(|key| window.redact(key));
+            Ok(target.write(&window, self.max_snapshot_bytes)?)
+        });
+        after_command(ended, written)?;
         Ok(ended)
     }
 

@@ -9,7 +9,10 @@ use anyhow::Context;
 
 use super::capture::redact_key;
 use super::record::{check, exit_status, print, recorder, signals, stream, until};
-use super::{Format, Messages, RecordArgs, Stream, ViewArgs, is_broken_pipe, say, selection, usage_error, write_to};
+use super::{
+    Format, Messages, RecordArgs, Stream, ViewArgs, after_command, is_broken_pipe, say, selection, usage_error,
+    write_to,
+};
 use crate::compare::{CompareOptions, Form, OVERVIEW, Quantity, Sides, StepGate, show};
 use crate::model::{CtprofSnapshot, Section};
 use crate::process::check_stdout;
@@ -175,18 +178,19 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
     // On a busy host, the first capture takes long.
     let mut next = series.last();
     let mut count = 0_u64;
-    let mut status = None;
+    // How the command ended, if there was one, once the series has ended.
+    let mut ended = None;
     let mut record = || {
         loop {
             next = following(next, series.every());
             let end = waiting.wait(&signals, Some(next))?;
-            status = end.as_ref().map(exit_status);
+            ended = end.as_ref().map(|end| end.of_command);
             let step = series.step(end)?;
             let command = step.step.command.clone();
             count += 1;
             let is_reached = end_of_steps.is_reached(&step.window);
             let is_read = output.add(step, series.moment())?;
-            if status.is_some() || is_reached || !is_read && args.command.is_empty() {
+            if ended.is_some() || is_reached || !is_read && args.command.is_empty() {
                 return anyhow::Ok(command);
             }
         }
@@ -195,23 +199,28 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
         Ok(last) => last,
         Err(error) => {
             // Whoever started ctprof expects that the command has ended.
-            if status.is_none() && !args.command.is_empty() {
+            if ended.is_none() && !args.command.is_empty() {
                 tracing::warn!("the recording has ended, the command runs on: {error:#}");
-                waiting.end(&signals)?.discard()?;
+                let end = waiting.end(&signals)?;
+                ended = Some(end.of_command);
+                after_command(end.of_command, end.discard().map_err(Into::into))?;
             }
-            return Err(error);
+            return after_command(ended.flatten(), Err(error));
         }
     };
     // A command that met the bound of --until goes on, without being recorded.
-    let signals = Some(signals).filter(|_| status.is_none() && !args.command.is_empty());
-    finish(args, &series, output, (last, count), messages)?;
+    let signals = Some(signals).filter(|_| ended.is_none() && !args.command.is_empty());
+    let finished = finish(args, &series, output, (last, count), messages);
     drop(series);
     drop(recorder);
-    let Some(signals) = signals else { return Ok(status.unwrap_or(ExitCode::SUCCESS)) };
-    let end = waiting.end(&signals)?;
-    let status = exit_status(&end);
-    end.discard()?;
-    Ok(status)
+    let mut end = ended.flatten();
+    if let Some(signals) = signals {
+        let later = waiting.end(&signals)?;
+        end = later.of_command;
+        after_command(end, later.discard().map_err(Into::into))?;
+    }
+    after_command(end, finished)?;
+    Ok(exit_status(end))
 }
 
 /// Ends the file, or prints the whole window.

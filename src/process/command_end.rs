@@ -54,6 +54,23 @@ impl fmt::Display for CommandEnd {
     }
 }
 
+/// The end of a command whose recording failed afterwards: the context of the error.
+#[derive(Clone, Copy, Debug)]
+pub struct EndedUnrecorded(pub CommandEnd);
+
+impl EndedUnrecorded {
+    /// The exit status that reports both: the command's own, unless that is success.
+    pub fn exit_status(&self) -> u8 {
+        if self.0.is_success() { RECORD_FAILED } else { self.0.exit_status() }
+    }
+}
+
+impl fmt::Display for EndedUnrecorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the command has ended ({}), but its recording failed", self.0)
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// There is no such file, or none in `PATH`.

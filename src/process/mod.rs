@@ -16,7 +16,7 @@ mod worker;
 mod workers;
 
 pub use self::child::{Child, StorageIo};
-pub use self::command_end::{CommandEnd, RECORD_FAILED, SpawnError, killed};
+pub use self::command_end::{CommandEnd, EndedUnrecorded, RECORD_FAILED, SpawnError, killed};
 pub use self::cpus::{allowed_cpus, run_on};
 pub use self::invocation::{Invocation, Streams};
 pub(crate) use self::lock::lock;

@@ -171,8 +171,7 @@ impl OpenWindow<'_> {
         let cgroup = |cgroups| records.as_ref()?.cgroup(cgroups);
         let summary = records.as_ref().map(|exits| exits.summary.clone());
         let exits = Exits { summary, each: Some(&each), folded, cgroup: Some(&cgroup) };
-        let recorder = std::process::id();
-        let recording = Recording { exits, recorder, command, requested_ns };
+        let recording = Recording { exits, recorder: Some(std::process::id()), command, requested_ns };
         let mut window = window::recorded(&earlier, threads, later, recording)?;
         records.iter_mut().for_each(|records| records.name_containers(&mut window));
         if let Some(mut sampled) = sampled.and_then(EndedSamples::wait) {

@@ -93,7 +93,7 @@ impl Part {
         let Self { earlier, threads, records, folded, each, reasons } = self;
         let for_each = |add: &mut dyn FnMut(ExitedThread)| each.iter().cloned().for_each(add);
         let exits = Exits { summary: records, each: Some(&for_each), folded, cgroup: None };
-        let recorder = earlier.series.as_ref().map_or(0, |series| series.recorder);
+        let recorder = earlier.series.as_ref().map(|series| series.recorder);
         let recording = Recording { exits, recorder, command, requested_ns };
         let mut window = window::recorded(&earlier, threads, later, recording)?;
         window.head.series = None;

@@ -61,7 +61,7 @@ pub struct SeriesSegment {
     pub time: Timestamp,
     /// Its name.
     pub name: String,
-    /// The first characters of the id of the boot that it is of.
+    /// The first characters of the boot's id; without an id, equal for the segments of one recording.
     boot: String,
     /// Time since boot when it begins; `None` if another process wrote it. The clock may have been set since.
     boottime_ns: Option<u64>,
@@ -205,8 +205,14 @@ fn begin(
     // Also where the clock was set back, segments are in order.
     let after = segments.back().and_then(|last| last.time.checked_add(1.millisecond()).ok());
     let time = time_of(first).max(after.unwrap_or(Timestamp::UNIX_EPOCH));
-    let boot = first.head.host.as_ref().and_then(|host| host.boot_id.as_deref()).unwrap_or("unknown");
-    let boot: String = boot.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+    let id = first.head.host.as_ref().and_then(|host| host.boot_id.as_deref());
+    // Without an id, only segments of this process are known to be of this boot.
+    let own = segments.back().filter(|last| last.boottime_ns.is_some());
+    let boot: String = match (id, own) {
+        (Some(id), _) => id.chars().filter(char::is_ascii_alphanumeric).take(8).collect(),
+        (None, Some(last)) => last.boot.clone(),
+        (None, None) => format!("{:08x}", time.as_second()),
+    };
     let name = format!("{}-{boot}{ENDING}{EXTENSION}", time.strftime(NAME));
     let writer = SeriesWriter::create(OutputTarget::create_in(directory, &path.join(&name))?, first, limit)?;
     let boottime_ns = first.head.capture.as_ref().and_then(|capture| capture.boottime_ns);

@@ -10,7 +10,10 @@ use crate::model::{NS_PER_TICK, SnapshotHead};
 pub enum NoWindow {
     #[error("cannot build a window across a reboot; `ctprof compare` compares totals")]
     DifferentBoots,
-    #[error("a snapshot has no boot id; capture again with this ctprof")]
+    #[error(
+        "a snapshot has no boot id (is /proc/sys hidden?), so nothing says that both are of one boot; record both ends by one \
+         process: `ctprof record`"
+    )]
     UnknownBoot,
     #[error("the snapshots are of different processes; capture both with the same --pid")]
     DifferentProcesses,
@@ -38,17 +41,27 @@ pub(super) struct Clocks {
     pub(super) end_monotonic_ns: Option<u64>,
 }
 
+/// Who took both captures of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TakenBy {
+    /// One process, which does not outlive its boot: captures without a boot id are of one boot too.
+    OneProcess,
+    /// Any processes: only the boot id says that the captures are of one boot.
+    Anyone,
+}
+
 /// Shorter differences between the clocks are the time between reading them.
 const SHORTEST_SUSPEND_NS: u64 = 1_000_000;
 
 impl Clocks {
-    pub(super) fn between(earlier: &SnapshotHead, later: &SnapshotHead) -> Result<Self, NoWindow> {
+    pub(super) fn between(earlier: &SnapshotHead, later: &SnapshotHead, taken_by: TakenBy) -> Result<Self, NoWindow> {
         if earlier.window.is_some() || later.window.is_some() {
             return Err(NoWindow::IsWindow);
         }
-        let (Some(first), Some(second)) = (boot(earlier), boot(later)) else { return Err(NoWindow::UnknownBoot) };
-        if first != second {
-            return Err(NoWindow::DifferentBoots);
+        match boot(earlier).zip(boot(later)) {
+            Some((first, second)) if first != second => return Err(NoWindow::DifferentBoots),
+            None if taken_by == TakenBy::Anyone => return Err(NoWindow::UnknownBoot),
+            _ => {}
         }
         if processes(earlier) != processes(later) {
             return Err(NoWindow::DifferentProcesses);
@@ -108,7 +121,7 @@ impl Clocks {
 
 /// Checks that two snapshots are the ends of a window.
 pub fn check(earlier: &SnapshotHead, later: &SnapshotHead) -> Result<(), NoWindow> {
-    Clocks::between(earlier, later).map(drop)
+    Clocks::between(earlier, later, TakenBy::Anyone).map(drop)
 }
 
 /// Whether the wall clock, if both snapshots have it, says that at least half of this time has passed: it may have been
@@ -147,12 +160,16 @@ mod tests {
         let second = 1_000_000_000;
         let a = snapshot(Some("x"), Some(5 * second), Some(7 * second));
         let b = snapshot(Some("x"), Some(8 * second), Some(70 * second));
-        let clocks = Clocks::between(&a, &b).unwrap();
+        let clocks = Clocks::between(&a, &b, TakenBy::Anyone).unwrap();
         assert_eq!((clocks.duration_ns, clocks.suspended_ns), (3 * second, Some(60 * second)));
         assert!(clocks.started_within(700) && !clocks.started_within(699));
         assert_eq!(clocks.until_start(800), second);
         let awake = snapshot(Some("x"), Some(5 * second), Some(70 * second));
-        assert_eq!(Clocks::between(&a, &awake).unwrap().duration_ns, 63 * second, "there was no other time");
+        assert_eq!(
+            Clocks::between(&a, &awake, TakenBy::Anyone).unwrap().duration_ns,
+            63 * second,
+            "there was no other time"
+        );
     }
 
     #[test]
@@ -162,7 +179,7 @@ mod tests {
             let mut a = snapshot(Some("x"), Some(5 * second), Some(7 * second));
             let mut b = snapshot(Some("x"), Some(8 * second), Some(70 * second));
             (a.captured_at_unix_ns, b.captured_at_unix_ns) = (first * second, last * second);
-            Clocks::between(&a, &b).map(|clocks| clocks.suspended_ns)
+            Clocks::between(&a, &b, TakenBy::Anyone).map(|clocks| clocks.suspended_ns)
         };
         let suspended = Ok(Some(60 * second));
         assert_eq!([between(1000, 1063), between(1000, 1030)], [suspended.clone(), suspended.clone()]);
@@ -172,13 +189,21 @@ mod tests {
 
     #[test]
     fn a_window_needs_two_captures_of_one_boot_in_order() {
-        let of = |a: (Option<&str>, Option<u64>), b: (Option<&str>, Option<u64>)| {
-            Clocks::between(&snapshot(a.0, None, a.1), &snapshot(b.0, None, b.1)).map(|clocks| clocks.duration_ns)
+        let taken_by = |taken_by, a: (Option<&str>, Option<u64>), b: (Option<&str>, Option<u64>)| {
+            let (a, b) = (snapshot(a.0, None, a.1), snapshot(b.0, None, b.1));
+            Clocks::between(&a, &b, taken_by).map(|clocks| clocks.duration_ns)
         };
+        let of = |a, b| taken_by(TakenBy::Anyone, a, b);
         assert_eq!(of((Some("x"), Some(1)), (Some("x"), Some(4))), Ok(3));
         assert_eq!(of((Some("x"), Some(4)), (Some("x"), Some(1))), Err(NoWindow::NotLater));
         assert_eq!(of((Some("x"), Some(4)), (Some("x"), Some(4))), Ok(0));
         assert_eq!(of((Some("x"), Some(1)), (Some("y"), Some(4))), Err(NoWindow::DifferentBoots));
         assert_eq!(of((None, Some(1)), (Some("y"), Some(4))), Err(NoWindow::UnknownBoot));
+        // A process does not outlive its boot.
+        let of_one = |a, b| taken_by(TakenBy::OneProcess, a, b);
+        assert_eq!(of_one((None, Some(1)), (None, Some(4))), Ok(3));
+        assert_eq!(of_one((None, Some(1)), (Some("y"), Some(4))), Ok(3), "/proc/sys was hidden at first");
+        assert_eq!(of_one((None, Some(4)), (None, Some(1))), Err(NoWindow::NotLater));
+        assert_eq!(of_one((Some("x"), Some(1)), (Some("y"), Some(4))), Err(NoWindow::DifferentBoots));
     }
 }

@@ -35,6 +35,20 @@ pub(super) struct WindowStart {
     pub(super) cpu_time: CpuReadings,
 }
 
+impl WindowStart {
+    pub(super) fn of(head: &SnapshotHead, earlier: EarlierThreads, clocks: Clocks, values: JoinedValues) -> Self {
+        Self {
+            found: (0..earlier.threads.len()).map(|_| AtomicBool::new(false)).collect(),
+            earlier,
+            clocks,
+            values,
+            replaced: BTreeMap::new(),
+            started_at_unix_ns: head.captured_at_unix_ns,
+            cpu_time: CpuReadings::of(head),
+        }
+    }
+}
+
 /// The later threads, joined with the earlier ones.
 pub struct Join<T> {
     pub(super) start: Arc<WindowStart>,

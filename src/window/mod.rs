@@ -18,11 +18,9 @@ mod processes;
 mod unexplained;
 mod work;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use self::boot::Clocks;
+use self::boot::{Clocks, TakenBy};
 pub use self::boot::{NoWindow, check};
 use self::cpu_ticks::CPU_TICKS;
 use self::cpu_time::CpuReadings;
@@ -50,8 +48,8 @@ pub fn between(earlier: CtprofSnapshot, later: CtprofSnapshot) -> Result<CtprofS
 #[derive(Default)]
 pub struct Recording<'r> {
     pub exits: Exits<'r>,
-    /// Its process id.
-    pub recorder: u32,
+    /// The process that took both captures; `None` if they may be of several processes.
+    pub recorder: Option<u32>,
     pub command: Option<RecordedCommand>,
     /// Length that was asked for and reached.
     pub requested_ns: Option<u64>,
@@ -65,7 +63,9 @@ pub fn recorded(
     recording: Recording<'_>,
 ) -> Result<CtprofSnapshot, NoWindow> {
     let CtprofSnapshot { mut head, threads: all } = later;
-    let mut join = join(earlier, threads, &head, &Vec::new(), JoinedValues::Increases)?;
+    let taken_by = if recording.recorder.is_some() { TakenBy::OneProcess } else { TakenBy::Anyone };
+    let clocks = Clocks::between(earlier, &head, taken_by)?;
+    let mut join = Join::new(Arc::new(WindowStart::of(earlier, threads, clocks, JoinedValues::Increases)), &Vec::new());
     let start = Arc::get_mut(&mut join.start).expect("the join has no other part yet");
     recording.exits.for_each(|exit| {
         let earlier = start.earlier.find(exit.state.id());
@@ -75,11 +75,10 @@ pub fn recorded(
         }
     });
     let Recording { exits, recorder, command, requested_ns } = recording;
-    let mut lineage = command.is_some().then(|| {
+    let mut lineage = recorder.filter(|_| command.is_some()).map(|recorder| {
         let leaders = all.iter().filter(|thread| thread.is_leader()).map(living);
-        Lineage::of(recorder, Parents::of(&join.start.earlier, leaders, &exits, &join.start.clocks))
+        Lineage::of(recorder, Parents::of(&join.start.earlier, leaders, &exits, &clocks))
     });
-    let clocks = join.start.clocks;
     for mut thread in all {
         let start_ns = clocks.boot_ns(thread.start_time_clock_ticks);
         thread.owner = thread.owner.or_else(|| lineage.as_mut()?.owner(thread.tgid, start_ns));
@@ -101,18 +100,8 @@ pub fn join<T: Threads>(
     empty: &T,
     values: JoinedValues,
 ) -> Result<Join<T>, NoWindow> {
-    let clocks = Clocks::between(earlier, later)?;
-    let found = (0..threads.threads.len()).map(|_| AtomicBool::new(false)).collect();
-    let start = WindowStart {
-        earlier: threads,
-        clocks,
-        values,
-        found,
-        replaced: BTreeMap::new(),
-        started_at_unix_ns: earlier.captured_at_unix_ns,
-        cpu_time: CpuReadings::of(earlier),
-    };
-    Ok(Join::new(Arc::new(start), empty))
+    let clocks = Clocks::between(earlier, later, TakenBy::Anyone)?;
+    Ok(Join::new(Arc::new(WindowStart::of(earlier, threads, clocks, values)), empty))
 }
 
 /// Turns the head of a later snapshot into that of the window, and returns the window's threads.

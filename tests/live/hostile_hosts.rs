@@ -575,7 +575,7 @@ fn recorded(earlier: CtprofSnapshot, later: CtprofSnapshot, exits: &[(u32, u32)]
     };
     let each = |add: &mut dyn FnMut(ExitedThread)| exits.iter().map(record).for_each(add);
     let mut recording = Recording::default();
-    (recording.recorder, recording.command) = (1, Some(RecordedCommand::default()));
+    (recording.recorder, recording.command) = (Some(1), Some(RecordedCommand::default()));
     recording.exits = Exits { each: Some(&each), ..Exits::default() };
     window::recorded(&earlier.head, EarlierThreads::of_threads(earlier.threads), later, recording)
         .unwrap()

@@ -81,7 +81,7 @@ pub(crate) fn with_records(a: CtprofSnapshot, b: CtprofSnapshot, records: &[Exit
 
 pub(crate) fn record(a: CtprofSnapshot, b: CtprofSnapshot, exits: Exits<'_>) -> CtprofSnapshot {
     let mut recording = Recording::default();
-    (recording.exits, recording.recorder) = (exits, 9);
+    (recording.exits, recording.recorder) = (exits, Some(9));
     recording.command = Some(RecordedCommand::default());
     recorded(&a.head, EarlierThreads::of_threads(a.threads), b, recording).unwrap()
 }

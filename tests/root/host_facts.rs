@@ -82,3 +82,43 @@ fn the_cpu_time_of_the_host_is_unknown_where_it_cannot_be_believed() {
         assert_eq!(cpu.is_some(), is_known, "{change}: {cpu:?}");
     }
 }
+
+/// Hides /proc/sys, and all other files that are not of processes.
+const ONLY_PROCESSES: &str = "mount -t proc -o subset=pid proc /proc";
+
+#[test]
+fn without_a_boot_id_a_recorder_has_windows_and_the_status_of_its_command() {
+    for engine in engines() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = format!("\"$CTPROF\" -q record --engine {engine}");
+        let script = format!("{record} --every 100ms -d 500ms -o series && {record} -o window -- sh -c 'exit 7'");
+        let Some((status, said)) = in_mounts(directory.path(), ONLY_PROCESSES, &script) else { return };
+        assert_eq!(status, 7, "{engine}: {said}");
+        let window = CtprofSnapshot::load(&directory.path().join("window")).unwrap();
+        assert_eq!(window.head.host.as_ref().unwrap().boot_id, None);
+        assert_eq!(window.head.window.as_ref().unwrap().command.as_ref().unwrap().status, Some(7));
+        let mut show = Command::new(CTPROF);
+        let shown = show.args(["-q", "show", "series", "--steps"]).current_dir(directory.path()).output().unwrap();
+        let steps = String::from_utf8_lossy(&shown.stdout).lines().count();
+        assert!(shown.status.success() && steps > 3, "{engine}: {shown:?}");
+    }
+}
+
+#[test]
+fn captures_of_two_processes_without_a_boot_id_are_no_window() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = r#""$CTPROF" -q capture -o a && "$CTPROF" -q capture -o b && ! "$CTPROF" -q show a b"#;
+    let Some((status, said)) = in_mounts(directory.path(), ONLY_PROCESSES, script) else { return };
+    assert!(status == 0 && said.contains("no boot id"), "{said}");
+}
+
+#[test]
+fn a_recording_that_fails_after_its_command_keeps_the_status_of_the_command() {
+    for (command, expected) in [("exit 7", 7), ("kill -9 $$", 137), ("true", 125)] {
+        let done =
+            Command::new(CTPROF).args(["-q", "record", "-o", "/dev/full", "--", "sh", "-c", command]).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(expected), "{command}: {said}");
+        assert!(said.contains("the command has ended (") && said.contains("/dev/full"), "{said}");
+    }
+}
