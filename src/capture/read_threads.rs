@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::procfs::last_schedstats::{KnownThreads, threads_of};
-use crate::model::{NS_PER_TICK, Name, ThreadId, ThreadState};
+use crate::model::{Name, ThreadId, ThreadState};
 
 /// Threads, of one worker or of all.
 #[derive(Default)]
@@ -85,12 +85,12 @@ impl ReadThreads {
         self.unread.get(&id.tgid).is_some_and(|tids| tids.is_empty() || tids.contains(&id.tid))
     }
 
-    /// Removes delays that are longer than their thread has lived, where `boottime_ns` is after all threads were read.
+    /// Removes delays that are longer than their thread has lived, if its start is known, where `boottime_ns` is after all threads were read.
     /// Returns the number of threads with such delays.
     pub(crate) fn remove_impossible_delays(&mut self, boottime_ns: u64) -> u64 {
         let has_removed = |thread: &mut ThreadState| {
-            let start_ns = thread.start_time_clock_ticks?.saturating_mul(NS_PER_TICK);
-            Some(thread.metrics.remove_impossible_delays(boottime_ns.saturating_sub(start_ns)))
+            let life_ns = boottime_ns.saturating_sub(thread.start_ns()?);
+            Some(thread.metrics.remove_impossible_delays(life_ns))
         };
         self.threads.iter_mut().filter_map(has_removed).map(u64::from).sum()
     }
@@ -185,6 +185,12 @@ mod tests {
         assert!(read.threads[0].metrics.blkio_delay_total_ns.is_some());
         assert_eq!(read.remove_impossible_delays(2_500_000_000), 1);
         assert_eq!(read.threads[0].metrics.blkio_delay_total_ns, None);
+        // In a time namespace whose clock is younger than the thread, its age is unknown.
+        let older = &mut read.threads[0];
+        older.start_time_clock_ticks = Some((-1_000_000_000_i64).cast_unsigned() / 10_000_000);
+        older.metrics.blkio_delay_total_ns = Some(2_000_000_000.into());
+        assert_eq!(read.remove_impossible_delays(500_000_000), 0);
+        assert!(read.threads[0].metrics.blkio_delay_total_ns.is_some());
     }
 
     #[test]

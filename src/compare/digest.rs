@@ -437,10 +437,12 @@ fn blocked_ns(thread: &ThreadState) -> Option<u64> {
     counted.filter(|_| metrics.ext_enabled != Some(true)).map(u64::from).or_else(delays)
 }
 
-/// When threads started and were read, summed over those whose start is known.
+/// When threads started and were read, summed over those whose start is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lifetimes {
     threads: u64,
+    /// Threads that are older than the clock of their time namespace: nobody knows since when they live.
+    older: u64,
     start_ticks: u128,
     read_at_ns: u128,
 }
@@ -448,14 +450,19 @@ pub(super) struct Lifetimes {
 impl Lifetimes {
     fn add(&mut self, thread: &ThreadState) {
         let Some(start) = thread.start_time_clock_ticks else { return };
+        if thread.start_ns().is_none() {
+            self.older += 1;
+            return;
+        }
         self.threads += 1;
         self.start_ticks += u128::from(start);
         self.read_at_ns += u128::from(thread.read_at_ns.unwrap_or(0));
     }
 
     fn merge(&mut self, other: Self) {
-        let Self { threads, start_ticks, read_at_ns } = other;
+        let Self { threads, older, start_ticks, read_at_ns } = other;
         self.threads += threads;
+        self.older += older;
         self.start_ticks += start_ticks;
         self.read_at_ns += read_at_ns;
     }
@@ -466,12 +473,12 @@ impl Lifetimes {
     }
 
     /// The sum of the times that the threads have existed, in nanoseconds, and the number of threads; `None` if
-    /// the time since boot or the tick rate, or the start of every thread, is unknown.
+    /// the time since boot or the tick rate, the start of every thread, or the age of one is unknown.
     pub(super) fn lived(self, snapshot: &SnapshotHead) -> Option<(u128, u64)> {
         let host = snapshot.host.as_ref()?;
         let ns_per_tick = 1_000_000_000_u64.checked_div(host.clock_ticks_per_second?)?;
         let lived = self.uptime(snapshot)?.saturating_sub(self.start_ticks * u128::from(ns_per_tick));
-        (self.threads > 0).then_some((lived, self.threads))
+        (self.threads > 0 && self.older == 0).then_some((lived, self.threads))
     }
 
     /// The average share of the time since boot that the threads have existed, 0 to 1; `None` if the

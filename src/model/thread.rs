@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::name::Name;
 use super::process::ProcessState;
 use super::table::Metrics;
+use super::unit::NS_PER_TICK;
 
 /// The ids of a thread. The kernel reuses ids: within one boot, the start time is part of the identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -115,10 +116,22 @@ pub(crate) fn read_time(ns: u64) -> u64 {
     ns / STEP_NS * STEP_NS
 }
 
+/// Time since boot of a start in ticks, in nanoseconds; `None` for a thread that is older than the clock of this time
+/// namespace: the kernel prints its negative start as an unsigned number (`timens_add_boottime_ns` of
+/// include/linux/time_namespace.h).
+pub(crate) fn start_ns(ticks: u64) -> Option<u64> {
+    ticks.checked_mul(NS_PER_TICK).filter(|ns| i64::try_from(*ns).is_ok())
+}
+
 impl ThreadState {
     /// Its ids.
     pub fn id(&self) -> ThreadId {
         ThreadId { tgid: self.tgid, tid: self.tid }
+    }
+
+    /// Time since boot at which it started, in nanoseconds; `None` if unknown, as [`start_ns`] says.
+    pub fn start_ns(&self) -> Option<u64> {
+        start_ns(self.start_time_clock_ticks?)
     }
 
     /// Whether it has user memory. Kernel threads have none, and neither have threads that exited but are

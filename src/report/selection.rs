@@ -128,12 +128,13 @@ impl<'r> ShownSection<'r> {
     }
 
     /// Whether tables hide a group of the overview: it did nothing, or nothing else than before. Of several runs,
-    /// threads that start and exit in the same way do nothing else.
+    /// threads that start and exit in the same way do nothing else. A group that may have run is not idle.
     pub(super) fn is_idle(&self, rows: &[&Row]) -> bool {
         let has_verdict = rows.iter().any(|row| row.verdict().is_some());
         let turnover = self.group(rows[0]).turnover();
         let has_turnover = turnover.iter().flatten().any(|turnover| *turnover != Turnover::default());
         let has_run_time = rows.iter().any(|row| row.name == "run");
+        let may_have_run = rows.iter().any(|row| row.name == "run" && row.values.iter().flatten().next().is_none());
         // Time asleep is not what a group did, and switches without run time are those of idle kernel threads. Memory that a group
         // has counts if it changed, or if groups are sorted by it.
         let mut rows = rows.iter().filter(|row| match &*row.name {
@@ -141,7 +142,10 @@ impl<'r> ShownSection<'r> {
             "rss" => !has_run_time || row.values.candidate.is_some() || self.section.order.contains("rss"),
             _ => true,
         });
-        !self.shows_unchanged && (has_verdict || !has_turnover) && rows.all(|row| row.is_next_to_nothing())
+        !self.shows_unchanged
+            && !may_have_run
+            && (has_verdict || !has_turnover)
+            && rows.all(|row| row.is_next_to_nothing())
     }
 
     pub(super) fn is_shown(&self, row: &Row) -> bool {
@@ -205,7 +209,7 @@ impl List<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::{CompareOptions, GroupBy, compare, parse_metric, parse_sort_key, show};
+    use crate::compare::{CompareOptions, GroupBy, Per, compare, parse_metric, parse_sort_key, show};
     use crate::model::{CtprofSnapshot, ThreadState};
 
     /// A snapshot of threads: cgroup, process, thread, page faults.
@@ -316,5 +320,13 @@ mod tests {
             section.rows_of_groups().into_iter().all(|rows| section.is_idle(rows))
         };
         assert!(is_idle(1 << 30, 1 << 30) && !is_idle(1 << 30, 2 << 30));
+        // The run time is known, but not since when it counts: the thread is older than the clock of its time namespace.
+        let mut of_unknown_age = side(1 << 30);
+        of_unknown_age.threads[0].start_time_clock_ticks = Some((-1_000_000_000_i64).cast_unsigned() / 10_000_000);
+        let options = CompareOptions { per: Some(Per::Second), ..CompareOptions::default() };
+        let report = show(&of_unknown_age, &options);
+        let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
+        let section = ShownSection::of_groups(overview, &Selection::default());
+        assert!(section.rows_of_groups().into_iter().all(|rows| !section.is_idle(rows)));
     }
 }

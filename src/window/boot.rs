@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::{NS_PER_TICK, SnapshotHead};
+use crate::model::{NS_PER_TICK, SnapshotHead, start_ns};
 
 /// Why two snapshots are not the ends of a window.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,9 +83,9 @@ impl Clocks {
         })
     }
 
-    /// Whether a thread with this start time, in ticks since boot, started in the window.
+    /// Whether a thread with this start time, in ticks since boot, started in the window; false if it is older than the clock.
     pub(super) fn started_within(&self, start_ticks: u64) -> bool {
-        start_ticks >= self.start_boottime_ns / NS_PER_TICK
+        start_ns(start_ticks).is_some() && start_ticks >= self.start_boottime_ns / NS_PER_TICK
     }
 
     /// Whether a thread whose record says this start time started in the window. Others exited before they could
@@ -108,9 +108,9 @@ impl Clocks {
         elapsed_ns.saturating_sub(before).min(self.duration_ns)
     }
 
-    /// Time since boot of a start in ticks, in nanoseconds; 0 if it is unknown.
+    /// Time since boot of a start in ticks, in nanoseconds; 0, before all others, if it is unknown or before the clock began.
     pub(super) fn boot_ns(&self, start_ticks: Option<u64>) -> u64 {
-        start_ticks.unwrap_or(0).saturating_mul(NS_PER_TICK)
+        start_ticks.and_then(start_ns).unwrap_or(0)
     }
 
     /// From the start of the window to the start of a thread, in nanoseconds.
@@ -164,6 +164,9 @@ mod tests {
         assert_eq!((clocks.duration_ns, clocks.suspended_ns), (3 * second, Some(60 * second)));
         assert!(clocks.started_within(700) && !clocks.started_within(699));
         assert_eq!(clocks.until_start(800), second);
+        let before_the_clock = (-second.cast_signed()).cast_unsigned() / 10_000_000;
+        assert!(!clocks.started_within(before_the_clock), "older than the time namespace");
+        assert_eq!([Some(before_the_clock), Some(800)].map(|ticks| clocks.boot_ns(ticks)), [0, 8 * second]);
         let awake = snapshot(Some("x"), Some(5 * second), Some(70 * second));
         assert_eq!(
             Clocks::between(&a, &awake, TakenBy::Anyone).unwrap().duration_ns,

@@ -1,11 +1,14 @@
 //! Facts of the host that are absent or impossible: what depends on them is unknown, and never 0.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use ctprof::CtprofSnapshot;
 
 use crate::engine_captures::has_bpf;
+use crate::host::Killed;
 use crate::support::{Missing, skipped};
 
 const CTPROF: &str = env!("CARGO_BIN_EXE_ctprof");
@@ -121,4 +124,34 @@ fn a_recording_that_fails_after_its_command_keeps_the_status_of_the_command() {
         assert_eq!(done.status.code(), Some(expected), "{command}: {said}");
         assert!(said.contains("the command has ended (") && said.contains("/dev/full"), "{said}");
     }
+}
+
+#[test]
+fn threads_older_than_the_clock_of_a_time_namespace_have_no_age_and_are_not_idle() {
+    let directory = tempfile::tempdir().unwrap();
+    let old = Killed(Command::new("sleep").arg("1000").spawn().unwrap());
+    // The namespace's clock has whole seconds less than the host's.
+    std::thread::sleep(Duration::from_millis(2100));
+    let uptime = fs::read_to_string("/proc/uptime").unwrap();
+    let seconds: u64 = uptime.split('.').next().unwrap().parse().unwrap();
+    let younger = format!("-{}", seconds.saturating_sub(1));
+    let mut command = Command::new("unshare");
+    command.args(["--time", "--boottime", &younger, "--fork", CTPROF, "-q", "capture", "-o", "young"]);
+    let done = command.current_dir(directory.path()).output().unwrap();
+    if !done.status.success() {
+        return skipped(Missing::Privilege(format!("time namespace: {}", String::from_utf8_lossy(&done.stderr))));
+    }
+    let snapshot = CtprofSnapshot::load(&directory.path().join("young")).unwrap();
+    let thread = snapshot.threads.iter().find(|thread| thread.tgid == old.0.id()).unwrap();
+    assert_eq!(thread.start_ns(), None, "{:?}", thread.start_time_clock_ticks);
+    let mut show = Command::new(CTPROF);
+    show.args(["-q", "show", "young", "--only", "sleep", "--group-by", "pcomm", "--limit", "0"])
+        .current_dir(directory.path());
+    let table = String::from_utf8(show.output().unwrap().stdout).unwrap();
+    let json = String::from_utf8(show.args(["--format", "json"]).output().unwrap().stdout).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let rows = report["rows"].as_array().unwrap().iter().filter(|row| row["group"] == "sleep");
+    let ages: Vec<_> = rows.filter(|row| row["metric"] == "sleep").map(|row| (&row["uptime"], &row["value"])).collect();
+    assert!(!ages.is_empty() && ages.iter().all(|(age, asleep)| age.is_null() && asleep.is_null()), "{ages:?}");
+    assert!(table.lines().any(|line| line.starts_with("sleep ")), "{table}");
 }

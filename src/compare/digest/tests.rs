@@ -91,7 +91,7 @@ fn members_count_living_threads_apart_from_exited_ones_and_from_exited_work() {
     assert_eq!((crowd.alive_ns, crowd.blocked_ns), (140, Some(20)), "without exited work");
     assert_eq!((crowd.own, crowd.whole_names), (6, 2), "two leaders, three exited threads, and exited work");
     assert_eq!((crowd.leaders, crowd.leaders_with_whole_names), (2, 2));
-    assert_eq!(crowd.lifetimes, Lifetimes { threads: 3, start_ticks: 21, read_at_ns: 9 });
+    assert_eq!(crowd.lifetimes, Lifetimes { threads: 3, older: 0, start_ticks: 21, read_at_ns: 9 });
     let faults = |totals: &Totals| totals.minflt.sum();
     assert_eq!(faults(&crowd.totals), Some(15));
     assert_eq!(crowd.exited_work.values().map(|totals| faults(totals)).collect::<Vec<_>>(), [Some(5)]);
@@ -188,6 +188,10 @@ fn threads_have_lived_from_their_start_until_they_were_read() {
     let share = lifetimes.share_of_uptime(&snapshot.head).unwrap();
     assert!((share - 65.0 / 120.0).abs() < 1e-9, "{share}");
     assert_eq!(lifetimes.lived(&CtprofSnapshot::default().head), None);
+    // Of a thread that started 10 s before the clock of this time namespace, procfs has 2^64 ns - 10 s.
+    let before_the_clock = (-10_000_000_000_i64).cast_unsigned() / 10_000_000;
+    lifetimes.add(&thread(3, "older", before_the_clock));
+    assert_eq!((lifetimes.lived(&snapshot.head), lifetimes.share_of_uptime(&snapshot.head)), (None, None));
 }
 
 #[test]
