@@ -24,7 +24,7 @@ use super::options::{Options, Tree, Use};
 use super::procfs::directory::ProcDirectory;
 use super::procfs::pids::{self, SelectedProcesses};
 use super::procfs::whole_process;
-use super::scope::{Pass, Scope};
+use super::scope::{CaptureScope, Pass};
 use super::start::{Start, nanoseconds};
 use super::tally::Tally;
 use crate::model::{
@@ -140,7 +140,7 @@ impl Capturer {
     /// # Errors
     /// As [`Capturer::pass`].
     pub fn capture(&mut self, smaps: Smaps) -> Result<CtprofSnapshot, CaptureError> {
-        self.pass(Scope::All(smaps)).map(|pass| pass.capture)
+        self.pass(CaptureScope::All(smaps)).map(|pass| pass.capture)
     }
 
     /// Makes a pass.
@@ -150,7 +150,7 @@ impl Capturer {
     ///
     /// # Errors
     /// [`CaptureError`] if nothing useful can be read.
-    pub fn pass(&mut self, scope: Scope<'_>) -> Result<Pass, CaptureError> {
+    pub fn pass(&mut self, scope: CaptureScope<'_>) -> Result<Pass, CaptureError> {
         with_file_capabilities(|| {
             without_stops(|| {
                 let _raised = RaisedPriority::with_started_threads_if_crowded();
@@ -181,7 +181,7 @@ impl Capturer {
     }
 
     /// Makes a pass; `None` if what changed cannot be told.
-    fn read(&mut self, scope: Scope<'_>) -> Result<Option<Pass>, CaptureError> {
+    fn read(&mut self, scope: CaptureScope<'_>) -> Result<Option<Pass>, CaptureError> {
         let begin = Instant::now();
         let roots = self.options.roots.clone();
         let files = HostFiles::new(&roots);
@@ -250,7 +250,7 @@ impl Capturer {
     fn read_threads(
         &mut self,
         context: &CaptureContext,
-        scope: Scope<'_>,
+        scope: CaptureScope<'_>,
         settings: (&HostContext, Start),
         pool: &ThreadPool,
     ) -> Result<Option<EnginePass>, CaptureError> {

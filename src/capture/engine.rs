@@ -155,7 +155,7 @@ mod tests {
     use super::super::capturer::Capturer;
     use super::super::enrich::smaps::Smaps;
     use super::super::options::Use;
-    use super::super::scope::Scope;
+    use super::super::scope::CaptureScope;
     use super::*;
 
     fn chosen(engine: Engine, procfs: &Path) -> Result<SelectedEngine, CaptureError> {
@@ -191,7 +191,7 @@ mod tests {
         let first = capturer.capture(Smaps::Never).unwrap();
         assert_eq!(first.head.capture.as_ref().map(|capture| &*capture.engine), Some("procfs"));
         let threads = first.threads.into_iter().map(|thread| (thread.id(), thread)).collect();
-        let changed = capturer.pass(Scope::Changed { threads: &threads, head: &first.head }).unwrap();
+        let changed = capturer.pass(CaptureScope::Changed { threads: &threads, head: &first.head }).unwrap();
         assert!(changed.gone.is_some() && changed.capture.threads.len() < threads.len(), "only what changed is read");
     }
 

@@ -15,7 +15,7 @@ use super::host::context::{self, BootConstants};
 use super::host::files::HostFiles;
 use super::host::mounts::Mounts;
 use super::options::Roots;
-use super::scope::Scope;
+use super::scope::CaptureScope;
 use crate::model::{CgroupStats, HostContext, ThreadState};
 
 /// What passes have learned that later ones use.
@@ -60,7 +60,7 @@ impl Lasting {
 
     /// Begins a pass of this scope, or of all threads if the last pass over these is too long ago. One over all threads
     /// forgets what no pass has seen since the one before.
-    pub(super) fn begin<'b>(&mut self, scope: Scope<'b>) -> Scope<'b> {
+    pub(super) fn begin<'b>(&mut self, scope: CaptureScope<'b>) -> CaptureScope<'b> {
         let is_told = scope.before().is_none_or(|(_, head)| head.host.is_some());
         let scope = if is_told && is_recent(self.whole_at, CHANGES_FOR) { scope } else { scope.of_all() };
         if scope.before().is_none() {
@@ -74,9 +74,14 @@ impl Lasting {
     }
 
     /// The settings of the host, and its mounts, for a pass over all threads.
-    pub(super) fn settings(&mut self, files: &HostFiles<'_>, scope: Scope<'_>, boot: &BootConstants) -> HostContext {
+    pub(super) fn settings(
+        &mut self,
+        files: &HostFiles<'_>,
+        scope: CaptureScope<'_>,
+        boot: &BootConstants,
+    ) -> HostContext {
         self.mounts = Mounts::read(files);
-        let known = if let Scope::AllThreads = scope { self.host.take() } else { None };
+        let known = if let CaptureScope::AllThreads = scope { self.host.take() } else { None };
         known.unwrap_or_else(|| context::read(files, &self.mounts, boot))
     }
 
@@ -97,7 +102,7 @@ impl Lasting {
     pub(super) fn cgroup_stats<'p>(
         &self,
         files: &HostFiles<'_>,
-        scope: Scope<'_>,
+        scope: CaptureScope<'_>,
         paths: impl Iterator<Item = &'p str>,
         pool: &ThreadPool,
     ) -> BTreeMap<String, CgroupStats> {

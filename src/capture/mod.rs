@@ -36,7 +36,7 @@ pub(crate) use self::host::cpu_time::thread_cpu_time;
 pub use self::options::{Engine, Options, Roots, Use};
 pub(crate) use self::sampled_files::add_files;
 pub use self::sampler::{NoSamples, ThreadSampler};
-pub use self::scope::{Pass, Scope};
+pub use self::scope::{CaptureScope, Pass};
 pub(crate) use self::start::nanoseconds;
 use crate::model::{BpfObstacle, CtprofSnapshot, NoBpf};
 

@@ -7,7 +7,7 @@ use crate::model::{CtprofSnapshot, SnapshotHead, ThreadId, ThreadState};
 
 /// Which threads a pass reads.
 #[derive(Clone, Copy)]
-pub enum Scope<'b> {
+pub enum CaptureScope<'b> {
     /// All threads and the settings of the host, and the memory of processes when this says so.
     All(Smaps),
     /// All threads, without the memory of processes, and with the settings of the host that the pass before has read.
@@ -29,7 +29,7 @@ pub struct Pass {
     pub gone: Option<Vec<ThreadId>>,
 }
 
-impl<'b> Scope<'b> {
+impl<'b> CaptureScope<'b> {
     /// The pass before; `None` if all threads are read.
     pub(super) fn before(self) -> Option<(&'b BTreeMap<ThreadId, ThreadState>, &'b SnapshotHead)> {
         if let Self::Changed { threads, head } = self { Some((threads, head)) } else { None }

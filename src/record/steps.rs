@@ -12,7 +12,7 @@ use super::sampler::{EndedSamples, OpenSamples};
 use super::step_length::StepLength;
 use super::until::{Until, WindowEnd, arguments};
 use super::zombies::complete_zombies;
-use crate::capture::{ExitListener, Pass, RecordedExits, Scope, Smaps, nanoseconds};
+use crate::capture::{CaptureScope, ExitListener, Pass, RecordedExits, Smaps, nanoseconds};
 use crate::model::{
     CtprofSnapshot, ExitedThread, METRICS, Owner, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadId,
     ThreadState, Value, WindowInfo, WindowRule,
@@ -142,9 +142,9 @@ impl OpenSeries<'_> {
         let is_last = end.is_some();
         // What is prepared has other names: what did not change cannot be taken from it.
         let scope = match &self.prepare {
-            _ if is_last => Scope::All(capturer.smaps()),
-            None => Scope::Changed { threads: self.moment.threads(), head: &self.head },
-            Some(_) => Scope::AllThreads,
+            _ if is_last => CaptureScope::All(capturer.smaps()),
+            None => CaptureScope::Changed { threads: self.moment.threads(), head: &self.head },
+            Some(_) => CaptureScope::AllThreads,
         };
         let Pass { capture: mut later, gone } = capturer.pass(scope)?;
         // Now and then, a step reads all.

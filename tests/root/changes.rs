@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use ctprof::capture::{Capturer, Engine, Options, Pass, Scope, Smaps};
+use ctprof::capture::{CaptureScope, Capturer, Engine, Options, Pass, Smaps};
 use serde_json::Value;
 
 use crate::alone;
@@ -29,7 +29,7 @@ fn a_process_has_the_new_name_of_its_first_thread_in_all_threads_at_once() {
     let known = first.threads.into_iter().map(|thread| (thread.id(), thread)).collect();
     child.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     thread::sleep(Duration::from_millis(200));
-    let Pass { capture, .. } = capturer.pass(Scope::Changed { threads: &known, head: &first.head }).unwrap();
+    let Pass { capture, .. } = capturer.pass(CaptureScope::Changed { threads: &known, head: &first.head }).unwrap();
     let of_child = capture.threads.iter().filter(|thread| thread.tgid == child.0.id());
     assert_eq!(of_child.map(|thread| &*thread.pcomm).collect::<Vec<_>>(), ["renamed"; 2]);
 }

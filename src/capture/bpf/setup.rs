@@ -110,7 +110,7 @@ impl BpfEngine {
     pub(in crate::capture) fn read(&self, mut each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
         let opened = lock(&self.iterators).pop();
         let iterator = opened.map_or_else(|| iterator::open(self.link.as_fd()), Ok)?;
-        let mut pass = Pass::default();
+        let mut pass = IteratorPass::default();
         while let Some(words) = pass.whole_records(|words| iterator::read_words(&iterator, words))? {
             each(words);
         }
@@ -148,7 +148,7 @@ fn iterator_program(
 
 /// A pass over all threads. Its work is bounded, not its time: on a busy host, a capture can wait long for a CPU.
 #[derive(Default)]
-struct Pass {
+struct IteratorPass {
     threads: usize,
     /// Words of a record that is not whole yet.
     rest: Vec<u64>,
@@ -159,7 +159,7 @@ const TOO_MANY_THREADS: usize = (4 << 20) + 1;
 /// Words of the longest record: the kernel's own buffer has 32 KiB (`bpf_seq_read`).
 const MAX_RECORD_WORDS: usize = (32 << 10) / 8;
 
-impl Pass {
+impl IteratorPass {
     /// The records that are whole with the words that `read` appends; `None` if these are none.
     fn whole_records(
         &mut self,
@@ -201,7 +201,7 @@ mod tests {
         times.flat_map(|time| [6, 0, 0, 0, time, 42]).collect()
     }
 
-    fn read(pass: &mut Pass, part: &[u64]) -> Result<Option<Vec<u64>>, Errno> {
+    fn read(pass: &mut IteratorPass, part: &[u64]) -> Result<Option<Vec<u64>>, Errno> {
         pass.whole_records(|words| {
             words.extend(part);
             Ok(part.len())
@@ -210,14 +210,14 @@ mod tests {
 
     #[test]
     fn a_pass_ends_after_more_threads_than_a_kernel_can_have() {
-        let mut pass = Pass { threads: TOO_MANY_THREADS - 2, ..Pass::default() };
+        let mut pass = IteratorPass { threads: TOO_MANY_THREADS - 2, ..IteratorPass::default() };
         assert_eq!(read(&mut pass, &words_of(0..1)), Ok(Some(words_of(0..1))));
         assert_eq!(read(&mut pass, &words_of(0..1)), Err(Errno::EOVERFLOW));
     }
 
     #[test]
     fn a_record_that_never_ends_fails_the_pass() {
-        let mut pass = Pass::default();
+        let mut pass = IteratorPass::default();
         let zeros = [0; MAX_RECORD_WORDS];
         assert_eq!(read(&mut pass, &zeros), Ok(Some(vec![])));
         assert_eq!(read(&mut pass, &zeros[..1]), Err(Errno::EIO));
@@ -227,13 +227,13 @@ mod tests {
     fn records_that_reads_divide_are_passed_whole() {
         let words = words_of(0..5);
         for length in 1..=words.len() {
-            let (mut pass, mut times) = (Pass::default(), Vec::new());
+            let (mut pass, mut times) = (IteratorPass::default(), Vec::new());
             for part in words.chunks(length) {
                 times.extend(records(&read(&mut pass, part).unwrap().unwrap()).map(ThreadRecord::time));
             }
             assert_eq!((times, read(&mut pass, &[])), ((0..5).collect(), Ok(None)), "{length}");
         }
-        let mut pass = Pass::default();
+        let mut pass = IteratorPass::default();
         read(&mut pass, &words[..words.len() - 1]).unwrap();
         assert_eq!(read(&mut pass, &[]), Err(Errno::EIO), "the last record is not whole");
     }
