@@ -16,6 +16,7 @@ mod host;
 mod lasting;
 mod mutex_owners;
 mod options;
+mod patient_reader;
 mod process;
 mod procfs;
 mod read_threads;

@@ -1,19 +1,14 @@
 //! Who owns the mutex of the C library that a sampled thread waits for.
 
 use std::fs::File;
-use std::io;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::thread;
-use std::time::Duration;
 
+use super::patient_reader::PatientReader;
 use crate::model::{Activity, KernelEntry, ThreadSample};
 use crate::sys::memory::AddressSpace;
 
 /// Mutexes that are read per pass, at most: each takes some 10 µs.
 const MAX_READS: usize = 16;
-/// A process can keep a reader of its memory waiting for any time. A pass does not wait for longer.
-const PATIENCE: Duration = Duration::from_millis(5);
 /// `__lock`, `__count`, `__owner`, `__nusers` and `__kind` of `struct __pthread_mutex_s` (glibc, `bits/struct_mutex.h`).
 const WORDS: usize = 5;
 /// The value of `__lock` while others wait.
@@ -21,15 +16,8 @@ const CONTENDED: u32 = 2;
 /// The largest `__kind`: four types and six flags.
 const LARGEST_KIND: u32 = (1 << 10) - 1;
 
-/// Reads mutexes in a thread of its own, which starts with the first one.
-#[derive(Default)]
-pub(super) struct MutexOwners(Option<MutexReader>);
-
-struct MutexReader {
-    waiters: Sender<Vec<Waiter>>,
-    owners: Receiver<Vec<Option<u32>>>,
-    is_late: bool,
-}
+/// Reads mutexes in a thread of its own.
+pub(super) struct MutexOwners(PatientReader<Waiter, Option<u32>>);
 
 /// A thread, and the address that it waits at.
 #[derive(Clone, Copy)]
@@ -40,6 +28,10 @@ struct Waiter {
 }
 
 impl MutexOwners {
+    pub(super) fn new() -> Self {
+        Self(PatientReader::new("ctprof-mutexes", owner))
+    }
+
     /// Adds the owners of the mutexes that `samples` wait for. `mutex` says at which address one may be.
     pub(super) fn add(&mut self, samples: &mut [ThreadSample], mutex: fn(KernelEntry) -> Option<u64>) {
         let waiter = |sample: &ThreadSample| {
@@ -50,39 +42,9 @@ impl MutexOwners {
         let waiting = samples.iter_mut().filter_map(|sample| Some((waiter(sample)?, sample))).take(MAX_READS);
         let (waiters, waiting): (Vec<_>, Vec<_>) = waiting.unzip();
         if !waiters.is_empty() {
-            let owners = self.read(waiters).unwrap_or_default();
+            let owners = self.0.answers(waiters).unwrap_or_default();
             waiting.into_iter().zip(owners).for_each(|(sample, owner)| sample.owner = owner);
         }
-    }
-
-    /// `None` if that takes too long, and until it is done.
-    fn read(&mut self, waiters: Vec<Waiter>) -> Option<Vec<Option<u32>>> {
-        if self.0.is_none() {
-            self.0 = MutexReader::start().ok();
-        }
-        let reader = self.0.as_mut()?;
-        if reader.is_late && reader.owners.try_recv() == Err(TryRecvError::Empty) {
-            return None;
-        }
-        reader.waiters.send(waiters).ok()?;
-        let owners = reader.owners.recv_timeout(PATIENCE);
-        reader.is_late = owners == Err(RecvTimeoutError::Timeout);
-        owners.ok()
-    }
-}
-
-impl MutexReader {
-    fn start() -> io::Result<Self> {
-        let (waiters, next) = channel::<Vec<Waiter>>();
-        let (answer, owners) = channel();
-        let read = move || {
-            while let Ok(waiters) = next.recv() {
-                // Nobody waits after the last window.
-                let _ = answer.send(waiters.into_iter().map(owner).collect());
-            }
-        };
-        thread::Builder::new().name("ctprof-mutexes".to_owned()).spawn(read)?;
-        Ok(Self { waiters, owners, is_late: false })
     }
 }
 

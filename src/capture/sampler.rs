@@ -46,7 +46,7 @@ impl ThreadSampler {
             _ => BpfSampler::load().inspect_err(|no_bpf| tracing::info!("{}", finding_without_bpf(no_bpf))).ok(),
         };
         let procfs = ProcDirectory::open(&options.roots.procfs).map_err(|errno| NoSamples::because(&errno))?;
-        Ok(Self { bpf: bpf.map(Box::new), procfs: ProcfsSampler::new(procfs), mutex_owners: MutexOwners::default() })
+        Ok(Self { bpf: bpf.map(Box::new), procfs: ProcfsSampler::new(procfs), mutex_owners: MutexOwners::new() })
     }
 
     /// What takes the samples, as files name it.

@@ -112,10 +112,16 @@ pub enum KernelEntry {
     Unknown,
     /// By this system call, with its first two arguments.
     SystemCall(u32, [u64; 2]),
-    /// By a system call of a 32-bit program.
+    /// By the number of a system call in the table of 32-bit programs.
     Compatible(u32),
     /// By an exception, such as a page fault.
     Exception,
+}
+
+impl KernelEntry {
+    /// The bit in the number of system calls of x32 programs, which have 32-bit addresses and the 64-bit table
+    /// (`__X32_SYSCALL_BIT` of arch/x86/include/uapi/asm/unistd.h).
+    pub const X32: u32 = 0x4000_0000;
 }
 
 /// `TASK_UNINTERRUPTIBLE`, `TASK_STOPPED` and `TASK_TRACED`, `TASK_NOLOAD`, `TASK_WAKING`, `TASK_NEW`, `TASK_RTLOCK_WAIT`,

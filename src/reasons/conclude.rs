@@ -98,7 +98,7 @@ impl ReasonCollector {
         let entry = match raw.entry {
             KernelEntry::Unknown => None,
             KernelEntry::SystemCall(number, _) => Some(system_call::name(number).into()),
-            KernelEntry::Compatible(number) => Some(format!("32-bit system call {number}").into()),
+            KernelEntry::Compatible(number) => Some(system_call::name_of_32_bits(number).into()),
             KernelEntry::Exception => {
                 functions.iter().any(|name| OF_PAGE_FAULTS.contains(&&**name)).then(|| "page fault".into())
             }

@@ -4,12 +4,29 @@ use syscalls::Sysno;
 
 use crate::model::KernelEntry;
 
+#[cfg(target_arch = "aarch64")]
+use syscalls::arm as table_of_32_bits;
+#[cfg(target_arch = "x86_64")]
+use syscalls::x86 as table_of_32_bits;
+
 /// The name of a system call of this architecture.
 pub(super) fn name(number: u32) -> String {
     sysno(number).map_or_else(|| format!("system call {number}"), |known| known.name().to_owned())
 }
 
+/// The name of a system call in the table of 32-bit programs.
+pub(super) fn name_of_32_bits(number: u32) -> String {
+    let known = usize::try_from(number).ok().and_then(table_of_32_bits::Sysno::new);
+    known.map_or_else(|| format!("32-bit system call {number}"), |known| known.name().to_owned())
+}
+
 fn sysno(number: u32) -> Option<Sysno> {
+    /// From here on, the numbers of x32 programs have a table of their own.
+    const FIRST_OF_X32: u32 = 512;
+    let number = match number ^ KernelEntry::X32 {
+        of_x32 @ ..FIRST_OF_X32 if cfg!(target_arch = "x86_64") => of_x32,
+        _ => number,
+    };
     Sysno::new(usize::try_from(number).ok()?)
 }
 
@@ -55,6 +72,17 @@ mod tests {
             ["read", "fdatasync", "clock_nanosleep", "futex"]
         );
         assert_eq!(name(4000), "system call 4000");
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn each_table_has_its_own_names() {
+        assert_eq!(
+            [162, 240, 407, 4000].map(name_of_32_bits),
+            ["nanosleep", "futex", "clock_nanosleep_time64", "32-bit system call 4000"]
+        );
+        assert_eq!([162, KernelEntry::X32 | 162].map(name), ["sync", "sync"]);
+        assert_eq!(name(KernelEntry::X32 | 515), "system call 1073742339", "readv of x32");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod attacks_targets;
 mod bounds_exits;
 mod bounds_hangs;
 mod bounds_programs;
+mod call_tables;
 mod changes;
 mod doctor;
 mod engine_captures;

@@ -97,8 +97,11 @@ pub(super) fn exits() -> Vec<FieldRequest> {
         .collect()
 }
 
+/// Flags of x86 that last as long as a system call (`TS_COMPAT` of arch/x86/include/asm/thread_info.h).
+pub(super) const CALL_STATUS: &str = "thread_info.status";
+
 /// Numbers that a sample has. Whether a thread runs is read before its state, which it changes before it leaves its CPU.
-pub(super) const OF_SAMPLES: [&str; 15] = [
+pub(super) const OF_SAMPLES: [&str; 16] = [
     ON_CPU,
     STATE,
     TID,
@@ -114,6 +117,7 @@ pub(super) const OF_SAMPLES: [&str; 15] = [
     RUN_TIME,
     RUN_TIME_AT_ARRIVAL,
     CGROUPS,
+    CALL_STATUS,
 ];
 
 /// Fields of a sample.

@@ -198,6 +198,7 @@ impl SampleFields {
             run,
             run_before,
             cgroups,
+            call_status,
         ] = self.numbers.map(|field| record.number(field));
         let id = |number: Option<u64>| u32::try_from(number?).ok().filter(|&id| id > 0);
         let activity = match Activity::of_state(state?)? {
@@ -225,7 +226,7 @@ impl SampleFields {
             last_arrival: arrival.unwrap_or(0),
             last_queued: queued.unwrap_or(0),
             ran_ns: run.zip(run_before).map_or(0, |(run, before)| run.saturating_sub(before)),
-            entry: if asleep && is_user { entry(extra) } else { KernelEntry::Unknown },
+            entry: if asleep && is_user { entry(extra, call_status) } else { KernelEntry::Unknown },
             stack: if asleep { stack(extra) } else { Vec::new() },
             object: None,
             owner: id(Some(extra[OWNER])).filter(|_| asleep),
@@ -233,20 +234,26 @@ impl SampleFields {
     }
 }
 
-/// How a thread got into the kernel, by its registers in user mode.
-fn entry(extra: &[u64; EXTRA_WORDS]) -> KernelEntry {
+/// How a thread got into the kernel, by its registers in user mode and the flags of its system call.
+fn entry(extra: &[u64; EXTRA_WORDS], call_status: Option<u64>) -> KernelEntry {
     let [number, first, second, mode]: [u64; USER_REGISTERS] = std::array::from_fn(|word| extra[word]);
     // The kernel sets -1 for exceptions.
     match u32::try_from(number) {
         Err(_) => KernelEntry::Exception,
-        Ok(number) if is_compatible(mode) => KernelEntry::Compatible(number),
+        Ok(number) if is_compatible(mode, call_status) => KernelEntry::Compatible(number),
         Ok(number) => KernelEntry::SystemCall(number, [first, second]),
     }
 }
 
-/// Whether the registers are those of a 32-bit program: `__USER32_CS` of x86, `PSR_MODE32_BIT` of arm64.
-fn is_compatible(mode: u64) -> bool {
-    if cfg!(target_arch = "x86_64") { mode == 0x23 } else { mode & 0x10 != 0 }
+/// Whether a system call is of the 32-bit table: by `TS_COMPAT` of x86, as programs of 64 bits can call it too, else by the mode
+/// of the program (`__USER32_CS` of x86, `PSR_MODE32_BIT` of arm64).
+fn is_compatible(mode: u64, call_status: Option<u64>) -> bool {
+    const TS_COMPAT: u64 = 0x2;
+    match call_status {
+        _ if cfg!(not(target_arch = "x86_64")) => mode & 0x10 != 0,
+        Some(status) => status & TS_COMPAT != 0,
+        None => mode == 0x23,
+    }
 }
 
 fn stack(extra: &[u64; EXTRA_WORDS]) -> Vec<u64> {

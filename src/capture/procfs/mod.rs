@@ -1,5 +1,6 @@
 //! The procfs engine: the walk over processes and threads, and readers of their files.
 
+mod call_table;
 pub(super) mod cgroup_paths;
 pub(super) mod directory;
 pub(super) mod last_schedstats;

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use nix::errno::Errno;
 
 use super::super::thread_flags::PF_KTHREAD;
+use super::call_table::CallTables;
 use super::directory::{Numbered, ProcDirectory};
 use super::last_schedstats::schedstat;
 use super::parsers::{STAT_FLAGS, STAT_START_TIME, STAT_STATE};
@@ -31,6 +32,7 @@ pub(in crate::capture) struct ProcfsSampler {
     denied: HashSet<u32>,
     /// Functions in the place of addresses.
     functions: HashMap<Name, u64>,
+    tables: CallTables,
     buffer: Vec<u8>,
 }
 
@@ -52,6 +54,7 @@ impl ProcfsSampler {
             names: HashMap::new(),
             denied: HashSet::new(),
             functions: HashMap::new(),
+            tables: CallTables::new(),
             buffer: Vec::new(),
         }
     }
@@ -62,6 +65,7 @@ impl ProcfsSampler {
         if self.passes.is_multiple_of(EXAMINED_AGAIN) {
             self.denied.clear();
             self.names.clear();
+            self.tables.forget();
         }
         for tgid in self.procfs.ids()? {
             if self.denied.contains(&tgid) {
@@ -70,7 +74,7 @@ impl ProcfsSampler {
             // A process that has exited meanwhile has no threads.
             let Ok(tasks) = self.procfs.directory(&format!("{tgid}/task")) else { continue };
             for tid in tasks.ids().unwrap_or_default() {
-                match self.thread(&tasks, [tgid, tid]) {
+                match self.thread(&tasks, [tgid, tid], samples.len()) {
                     Err(Errno::EPERM | Errno::EACCES) => {
                         self.denied.insert(tgid);
                         // They live on.
@@ -81,6 +85,7 @@ impl ProcfsSampler {
                 }
             }
         }
+        self.tables.decide(samples);
         Ok(())
     }
 
@@ -100,8 +105,13 @@ impl ProcfsSampler {
         self.functions.iter().map(|(name, &number)| (number, Name::clone(name))).collect()
     }
 
-    /// The sample of a thread; `None` if it is in the same sleep as before.
-    fn thread(&mut self, tasks: &ProcDirectory, [tgid, tid]: [u32; 2]) -> Result<Option<ThreadSample>, Errno> {
+    /// The sample of a thread, which will be at `at`; `None` if it is in the same sleep as before.
+    fn thread(
+        &mut self,
+        tasks: &ProcDirectory,
+        [tgid, tid]: [u32; 2],
+        at: usize,
+    ) -> Result<Option<ThreadSample>, Errno> {
         let mut files = Numbered::new(tasks, tid);
         let schedstat = schedstat(files.read("schedstat", &mut self.buffer)?).ok_or(Errno::ENODATA)?;
         let pass = self.passes;
@@ -122,7 +132,7 @@ impl ProcfsSampler {
         let mut stack = Vec::new();
         if is_asleep {
             if stat.flags & PF_KTHREAD == 0 {
-                entry = self::entry(files.read("syscall", &mut self.buffer)?);
+                entry = self.tables.entry(at, tgid, files.read("syscall", &mut self.buffer)?);
             }
             let function = files.read("wchan", &mut self.buffer).unwrap_or_default();
             let function = Some(function.trim_ascii()).filter(|name| !matches!(*name, b"" | b"0"));
@@ -184,18 +194,6 @@ fn activity(state: u8, before: [u64; 3], now: [u64; 3]) -> Option<Activity> {
     })
 }
 
-/// The text of `syscall`: a number and arguments, `-1` outside of system calls, or `running`.
-fn entry(text: &[u8]) -> KernelEntry {
-    let mut words = text::words(text.trim_ascii());
-    let number = words.next().and_then(text::signed);
-    let mut argument = || words.next().and_then(|word| text::hexadecimal(word.strip_prefix(b"0x")?)).unwrap_or(0);
-    match number.map(u32::try_from) {
-        None => KernelEntry::Unknown,
-        Some(Err(_)) => KernelEntry::Exception,
-        Some(Ok(number)) => KernelEntry::SystemCall(number, [argument(), argument()]),
-    }
-}
-
 /// What is read from `stat`.
 struct SampledStat {
     comm: Name,
@@ -228,16 +226,6 @@ mod tests {
     use nix::libc;
 
     use super::*;
-
-    #[test]
-    fn the_text_of_a_system_call_has_its_number_and_its_arguments() {
-        // Linux 6.18, `proc_pid_syscall` of fs/proc/base.c.
-        let text = b"202 0x7f3a5c0008c8 0x189 0x0 0x0 0x0 0xffffffff 0x7ffd7a5e9d10 0x7f3a5c2a49ee\n";
-        assert_eq!(entry(text), KernelEntry::SystemCall(202, [0x7f3a_5c00_08c8, 0x189]));
-        assert_eq!(entry(b"-1 0x7ffd7a5e9d10 0x55d0c8a7b1c9\n"), KernelEntry::Exception);
-        assert_eq!(entry(b"running\n"), KernelEntry::Unknown);
-        assert_eq!(entry(b""), KernelEntry::Unknown);
-    }
 
     #[test]
     fn what_a_thread_got_is_in_three_numbers() {
@@ -285,7 +273,7 @@ mod tests {
         samples
     }
 
-    const FUTEX: &str = "202 0x7f00 0x189 0x0 0x0 0x0 0x0 0x7ffd 0x7f3a\n";
+    const FUTEX: &str = "202 0x7f0000000000 0x189 0x0 0x0 0x0 0x0 0x7ffd00000000 0x7f3a00000000\n";
     const SLEEPER: Files<'_> = (("a (b) c", 'S', 0x40_0000, 55), ["9 1 3\n", FUTEX, "futex_wait_queue"]);
 
     #[test]
@@ -309,7 +297,7 @@ mod tests {
             activity,
             ..ThreadSample::default()
         };
-        let call = KernelEntry::SystemCall(202, [0x7f00, 0x189]);
+        let call = KernelEntry::SystemCall(202, [0x7f00_0000_0000, 0x189]);
         let expected = [
             ThreadSample { entry: call, stack: vec![1], ..of(7, "a (b) c", 55, 3, Activity::Asleep) },
             ThreadSample { entry: call, stack: vec![2], ..of(8, "io", 60, 4, Activity::Blocked) },

@@ -11,7 +11,7 @@ use super::super::path::{FieldLocation, resolve};
 const DEBIAN: &str = "5.10 6.1 6.12 6.12-arm64 6.16 7.3";
 
 /// What these kernels lack, by a part of the paths; after `^`, by their start.
-const ABSENT: [(&str, &str); 11] = [
+const ABSENT: [(&str, &str); 12] = [
     // Built without CONFIG_SCHEDSTATS.
     ("stats.", "6.18"),
     // Built without CONFIG_SCHED_CORE.
@@ -20,6 +20,8 @@ const ABSENT: [(&str, &str); 11] = [
     ("se.slice", "5.10 6.1"),
     ("_run_delay", "5.10 6.1 6.12 6.12-arm64"),
     ("_delay_m", "5.10 6.1 6.12 6.12-arm64"),
+    // Of x86.
+    ("^thread_info.status", "6.12-arm64"),
     ("^blocker", "5.10 6.1 6.12 6.12-arm64"),
     ("compact_", "5.10"),
     ("wpcopy_", "5.10"),
