@@ -12,8 +12,8 @@ const PRECISION_TICKS: u64 = 5;
 /// Whether CPUs with that capacity can have this time. More is not believed: file systems in user space and hypervisors that
 /// migrate a guest make up idle time, and the scheduler adds what a task ran before the window when it leaves its CPU.
 fn is_possible(time_ns: u64, capacity_ns: u64, cpus: u64) -> bool {
-    let precision_ns = capacity_ns / 10 + cpus.saturating_mul(PRECISION_TICKS * NS_PER_TICK);
-    time_ns <= capacity_ns.saturating_add(precision_ns)
+    let precision_ns = cpus.saturating_mul(PRECISION_TICKS * NS_PER_TICK);
+    time_ns <= capacity_ns.saturating_add(capacity_ns / 10).saturating_add(precision_ns)
 }
 
 /// Accounts for the CPU time of the host in a window, of which threads have `explained_ns`; `None` if it is unknown:
