@@ -129,7 +129,8 @@ impl ThreadState {
         ThreadId { tgid: self.tgid, tid: self.tid }
     }
 
-    /// Time since boot at which it started, in nanoseconds; `None` if unknown, as [`start_ns`] says.
+    /// Time since boot at which it started, in nanoseconds; `None` if unknown, as for threads that are older than their time
+    /// namespace.
     pub fn start_ns(&self) -> Option<u64> {
         start_ns(self.start_time_clock_ticks?)
     }
