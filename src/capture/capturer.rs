@@ -132,7 +132,15 @@ impl Capturer {
     #[doc(hidden)]
     #[must_use]
     pub fn entries(&self) -> Vec<(&'static str, usize)> {
-        self.lasting.entries()
+        let mut entries = self.lasting.entries();
+        entries.push(("changed threads", self.engine.entries()));
+        entries
+    }
+
+    /// Makes each pass later than this after one over all threads read all threads, for tests of weeks of recording.
+    #[doc(hidden)]
+    pub fn read_all_every(&mut self, time: Duration) {
+        self.lasting.changes_for = time;
     }
 
     /// Captures all threads, with this `smaps` in place of that of the options.

@@ -24,6 +24,11 @@ impl CssSets {
         }
     }
 
+    /// The number of addresses.
+    pub(super) fn entries(&self) -> usize {
+        lock(&self.0).len()
+    }
+
     /// The cgroup of an address, if it is known.
     pub(super) fn cgroup(&self, address: u64) -> Option<Name> {
         lock(&self.0).get(&address).cloned().flatten()

@@ -60,6 +60,11 @@ impl SelectedEngine {
         *self = Self::Procfs(Some(NoBpf::with_detail(BpfObstacle::Denied, "EPERM")));
     }
 
+    /// The number of threads that are kept from pass to pass.
+    pub(super) fn entries(&self) -> usize {
+        if let Self::Bpf(engine) = self { engine.entries() } else { 0 }
+    }
+
     /// Reads the threads that changed since the pass before; `None` if all have to be read. `pids` lists the processes.
     pub(super) fn changes(
         &mut self,

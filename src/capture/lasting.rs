@@ -35,6 +35,8 @@ pub(super) struct Lasting {
     cgroups_at: Option<Instant>,
     /// Whether the pass reads all cgroups.
     reads_all_cgroups: bool,
+    /// How long passes over what changed follow one over all threads.
+    pub(super) changes_for: Duration,
 }
 
 /// How long passes over what changed follow one over all threads. Others can change a thread that sleeps: its cgroup, its
@@ -55,6 +57,7 @@ impl Lasting {
             whole_at: None,
             cgroups_at: None,
             reads_all_cgroups: true,
+            changes_for: CHANGES_FOR,
         }
     }
 
@@ -62,7 +65,7 @@ impl Lasting {
     /// forgets what no pass has seen since the one before.
     pub(super) fn begin<'b>(&mut self, scope: CaptureScope<'b>) -> CaptureScope<'b> {
         let is_told = scope.before().is_none_or(|(_, head)| head.host.is_some());
-        let scope = if is_told && is_recent(self.whole_at, CHANGES_FOR) { scope } else { scope.of_all() };
+        let scope = if is_told && is_recent(self.whole_at, self.changes_for) { scope } else { scope.of_all() };
         if scope.before().is_none() {
             self.forget();
         }
@@ -123,7 +126,11 @@ impl Lasting {
 
     /// How many entries each map has.
     pub(super) fn entries(&self) -> Vec<(&'static str, usize)> {
-        vec![("programs", self.programs.entries()), ("container names", self.container_names.entries())]
+        vec![
+            ("examined programs", self.programs.entries()),
+            ("container names", self.container_names.entries()),
+            ("cgroups", self.css_sets.entries()),
+        ]
     }
 }
 

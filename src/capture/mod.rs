@@ -20,6 +20,7 @@ mod patient_reader;
 mod process;
 mod procfs;
 mod read_threads;
+mod recent;
 mod sampled_files;
 mod sampler;
 mod scope;

@@ -94,6 +94,11 @@ impl ThreadSampler {
         }
     }
 
+    /// How many entries each map has that outlives a pass.
+    pub fn entries(&self) -> Vec<(&'static str, usize)> {
+        self.bpf.as_ref().map_or_else(|| self.procfs.entries(), |bpf| bpf.entries())
+    }
+
     /// The functions of the kernel that these addresses are in, and why there are none.
     pub fn functions(&mut self, addresses: &BTreeSet<u64>) -> (HashMap<u64, Name>, Option<String>) {
         match &mut self.bpf {

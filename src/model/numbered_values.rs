@@ -16,6 +16,27 @@ impl<T> Default for NumberedValues<T> {
     }
 }
 
+/// A list without values that are no longer used, while it is made of another one.
+pub(crate) struct Renumbering<'f, T> {
+    from: &'f NumberedValues<T>,
+    /// The number that each value has now, if it is still used.
+    numbers: Vec<Option<u32>>,
+    pub(crate) kept: NumberedValues<T>,
+}
+
+impl<'f, T: Clone + Eq + Hash> Renumbering<'f, T> {
+    pub(crate) fn of(from: &'f NumberedValues<T>) -> Self {
+        Self { from, numbers: vec![None; from.values.len()], kept: NumberedValues::default() }
+    }
+
+    /// The number that a value with this number has from now on, with what `change` makes of it; 0 if there is none.
+    pub(crate) fn keep(&mut self, number: u32, change: impl FnOnce(&T) -> T) -> u32 {
+        let place = usize::try_from(number).unwrap_or(usize::MAX);
+        let (Some(now), Some(value)) = (self.numbers.get_mut(place), self.from.values.get(place)) else { return 0 };
+        *now.get_or_insert_with(|| self.kept.number(&change(value)))
+    }
+}
+
 impl<T: Clone + Eq + Hash> NumberedValues<T> {
     /// The number of a value; `None` for a new one if there are already so many.
     pub(crate) fn number_up_to(&mut self, most: usize, value: &T) -> Option<u32> {

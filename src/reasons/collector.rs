@@ -6,7 +6,8 @@ use super::moment::{PassMoment, SamplerTurn};
 use super::pass_times::{PassTime, PassTimes};
 use super::raw_reason::{RawReason, SampledNames};
 use crate::model::{
-    Activity, KernelEntry, Name, NumberedValues, PassScope, ReasonClass, SampledTime, ThreadEnd, ThreadSample,
+    Activity, KernelEntry, Name, NumberedValues, PassScope, ReasonClass, Renumbering, SampledTime, ThreadEnd,
+    ThreadSample,
 };
 
 /// Distinct reasons that are kept apart; beyond that, those of a class are one.
@@ -166,6 +167,16 @@ impl ReasonCollector {
         self.remove(end.tid, if is_later { (last.at, last.number + 1) } else { (pass.until, pass.number) });
     }
 
+    /// How many entries each map has that outlives a window.
+    pub fn entries(&self) -> Vec<(&'static str, usize)> {
+        let Self { threads, gone, names, reasons, .. } = self;
+        vec![
+            ("threads with reasons", threads.len() + gone.len()),
+            ("names of threads with reasons", names.values.len()),
+            ("reasons", reasons.values.len()),
+        ]
+    }
+
     /// All addresses of functions.
     pub fn addresses(&self) -> impl Iterator<Item = u64> {
         self.reasons.values.iter().flat_map(|reason| reason.stack.iter().copied())
@@ -176,7 +187,13 @@ impl ReasonCollector {
     pub fn next_window(&mut self) -> Self {
         let last = self.passes.last();
         let since = PassTime { number: last.number + 1, from: last.at, ..last };
-        let sleeps_on = |thread: &TrackedThread| TrackedThread {
+        // Programs can make any number of names: the next window keeps those of its threads.
+        let (all_names, all_reasons) = (std::mem::take(&mut self.names), std::mem::take(&mut self.reasons));
+        let (mut names, mut reasons) = (Renumbering::of(&all_names), Renumbering::of(&all_reasons));
+        let mut sleeps_on = |thread: &TrackedThread| TrackedThread {
+            names: names.keep(thread.names, Clone::clone),
+            reason: keep_reason(thread.reason, &mut reasons, &mut names),
+            sleep: thread.sleep.map(|sleep| keep_reason(sleep, &mut reasons, &mut names)),
             since,
             is_idle: thread.is_asleep,
             is_new: false,
@@ -186,11 +203,12 @@ impl ReasonCollector {
         let lives = |thread: &TrackedThread| !thread.is_exiting || thread.seen == last.number;
         let living = self.threads.iter().filter(|(_, thread)| lives(thread));
         let next = living.map(|(tid, thread)| (*tid, sleeps_on(thread))).collect();
+        (self.names, self.reasons) = (names.kept, reasons.kept);
         let mut ended = Self {
             pids: Vec::new(),
             passes: self.passes.clone(),
-            names: self.names.clone(),
-            reasons: self.reasons.clone(),
+            names: all_names,
+            reasons: all_reasons,
             threads: std::mem::replace(&mut self.threads, next),
             gone: std::mem::take(&mut self.gone),
             active: Vec::new(),
@@ -335,6 +353,16 @@ impl ReasonCollector {
         let ThreadSample { entry, stack, object, .. } = sample.clone();
         RawReason { class, entry: without_arguments(entry), stack, object, by }
     }
+}
+
+/// The number of a reason in a list that lacks reasons of no thread.
+fn keep_reason(
+    number: u32,
+    reasons: &mut Renumbering<'_, RawReason>,
+    names: &mut Renumbering<'_, SampledNames>,
+) -> u32 {
+    let keep_names = |by| names.keep(by, Clone::clone);
+    reasons.keep(number, |reason| RawReason { by: reason.by.map(keep_names), ..reason.clone() })
 }
 
 /// The number of the names of the thread that ran on a CPU.

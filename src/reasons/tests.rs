@@ -436,6 +436,41 @@ fn a_sleep_that_began_in_the_window_before_is_idle_in_the_next_one() {
     assert_eq!(second, map([("p1 Idle read submit_bio_wait", (20, 1))]));
 }
 
+#[test]
+fn the_next_window_has_the_names_and_reasons_of_its_threads_and_no_others() {
+    let waits = |names: &str| ThreadSample {
+        pcomm: names.into(),
+        cpu: None,
+        ..in_call(1, Activity::Asleep, 6, libc::SYS_read, 2)
+    };
+    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    let add = |collector: &mut ReasonCollector, pass: u64, samples: &[ThreadSample]| {
+        collector.add(PassMoment { at_ns: 1000 * MS + 20 * MS * pass, ..PassMoment::default() }, samples, 0);
+    };
+    // Threads with names and reasons that no other thread has, and one that sleeps on.
+    for window in 0..50 {
+        let starts = in_call(100 + u32::try_from(window).unwrap(), Activity::Asleep, 5, libc::SYS_read, 100 + window);
+        let first = if window == 0 { vec![waits("p1")] } else { Vec::new() };
+        add(&mut collector, 2 * window, &[first, vec![starts.clone()]].concat());
+        collector.end(&ThreadEnd {
+            tid: starts.tid,
+            start_time_clock_ticks: 7,
+            monotonic_ns: 1010 * MS + 40 * MS * window,
+            pcomm: starts.pcomm,
+            comm: starts.comm,
+        });
+        add(&mut collector, 2 * window + 1, &[]);
+        let shown = amounts(&concluded(collector.next_window(), &[]));
+        let idle = if window == 0 { (20, 2) } else { (40, 2) };
+        assert_eq!(shown.get("p1 Idle read submit_bio_wait"), Some(&idle), "{shown:?}");
+    }
+    let entries: HashMap<_, _> = collector.entries().into_iter().collect();
+    assert_eq!(
+        (entries["names of threads with reasons"], entries["reasons"], entries["threads with reasons"]),
+        (1, 1, 1)
+    );
+}
+
 /// Threads with their process, by name, of those that have exited.
 fn processes(window: ReasonCollector, tgids: &[u32]) -> BTreeMap<String, Option<u32>> {
     let threads: Vec<_> = tgids.iter().map(|&tgid| ThreadState { tgid, ..ThreadState::default() }).collect();

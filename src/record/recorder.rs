@@ -77,6 +77,23 @@ impl Recorder {
         self
     }
 
+    /// How many entries each map has that outlives a step, for tests of weeks of recording.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn entries(&self) -> Vec<(&'static str, usize)> {
+        let mut entries = self.capturer.entries();
+        entries.extend(self.listener.iter().flat_map(ExitListener::entries));
+        entries.extend(self.sampler.iter().flat_map(Sampler::entries));
+        entries
+    }
+
+    /// Makes each pass later than this after one over all threads read all threads, for tests of weeks of recording.
+    #[doc(hidden)]
+    pub fn read_all_every(&mut self, time: Duration) {
+        self.capturer.read_all_every(time);
+        self.sampler.iter_mut().for_each(|sampler| sampler.session = time);
+    }
+
     /// Takes a capture.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The thread that samples all threads during a window.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -20,13 +20,21 @@ use crate::reasons::{Conclusion, PassMoment, ReasonCollector, waits_for_mutex, w
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long windows follow each other until a pass has all threads again, also those whose end was not noticed.
 const LONGEST_SESSION: Duration = Duration::from_secs(60);
+/// Windows that wait for a sampler that something holds up. The next ones have no samples.
+const MAX_WAITING: usize = 1;
 /// Ends of threads that wait for the next pass.
 const MAX_ENDS: usize = 1 << 16;
 
 /// A thread that samples windows, and exits when this is dropped.
 pub(super) struct Sampler {
-    windows: Sender<Window>,
+    windows: SyncSender<Window>,
+    /// How long passes of active threads follow one over all threads.
+    pub(super) session: Duration,
+    entries: Arc<Mutex<MapSizes>>,
 }
+
+/// How many entries each map has that outlives a window.
+type MapSizes = Vec<(&'static str, usize)>;
 
 /// A window that is sampled until this is dropped, or asked for.
 pub(super) struct OpenSamples {
@@ -45,6 +53,7 @@ pub(super) struct ThreadEnds(Mutex<Vec<ThreadEnd>>);
 /// A window to sample.
 struct Window {
     sampled_as: SampledAs,
+    session: Duration,
     end: Receiver<()>,
     ends: Arc<ThreadEnds>,
     sampled: Sender<SampledWindow>,
@@ -70,24 +79,32 @@ impl Sampler {
 
     fn start_with(options: &Options, rate: f64) -> Result<Self, NoSamples> {
         let sampler = ThreadSampler::load(options)?;
-        let (windows, next) = channel();
+        let (windows, next) = sync_channel(MAX_WAITING);
+        let entries = Arc::<Mutex<MapSizes>>::default();
+        let shared = Arc::clone(&entries);
         let period = Duration::try_from_secs_f64(1.0 / rate).map_err(|error| NoSamples::because(&error))?;
         let pids = options.pids.clone();
         let work = move || {
             Privileges::Record.keep_after_loading()?;
-            with_file_capabilities(|| serve(sampler, (period, &pids), &next))
+            with_file_capabilities(|| serve(sampler, (period, &pids), (&next, &shared)))
         };
         let thread = thread::Builder::new().name("ctprof-samples".to_owned());
         thread.spawn(work).map_err(|error| NoSamples::because(&error))?;
-        Ok(Self { windows })
+        Ok(Self { windows, session: LONGEST_SESSION, entries })
     }
 
-    /// Starts to sample; `None` if the thread has ended.
+    /// How many entries each map had when the last window ended.
+    pub(super) fn entries(&self) -> MapSizes {
+        lock(&self.entries).clone()
+    }
+
+    /// Starts to sample; `None` if the thread has ended, or still has a window whose end nobody waits for any more.
     pub(super) fn begin(&self, sampled_as: SampledAs) -> Option<OpenSamples> {
         let (end, ended) = channel();
         let (answer, sampled) = channel();
         let ends = Arc::<ThreadEnds>::default();
-        self.windows.send(Window { sampled_as, end: ended, ends: Arc::clone(&ends), sampled: answer }).ok()?;
+        let window = Window { sampled_as, session: self.session, end: ended, ends: Arc::clone(&ends), sampled: answer };
+        self.windows.try_send(window).ok()?;
         Some(OpenSamples { end, sampled, ends })
     }
 }
@@ -123,7 +140,9 @@ impl ThreadEnds {
     /// Takes those that were too late for the last pass of the window before.
     pub(super) fn take_from(&self, before: &Self) {
         let late = before.take();
-        lock(&self.0).extend(late);
+        let mut ends = lock(&self.0);
+        let room = MAX_ENDS.saturating_sub(ends.len());
+        ends.extend(late.into_iter().take(room));
     }
 
     fn take(&self) -> Vec<ThreadEnd> {
@@ -156,7 +175,11 @@ impl SampledWindow {
 }
 
 /// Samples one window after the other.
-fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows: &Receiver<Window>) {
+fn serve(
+    mut sampler: ThreadSampler,
+    (period, pids): (Duration, &[u32]),
+    (windows, entries): (&Receiver<Window>, &Mutex<MapSizes>),
+) {
     let mut sampling = None;
     while let Ok(window) = windows.recv() {
         let before = thread_cpu_time();
@@ -167,6 +190,7 @@ fn serve(mut sampler: ThreadSampler, (period, pids): (Duration, &[u32]), windows
             continue;
         }
         let collector = current.collector.next_window();
+        *lock(entries) = [sampler.entries(), current.collector.entries()].concat();
         sampling = Some(current);
         let addresses: BTreeSet<u64> = collector.addresses().collect();
         // The window waits for them.
@@ -203,7 +227,7 @@ impl SamplingSession {
     }
 
     fn goes_on(&self, window: &Window) -> bool {
-        window.sampled_as == SampledAs::Step && monotonic().saturating_sub(self.began) < LONGEST_SESSION
+        window.sampled_as == SampledAs::Step && monotonic().saturating_sub(self.began) < window.session
     }
 
     /// Samples until the window ends.
@@ -320,7 +344,10 @@ mod tests {
         next.add(&exit(9));
         next.take_from(&ends);
         assert_eq!((tids(&next), tids(&ends)), (vec![9, 8], vec![]), "the one that was late for the window before");
-        (0..=MAX_ENDS).for_each(|_| ends.add(&exit(1)));
-        assert_eq!(tids(&ends).len(), MAX_ENDS);
+        for _ in 0..2 {
+            (0..=MAX_ENDS).for_each(|_| ends.add(&exit(1)));
+            next.take_from(&ends);
+        }
+        assert_eq!(tids(&next).len(), MAX_ENDS, "also where the sampler takes none of them for long");
     }
 }

@@ -104,6 +104,20 @@ impl OpenSeries<'_> {
         &self.moment
     }
 
+    /// How many entries each map has that outlives a step, for tests of weeks of recording.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn entries(&self) -> Vec<(&'static str, usize)> {
+        let mut entries = self.recorder.entries();
+        entries.extend([
+            ("threads", self.moment.threads().len()),
+            ("cgroups with values", self.head.cgroup_stats.len()),
+            ("carried exits", self.carried.len()),
+            ("containers", self.head.containers.len()),
+        ]);
+        entries
+    }
+
     /// When the last step ended.
     pub fn last(&self) -> Instant {
         let now = Instant::now();

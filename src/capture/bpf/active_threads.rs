@@ -20,7 +20,7 @@ const LATELY: Duration = Duration::from_secs(2);
 /// New threads of one pass, at most.
 const MAX_NEW: u32 = 512;
 
-/// Threads whose switches are remembered.
+/// Threads whose switches are remembered. Others are active only while they do not sleep.
 const MAX_KNOWN: usize = 1 << 18;
 
 /// The kernel has a thread of this name on each CPU, which stays there.
@@ -53,6 +53,11 @@ impl ActiveThreads {
         Ok(threads)
     }
 
+    /// The number of threads.
+    pub(super) fn entries(&self) -> usize {
+        self.of_cpus.len() + self.active.len() + self.switches.len()
+    }
+
     /// Whether the list has room for all of them.
     pub(super) fn fit(&self) -> bool {
         usize::try_from(LISTED - MAX_NEW).is_ok_and(|room| self.active.len() + self.of_cpus.len() < room)
@@ -61,13 +66,13 @@ impl ActiveThreads {
     /// Notes threads of a pass: those that did something since their sample before, and those that tell which CPU is which.
     pub(super) fn note(&mut self, samples: &[ThreadSample]) {
         let now = Instant::now();
-        if self.switches.len() > MAX_KNOWN {
-            self.switches.clear();
-        }
         self.active.retain(|_, at| now.saturating_duration_since(*at) < LATELY);
         for sample in samples {
             // Two that share a slot of the filter are sampled in all passes, also if they sleep on.
-            let before = self.switches.insert(sample.tid, sample.switches);
+            let before = self.switches.get(&sample.tid).copied();
+            if before.is_some() || self.switches.len() < MAX_KNOWN {
+                self.switches.insert(sample.tid, sample.switches);
+            }
             if !sample.activity.is_sleep() || before.is_some_and(|before| before != sample.switches) {
                 self.active.insert(sample.tid, now);
             }
@@ -75,6 +80,14 @@ impl ActiveThreads {
                 self.of_cpus.insert(sample.tid);
             }
         }
+    }
+
+    /// Forgets all threads but active ones: the next pass has all.
+    pub(super) fn forget(&mut self) {
+        if self.switches.len() == MAX_KNOWN {
+            tracing::info!("more than {MAX_KNOWN} threads: others are sampled only in passes over all threads");
+        }
+        (self.switches, self.of_cpus) = (HashMap::new(), BTreeSet::new());
     }
 
     /// Whether the passes since the last one over all threads have looked at a thread.

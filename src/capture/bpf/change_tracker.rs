@@ -66,6 +66,11 @@ impl ChangeTracker {
         Ok(Self { slots: SharedWords::new(WORDS)?, threads: BTreeMap::new(), pass: 0, hidden: None })
     }
 
+    /// The number of threads of the passes so far.
+    pub(super) fn entries(&self) -> usize {
+        self.threads.len()
+    }
+
     /// Makes the next pass return all threads.
     pub(super) fn forget(&mut self) {
         self.slots.clear();

@@ -21,6 +21,11 @@ use crate::model::{ThreadId, ThreadState};
 use crate::process::lock;
 
 impl BpfEngine {
+    /// The number of threads that are kept from pass to pass.
+    pub(in crate::capture) fn entries(&self) -> usize {
+        self.changes.as_ref().map_or(0, |changes| lock(changes).tracker.entries())
+    }
+
     /// The threads that did something since the pass before, whose threads `known` has; `None` if the engine always reads all.
     pub(in crate::capture) fn changes(
         &self,

@@ -80,12 +80,19 @@ impl ExitListener {
         Ok(Self { inbox, listening: Some((end, thread)), layout: Arc::new(layout) })
     }
 
+    /// How many entries each map has that outlives a step, for tests of weeks of recording.
+    pub(crate) fn entries(&self) -> Vec<(&'static str, usize)> {
+        let ExitReceiver { exiting, new_cgroups, .. } = &lock(&self.inbox).received;
+        vec![("exiting threads", exiting.len()), ("new cgroups", new_cgroups.entries())]
+    }
+
     /// Forgets the threads that have exited before the call.
     pub fn restart(&mut self) {
         self.keep_all();
         let mut inbox = lock(&self.inbox);
         inbox.take();
         inbox.received.exiting.clear();
+        inbox.received.new_cgroups.forget_told();
         inbox.drain();
     }
 
@@ -119,8 +126,8 @@ impl ExitListener {
         let (records, summary) = lock(&self.inbox).drain();
         let (facts, layout) = (HostParameters::read(host, start), Arc::clone(&self.layout));
         let css_sets = capturer.css_sets();
-        let inbox = lock(&self.inbox);
-        css_sets.learn(inbox.received.new_cgroups.paths());
+        let mut inbox = lock(&self.inbox);
+        css_sets.learn(inbox.received.new_cgroups.new_paths());
         RecordedExits { summary, records, facts, layout, css_sets, containers: inbox.containers.take() }
     }
 }

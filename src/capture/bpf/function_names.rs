@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 
+use super::super::recent::Recent;
 use super::assemble::{Assembled, Assembler, Helper, Register, Width};
 use super::btf::{Btf, kind};
 use super::layout::Layout;
@@ -38,7 +39,7 @@ pub(in crate::capture) struct FunctionNames {
     link: OwnedFd,
     list: SharedWords,
     /// `None` for an address outside of functions.
-    known: HashMap<u64, Option<Name>>,
+    known: Recent<u64, Option<Name>>,
 }
 
 impl FunctionNames {
@@ -51,24 +52,39 @@ impl FunctionNames {
         let list = SharedWords::new(LISTED).map_err(obstacle::of_errno)?;
         let map = list.map.as_raw_fd().cast_unsigned();
         let link = iterator::link(program.as_fd(), Some(map)).map_err(obstacle::of_errno)?;
-        Ok(Self { link, list, known: HashMap::new() })
+        Ok(Self { link, list, known: Recent::new("functions of the kernel", MAX_KNOWN) })
     }
 
     /// The functions that these addresses are in. Empty if the kernel does not know its functions (`CONFIG_KALLSYMS`).
     pub(in crate::capture) fn of(&mut self, addresses: &BTreeSet<u64>) -> Result<HashMap<u64, Name>, Errno> {
-        if self.known.len() > MAX_KNOWN {
-            self.known.clear();
+        let (mut names, mut new) = (HashMap::new(), Vec::new());
+        for &address in addresses {
+            match self.known.get(address) {
+                Some(name) => names.extend(name.map(|name| (address, name))),
+                None => new.push(address),
+            }
         }
-        let new: Vec<_> = addresses.iter().filter(|at| !self.known.contains_key(at)).copied().collect();
         for some in new.chunks(LISTED as usize) {
             self.list.clear();
             (0..).zip(some).for_each(|(number, address)| self.list.set(number, *address));
             let text = self.printed()?;
-            let names = text.split(|&byte| byte == b'\n').map(function);
-            self.known.extend(some.iter().copied().zip(names));
+            for (&address, line) in some.iter().zip(text.split(|&byte| byte == b'\n')) {
+                let name = function(line);
+                self.known.insert(address, name.clone());
+                names.extend(name.map(|name| (address, name)));
+            }
         }
-        let known = |address: &u64| Some((*address, self.known.get(address)?.clone()?));
-        Ok(addresses.iter().filter_map(known).collect())
+        Ok(names)
+    }
+
+    /// Forgets functions that were not asked for since the call before.
+    pub(super) fn forget(&mut self) {
+        self.known.turn();
+    }
+
+    /// The number of addresses.
+    pub(super) fn entries(&self) -> usize {
+        self.known.len()
     }
 
     /// A line for each address of the list.

@@ -1,7 +1,6 @@
 //! Names of threads and processes in records.
 
-use std::collections::HashMap;
-
+use super::super::recent::Recent;
 use super::layout::{Field, ThreadRecord};
 use crate::model::{Name, printable};
 
@@ -9,8 +8,13 @@ use crate::model::{Name, printable};
 const MAX_NAMES: usize = 1 << 14;
 
 /// Equal names share one allocation.
-#[derive(Default)]
-pub(super) struct NameCache(HashMap<[u64; 2], Name>);
+pub(super) struct NameCache(Recent<[u64; 2], Name>);
+
+impl Default for NameCache {
+    fn default() -> Self {
+        Self(Recent::new("names of threads", MAX_NAMES))
+    }
+}
 
 impl NameCache {
     /// The name in a field.
@@ -21,15 +25,22 @@ impl NameCache {
         self.of_words(words)
     }
 
+    /// Forgets names that were not asked for since the call before.
+    pub(super) fn forget(&mut self) {
+        self.0.turn();
+    }
+
+    /// The number of names.
+    pub(super) fn entries(&self) -> usize {
+        self.0.len()
+    }
+
     fn of_words(&mut self, words: [u64; 2]) -> Name {
-        if self.0.len() >= MAX_NAMES {
-            self.0.clear();
-        }
         let name = || {
             let bytes = words.map(u64::to_ne_bytes).concat();
             printable(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).into()
         };
-        self.0.entry(words).or_insert_with(name).clone()
+        self.0.get_or_insert_with(words, name)
     }
 }
 

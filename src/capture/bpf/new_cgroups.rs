@@ -26,11 +26,13 @@ pub(super) struct NewCgroups {
     /// The place in `paths` of the cgroup that is at an address now.
     at_address: HashMap<u64, usize>,
     paths: Vec<Name>,
+    /// How many paths were asked for since [`forget_told`](Self::forget_told).
+    told: usize,
 }
 
 impl NewCgroups {
     pub(super) fn new(layout: &Layout) -> Self {
-        Self { fields: CGROUP_OF.map(|path| layout.find(path)), at_address: HashMap::new(), paths: Vec::new() }
+        Self { fields: CGROUP_OF.map(|path| layout.find(path)), at_address: HashMap::new(), paths: Vec::new(), told: 0 }
     }
 
     /// Adds the cgroup of a record, and returns its path, empty if it is unknown; `None` if the record is that of a thread.
@@ -70,9 +72,20 @@ impl NewCgroups {
         deepest.map_or(0, |place| place as u64 + 1)
     }
 
-    /// The path of each number.
-    pub(super) fn paths(&self) -> impl Iterator<Item = (u64, Name)> {
-        (1..).zip(self.paths.iter().cloned())
+    /// The number of addresses and paths.
+    pub(super) fn entries(&self) -> usize {
+        self.at_address.len() + self.paths.len()
+    }
+
+    /// The path of each number that was not returned before: a series may have thousands, and few in each step.
+    pub(super) fn new_paths(&mut self) -> impl Iterator<Item = (u64, Name)> {
+        let told = std::mem::replace(&mut self.told, self.paths.len());
+        (1..).zip(self.paths.iter().cloned()).skip(told)
+    }
+
+    /// Makes the next call of [`new_paths`](Self::new_paths) return all paths.
+    pub(super) fn forget_told(&mut self) {
+        self.told = 0;
     }
 }
 
@@ -109,13 +122,14 @@ mod tests {
     }
 
     /// The path of the new cgroup that a thread in those at these addresses is grouped by.
-    fn identified(cgroups: &NewCgroups, addresses: [u64; CGROUP_OF.len()]) -> Option<Name> {
+    fn identified(cgroups: &mut NewCgroups, addresses: [u64; CGROUP_OF.len()]) -> Option<Name> {
         let words = (HEAD + CGROUP_OF.len()) as u64;
         let mut record: Vec<u64> = [words, 0, 0, 0, 0].into_iter().chain(addresses).collect();
         cgroups.identify(&mut record);
         let (record, _) = ThreadRecord::split(&record).unwrap();
         let number = record.number(number_field(&layout())).unwrap();
-        cgroups.paths().find(|(of, _)| *of == number).map(|(_, path)| path)
+        cgroups.forget_told();
+        cgroups.new_paths().find(|(of, _)| *of == number).map(|(_, path)| path)
     }
 
     #[test]
@@ -124,27 +138,42 @@ mod tests {
         for (address, path) in [(0xa, "/job"), (0xb, "/job/deep"), (0xc, "/other"), (0xd, "/pod/deep")] {
             assert_eq!(cgroups.add(&made(address, path)).as_deref(), Some(path));
         }
-        assert_eq!(identified(&cgroups, [1, 2, 3, 4, 5, 6]), None);
-        assert_eq!(identified(&cgroups, [1, 0xc, 3, 4, 5, 0xb]).as_deref(), Some("/job/deep"));
-        assert_eq!(identified(&cgroups, [1, 0xc, 0xa, 4, 5, 6]).as_deref(), Some("/other"));
-        assert_eq!(identified(&cgroups, [0xd, 1, 2, 3, 0xb, 0xa]).as_deref(), Some("/pod/deep"));
+        assert_eq!(identified(&mut cgroups, [1, 2, 3, 4, 5, 6]), None);
+        assert_eq!(identified(&mut cgroups, [1, 0xc, 3, 4, 5, 0xb]).as_deref(), Some("/job/deep"));
+        assert_eq!(identified(&mut cgroups, [1, 0xc, 0xa, 4, 5, 6]).as_deref(), Some("/other"));
+        assert_eq!(identified(&mut cgroups, [0xd, 1, 2, 3, 0xb, 0xa]).as_deref(), Some("/pod/deep"));
     }
 
     #[test]
     fn the_address_of_a_cgroup_that_ended_is_that_of_the_next_one() {
         let mut cgroups = NewCgroups::new(&layout());
-        let now = |cgroups: &NewCgroups| identified(cgroups, [0, 0, 0, 0, 0, 0xa]);
+        let now = |cgroups: &mut NewCgroups| identified(cgroups, [0, 0, 0, 0, 0, 0xa]);
         cgroups.add(&made(0xa, "/first"));
-        assert_eq!(now(&cgroups).as_deref(), Some("/first"));
+        assert_eq!(now(&mut cgroups).as_deref(), Some("/first"));
         cgroups.add(&made(0xa, "/second"));
-        assert_eq!(now(&cgroups).as_deref(), Some("/second"));
+        assert_eq!(now(&mut cgroups).as_deref(), Some("/second"));
         cgroups.add(&made(0xa, &"/long".repeat(205)));
-        assert_eq!(now(&cgroups), None, "cut by the kernel");
+        assert_eq!(now(&mut cgroups), None, "cut by the kernel");
         for _ in 0..MAX_CGROUPS {
             cgroups.add(&made(0xb, "/many"));
         }
         cgroups.add(&made(0xa, "/one-too-many"));
-        assert_eq!((now(&cgroups), cgroups.paths.len()), (None, MAX_CGROUPS));
+        assert_eq!((now(&mut cgroups), cgroups.paths.len()), (None, MAX_CGROUPS));
+    }
+
+    #[test]
+    fn each_path_is_returned_once() {
+        let mut cgroups = NewCgroups::new(&layout());
+        let told = |cgroups: &mut NewCgroups| -> Vec<String> {
+            cgroups.new_paths().map(|(number, path)| format!("{number} {path}")).collect()
+        };
+        cgroups.add(&made(0xa, "/first"));
+        assert_eq!(told(&mut cgroups), ["1 /first"]);
+        cgroups.add(&made(0xb, "/second"));
+        assert_eq!(told(&mut cgroups), ["2 /second"]);
+        assert_eq!(told(&mut cgroups).len(), 0);
+        cgroups.forget_told();
+        assert_eq!(told(&mut cgroups).len(), 2);
     }
 
     #[test]

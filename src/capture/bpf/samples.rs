@@ -152,9 +152,20 @@ impl BpfSampler {
         }
     }
 
-    /// Makes the next pass sample all threads.
-    pub(in crate::capture) fn forget(&self) {
+    /// How many entries each map has that outlives a pass.
+    pub(in crate::capture) fn entries(&self) -> Vec<(&'static str, usize)> {
+        let names = self.fields.known.entries();
+        let functions = self.functions.as_ref().map_or(0, FunctionNames::entries);
+        let threads = self.active.as_ref().map_or(0, ActiveThreads::entries);
+        vec![("sampled threads", threads), ("sampled names", names), ("functions", functions)]
+    }
+
+    /// Makes the next pass sample all threads, and forgets what is no longer used.
+    pub(in crate::capture) fn forget(&mut self) {
         self.filter.clear();
+        self.fields.known.forget();
+        self.functions.iter_mut().for_each(FunctionNames::forget);
+        self.active.iter_mut().for_each(ActiveThreads::forget);
     }
 }
 

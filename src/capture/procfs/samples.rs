@@ -95,8 +95,19 @@ impl ProcfsSampler {
         self.threads.extract_if(|_, thread| thread.pass < last).map(|(_, thread)| thread.end).collect()
     }
 
-    /// Makes the next pass sample all threads.
+    /// How many entries each map has that outlives a pass.
+    pub(in crate::capture) fn entries(&self) -> Vec<(&'static str, usize)> {
+        let Self { threads, names, denied, functions, .. } = self;
+        vec![
+            ("sampled threads", threads.len()),
+            ("sampled names", names.len() + denied.len()),
+            ("functions", functions.len()),
+        ]
+    }
+
+    /// Makes the next pass sample all threads. The samples before have other numbers of functions.
     pub(in crate::capture) fn forget(&mut self) {
+        self.functions.clear();
         self.threads.values_mut().for_each(|thread| thread.is_asleep = false);
     }
 

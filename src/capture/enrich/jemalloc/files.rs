@@ -7,6 +7,7 @@ use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use nix::sys::stat::{major, minor};
@@ -38,22 +39,31 @@ type FileVersion = [i64; 5];
 /// `None`: it has a separate debug file, and processes with another root may have another one.
 type Examined = (FileVersion, Option<Examination>);
 
-/// Layouts by file. Each version of a file is examined once, however many captures use it.
+/// Files that are remembered. Others are examined in each process that has them.
+const MAX_FILES: usize = 1 << 14;
+
+/// Layouts by file. Each version of a file is examined once, however many captures use it one after the other.
 #[derive(Default)]
 pub(in crate::capture) struct ExaminedFiles {
-    /// Those of the current capture: each file is looked at once.
+    /// Files of the current capture: each is looked at once.
     current: Mutex<HashMap<FileKey, Arc<OnceLock<Examined>>>>,
-    /// Those of earlier captures.
+    /// Files of the capture before.
     earlier: Mutex<HashMap<FileKey, Examined>>,
+    /// How often the current capture had no room for a file.
+    without_room: AtomicU64,
     budget: Mutex<SharedBudget>,
 }
 
 impl ExaminedFiles {
-    /// Begins a capture: files may have changed since the one before.
+    /// Begins a capture: files may have changed since the one before. Those that it did not use are forgotten.
     pub(in crate::capture) fn begin_capture(&self) {
-        let mut current = lock(&self.current);
-        let examined = current.drain().filter_map(|(key, known)| Some((key, known.get()?.clone())));
-        lock(&self.earlier).extend(examined);
+        let current = std::mem::take(&mut *lock(&self.current));
+        let examined = current.into_iter().filter_map(|(key, known)| Some((key, known.get()?.clone())));
+        *lock(&self.earlier) = examined.collect();
+        let without_room = self.without_room.swap(0, Ordering::Relaxed);
+        if without_room > 0 {
+            tracing::info!("more than {MAX_FILES} programs: jemalloc was searched for {without_room} times in others");
+        }
         *lock(&self.budget) = SharedBudget::default();
     }
 
@@ -110,6 +120,10 @@ impl ExaminedFiles {
 
     fn known(&self, key: FileKey) -> Arc<OnceLock<Examined>> {
         let mut current = lock(&self.current);
+        if current.len() >= MAX_FILES && !current.contains_key(&key) {
+            self.without_room.fetch_add(1, Ordering::Relaxed);
+            return Arc::default();
+        }
         Arc::clone(current.entry(key).or_default())
     }
 
@@ -233,5 +247,32 @@ mod tests {
         assert!(files.unchanged(&key, &now()).is_some());
         std::fs::write(file.path(), "another program").unwrap();
         assert!(files.unchanged(&key, &now()).is_none());
+    }
+
+    #[test]
+    fn a_file_that_a_capture_did_not_use_is_forgotten_by_the_next_one() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (files, module) = (ExaminedFiles::default(), module(file.path(), (0, 7)));
+        let is_known = || {
+            files.begin_capture();
+            lock(&files.earlier).len() == 1
+        };
+        for _ in 0..3 {
+            let _ = files.layout(&this_process(), &module);
+            assert!(is_known());
+        }
+        assert!(!is_known());
+        assert_eq!(files.entries(), 0);
+    }
+
+    #[test]
+    fn any_number_of_files_takes_the_memory_of_some() {
+        let files = ExaminedFiles::default();
+        let key = |inode| ((0, 7), inode, Vec::new(), None);
+        for inode in 0..20_000 {
+            files.known(key(inode)).set(([0; 5], None)).unwrap();
+        }
+        assert_eq!(files.entries(), MAX_FILES);
+        assert!(files.known(key(0)).get().is_some() && files.known(key(19_999)).get().is_none());
     }
 }
