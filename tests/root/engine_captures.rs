@@ -58,15 +58,16 @@ pub(crate) struct Captures {
 }
 
 impl Captures {
-    pub(crate) fn new([before, bpf, after]: [Threads; 3]) -> Self {
-        Self { before, bpf, after }
-    }
-
-    /// All threads of this host.
-    pub(crate) fn of_host() -> Self {
+    /// The threads of these processes.
+    pub(crate) fn of(processes: &[u32]) -> Self {
+        let own = |(engine, name)| {
+            let mut threads = threads(&captured(engine).unwrap(), name);
+            threads.retain(|(tgid, ..), _| processes.contains(tgid));
+            threads
+        };
         let [before, bpf, after] =
-            [Engine::Procfs, Engine::Bpf, Engine::Procfs].map(|engine| captured(engine).unwrap());
-        Self::new([threads(&before, "procfs"), threads(&bpf, "bpf"), threads(&after, "procfs")])
+            [(Engine::Procfs, "procfs"), (Engine::Bpf, "bpf"), (Engine::Procfs, "procfs")].map(own);
+        Self { before, bpf, after }
     }
 
     /// The threads of all three captures.
@@ -172,8 +173,6 @@ impl Bracketed<'_> {
             "read_at_ns" | "smaps_rollup_kib" => true,
             // procfs reads them only if the thread stops in time.
             "allocated_bytes" | "deallocated_bytes" => !self.before.contains_key(field),
-            // Workers of the kernel get the name of what they do.
-            "comm" | "pcomm" => self.bpf["comm"].as_str().is_some_and(|name| name.starts_with("kworker/")),
             _ => self.before.contains_key(field) && !self.is_expected(field),
         }
     }
