@@ -2,7 +2,7 @@
 //! orphans, concern a whole process. Facts for the tests go to stderr.
 //!
 //! `recorder command WORD...` runs a command, `recorder pause MS` pauses, and `recorder survive` is a command that
-//! SIGINT does not end. `recorder captures|windows COUNT` repeats those, and prints what they leave behind.
+//! SIGINT does not end.
 
 use std::env;
 use std::ffi::OsString;

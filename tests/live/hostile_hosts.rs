@@ -17,8 +17,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
-use crate::example::example;
-
 const CTPROF: &str = env!("CARGO_BIN_EXE_ctprof");
 
 /// A child that is killed with its process group at the end of the test.
@@ -384,37 +382,6 @@ fn a_fifo_in_the_place_of_a_mapped_file_does_not_block_a_capture() {
     fs::remove_file(&library).unwrap();
     replace(&fifo);
     assert!(capture_ends(user.0.id()), "by the name of the mapping");
-}
-
-/// The open descriptors and the allocated bytes of a process of its own, before and after it does something so often.
-fn left_behind(task: &str, engine: &str, count: u32) -> [(usize, usize); 2] {
-    let done = output(example("repeat").to_str().unwrap(), &[task, engine, &count.to_string()]);
-    assert!(done.status.success(), "{}", said(&done));
-    let text = String::from_utf8(done.stdout).unwrap();
-    let numbers: Vec<usize> = text.split_whitespace().map(|number| number.parse().unwrap()).collect();
-    let [before, bytes_before, after, bytes_after] = numbers.try_into().unwrap();
-    eprintln!(
-        "{count} {task} by {engine}: {before} descriptors and {bytes_before} bytes, then {after} and {bytes_after}"
-    );
-    [(before, bytes_before), (after, bytes_after)]
-}
-
-#[test]
-fn repeated_captures_leak_nothing() {
-    // Names and lists of the host's threads differ.
-    const BUFFERS: usize = 60 << 10;
-    for (engine, count) in [("auto", 15), ("procfs", 40)] {
-        let [before, after] = left_behind("captures", engine, count);
-        assert_eq!(before.0, after.0, "descriptors");
-        assert!(after.1 < before.1 + BUFFERS, "{before:?}, then {after:?}");
-    }
-}
-
-#[test]
-fn repeated_windows_leak_nothing() {
-    let [before, after] = left_behind("windows", "procfs", 100);
-    assert_eq!(before.0, after.0, "descriptors");
-    assert!(after.1 < before.1 + (50 << 10), "{before:?}, then {after:?}");
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod neighbors;
 mod parity;
 mod privileged;
 mod recorder;
+mod soak;
 #[path = "../support/mod.rs"]
 mod support;
 

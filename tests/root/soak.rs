@@ -1,0 +1,107 @@
+//! A recorder in its third week is as it was in its first minute: `examples/soak/` records beside processes, threads, programs,
+//! names and cgroups that come and go. It takes a minute, or the time that CTPROF_SOAK_SECONDS says: an hour before a release.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::unistd::geteuid;
+
+use crate::alone;
+use crate::bounds_hangs::Hanging;
+use crate::engine_captures::has_bpf;
+use crate::example::example;
+use crate::support::{Missing, copy_program, skipped};
+
+/// Runs of the recorder that share the time.
+const RUNS: u64 = 3;
+
+/// Cgroups that the recorder keeps to its end, up to 65,536 of them.
+const KEPT: [&str; 2] = ["entries: cgroups", "entries: new cgroups"];
+
+/// What a recorder kept in the first and in the last tenth of its time, by name.
+struct Kept(BTreeMap<String, [String; 2]>);
+
+impl Kept {
+    fn by(mut recorder: Command, engine: &str) -> Self {
+        let seconds = env::var("CTPROF_SOAK_SECONDS").map_or(60, |seconds| seconds.parse().unwrap());
+        recorder.arg(engine).arg((seconds / RUNS).to_string()).stdin(Stdio::null());
+        let done = recorder.output().unwrap();
+        let (table, errors) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        assert!(done.status.success(), "{engine}: {errors}");
+        eprintln!("{engine}, {seconds} s:\n{table}");
+        let row = |line: &str| {
+            let [name, first, _, last] =
+                <[&str; 4]>::try_from(Vec::from_iter(line.split('|').map(str::trim)).get(1..5)?).ok()?;
+            Some((name.to_owned(), [first, last].map(str::to_owned)))
+        };
+        Self(table.lines().filter_map(row).collect())
+    }
+
+    fn numbers(&self, name: &str) -> [f64; 2] {
+        self.0[name].each_ref().map(|text| text.parse().unwrap())
+    }
+
+    fn assert_nothing_grows(&self) {
+        assert_eq!(self.0["permitted capabilities"][0], self.0["permitted capabilities"][1]);
+        // A sampler that is in a pass has files open.
+        let [first, last] = self.numbers("open descriptors");
+        assert!(last <= first + 4.0, "{last} descriptors instead of {first}");
+        // The thread that reads mutexes starts when a thread waits for one.
+        let [first, last] = self.numbers("threads");
+        assert!(last <= first + 1.0, "{last} threads instead of {first}");
+        // The host's other processes start and exit meanwhile.
+        let [threads_at_first, threads_at_last] = self.numbers("entries: threads");
+        let more = (threads_at_last / threads_at_first).max(1.0);
+        let entries = self.0.keys().filter(|name| name.starts_with("entries: ") && !KEPT.contains(&&***name));
+        let amounts = ["allocated, KiB", "resident, KiB", "CPU time of a step, in % of reading 1,000 small files"];
+        for name in entries.map(String::as_str).chain(amounts) {
+            let [first, last] = self.numbers(name);
+            // Of few entries, some more are no growth.
+            let some = if name.starts_with("entries: ") { 20.0 } else { 0.0 };
+            assert!(last <= first * 1.2 * more + some, "{name}: {last} instead of {first}");
+        }
+    }
+}
+
+#[test]
+fn a_recorder_by_bpf_keeps_no_more_at_its_end_than_at_its_beginning() {
+    let _alone = alone();
+    if has_bpf() {
+        Kept::by(Command::new(example("soak")), "bpf").assert_nothing_grows();
+    }
+}
+
+#[test]
+fn a_recorder_by_procfs_keeps_no_more_at_its_end_than_at_its_beginning() {
+    let _alone = alone();
+    Kept::by(Command::new(example("soak")), "procfs").assert_nothing_grows();
+}
+
+#[test]
+fn a_recorder_whose_user_may_read_few_files_keeps_no_more_at_its_end_than_at_its_beginning() {
+    let _alone = alone();
+    if !geteuid().is_root() {
+        return skipped(Missing::Privilege("to be another user"));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = directory.path().join("soak");
+    copy_program(example("soak"), &program);
+    let mut recorder = Command::new("setpriv");
+    recorder.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).current_dir(Path::new("/"));
+    Kept::by(recorder, "procfs").assert_nothing_grows();
+}
+
+#[test]
+#[ignore = "each pass over all threads reads processes that hang again, and gives another thread up"]
+fn a_recorder_beside_processes_that_hang_keeps_no_more_at_its_end_than_at_its_beginning() {
+    let _alone = alone();
+    let hanging = ["unmap", "leave", "name"].map(Hanging::start);
+    if hanging.iter().all(Option::is_some) && has_bpf() {
+        Kept::by(Command::new(example("soak")), "bpf").assert_nothing_grows();
+    }
+}
