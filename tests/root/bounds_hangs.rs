@@ -27,7 +27,7 @@ fn ctprof() -> OsString {
 }
 
 /// `hanging_files.c`: a process of a user, and the file system that it waits for. It ends when this is dropped.
-pub(crate) struct Hanging {
+struct Hanging {
     server: Child,
     /// The process.
     pid: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Hanging {
 
 impl Hanging {
     /// `None` if there can be no such file system here.
-    pub(crate) fn start(mode: &str) -> Option<Self> {
+    fn start(mode: &str) -> Option<Self> {
         let program = match &*PROGRAM {
             Ok(program) => program,
             Err(error) => {

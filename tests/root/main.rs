@@ -31,7 +31,6 @@ mod neighbors;
 mod parity;
 mod privileged;
 mod recorder;
-mod soak;
 #[path = "../support/mod.rs"]
 mod support;
 
