@@ -226,7 +226,10 @@ impl Inbox {
         let Self { programs, received, containers } = self;
         let mut add = |words: &mut [u64]| received.add(words).iter().for_each(|cgroup| containers.add(cgroup));
         if let Err(errno) = programs.ring.take(|record| add(&mut words_of(record).collect::<Vec<_>>())) {
-            tracing::warn!("cannot read the ring buffer of exited threads: {errno}");
+            tracing::warn!(
+                "records of exited threads are damaged and skipped, and counted as one that was lost: {errno}"
+            );
+            received.not_stored += 1;
         }
     }
 
@@ -252,7 +255,7 @@ struct ExitReceiver {
     new_cgroups: NewCgroups,
     folding: Option<Folding>,
     received: u64,
-    /// Threads whose record had no room in memory.
+    /// Threads whose record had no room in memory, and one for each damaged record: how many were behind it is unknown.
     not_stored: u64,
     /// What the programs had counted at the last answer: threads without room in the ring, and threads for whose exit the
     /// kernel did not run the program.

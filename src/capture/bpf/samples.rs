@@ -135,8 +135,14 @@ impl BpfSampler {
             (Walk::Iterator(link), _) => while iterator::read(iterator::open(link.as_fd())?, &mut [0; 64])? > 0 {},
         }
         let fields = &mut self.fields;
-        self.ring.take(|record| samples.extend(fields.sample(&words_of(record).collect::<Vec<_>>())))?;
-        Ok(self.lost.get(0).wrapping_sub(before))
+        let taken = self.ring.take(|record| samples.extend(fields.sample(&words_of(record).collect::<Vec<_>>())));
+        let without_room = self.lost.get(0).wrapping_sub(before);
+        if taken.is_ok() {
+            return Ok(without_room);
+        }
+        // The filter takes the threads of skipped records for written: the next run has to write them again.
+        self.forget();
+        Ok(without_room + 1)
     }
 
     /// The functions of the kernel that these addresses are in, and why there are none.

@@ -50,8 +50,10 @@ impl Ring {
         })
     }
 
-    /// Calls `each` with every record that was complete when this started, in order, and frees its space. `EBADMSG` if
-    /// positions or lengths do not fit the ring.
+    /// Calls `each` with every record that was complete when this started, in order, and frees its space.
+    ///
+    /// `EBADMSG` if a position or a length does not fit the ring. Where the next record begins is unknown then: all records
+    /// up to here are skipped, and the next call returns those that were written later.
     pub(crate) fn take(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
         let end = acquire(|| position(&self.producer).load(Ordering::Relaxed));
         let mut start = position(&self.consumer).load(Ordering::Relaxed);
@@ -64,6 +66,7 @@ impl Ring {
             let length = usize::try_from(header & !DISCARDED).map_err(|_| Errno::EBADMSG)?;
             let space = HEADER + length.next_multiple_of(8);
             if available > self.size || space > available {
+                position(&self.consumer).store(end, Ordering::Release);
                 return Err(Errno::EBADMSG);
             }
             if header & DISCARDED == 0 {
@@ -205,6 +208,22 @@ mod tests {
             fake.produced(produced);
             assert_eq!(fake.taken(), Err(Errno::EBADMSG), "{length} {produced}");
         }
+    }
+
+    #[test]
+    fn records_behind_a_damaged_one_are_skipped_and_later_ones_are_taken() {
+        let mut fake = Fake::at(0);
+        let damaged = fake.record(0, 3, b"one");
+        let skipped = fake.record(damaged, 9000, b"damaged");
+        let end = fake.record(skipped, 4, b"lost");
+        fake.produced(end);
+        let mut taken = Vec::new();
+        assert_eq!(fake.ring.take(|record| taken.push(record.to_owned())), Err(Errno::EBADMSG));
+        assert_eq!(taken, [b"one"]);
+        assert_eq!(fake.taken(), Ok(vec![]));
+        let later = fake.record(end, 5, b"later");
+        fake.produced(later);
+        assert_eq!(fake.taken(), Ok(vec![b"later".to_vec()]));
     }
 
     #[test]
