@@ -4,6 +4,12 @@
 //! Each thread has a slot in an array that programs and ctprof share. Its word has, from above: 32 bits of counters, 31 bits of
 //! when the thread started, and the lowest bit of the number of the pass that met it last. One more word has the number of the pass, and
 //! how many threads it has met.
+//!
+//! Threads whose ids differ by a multiple of the number of slots share one. Each of them finds the word of another, and is
+//! written in every pass, which takes 2.5 µs. Only in the pass in which one of them takes the slot, it can do so after another
+//! was met there: then it is unknown whether that pass met the other one, and the next pass, which would have to write it, tells.
+
+use std::fs;
 
 use super::assemble::{Assembler, Helper, Label, Register, Width};
 use super::btf::{Btf, TypeId};
@@ -13,10 +19,9 @@ use super::path::{self, FieldLocation};
 
 use Register::{Frame, R0, R1, R2, R7, R8, R9};
 
-/// Slots of the filter. Two threads whose ids differ by a multiple of this share one, and are written in every pass.
-pub(super) const SLOTS: u32 = 1 << 18;
-/// Words of the array of a program with [`FilteredCounters::OfProcess`].
-pub(super) const WORDS: u32 = SLOTS + 1;
+/// Slots of a filter, at most; they take 8 MiB. Of 20,000 threads with any ids up to 4 million, 400 share a slot. A slot for each
+/// of these ids would take 32 MiB, and 8 ms to make.
+const MAX_SLOTS: u32 = 1 << 20;
 /// Places on the stack of the program: the address of the slot, what is to be stored there, and the number of the pass.
 pub(super) const SLOT: i16 = -16;
 pub(super) const KEY: i16 = -24;
@@ -50,12 +55,19 @@ pub(super) struct ChangeFilter {
     fields: [Option<FieldLocation>; FIELDS.len()],
     /// For how long the exited threads of the process have run.
     exited: Option<FieldLocation>,
+    /// How many slots the array has, a power of two.
+    pub(super) slots: u32,
 }
 
 impl ChangeFilter {
-    pub(super) fn find(btf: &Btf<'_>, task: TypeId) -> Self {
+    pub(super) fn find(btf: &Btf<'_>, task: TypeId, slots: u32) -> Self {
         let field = |path| path::resolve(btf, task, path).filter(is_addressable);
-        Self { fields: FIELDS.map(field), exited: field(columns::RUN_TIME_OF_EXITED) }
+        Self { fields: FIELDS.map(field), exited: field(columns::RUN_TIME_OF_EXITED), slots }
+    }
+
+    /// Words of the array.
+    pub(super) fn words(&self) -> u32 {
+        self.slots + 1
     }
 
     /// Jumps to `next` if the thread in `R7` did nothing. Else, the places [`SLOT`] and [`KEY`] have what makes the next pass
@@ -66,7 +78,7 @@ impl ChangeFilter {
         match of {
             FilteredCounters::OfThread => assembler.store_immediate(Width::U64, Frame, PASS, 0),
             FilteredCounters::OfProcess => {
-                count_threads(assembler, 1, map, next);
+                self.count_threads(assembler, 1, map, next);
                 assembler.shift_right(R1, 32);
                 assembler.store(Width::U64, Frame, PASS, R1);
             }
@@ -90,7 +102,7 @@ impl ChangeFilter {
         assembler.or(R1, R9);
         assembler.store(Width::U64, Frame, KEY, R1);
         load(assembler, R1, tid);
-        assembler.and_immediate(R1, (SLOTS - 1).cast_signed());
+        assembler.and_immediate(R1, (self.slots - 1).cast_signed());
         look_up(assembler, map, next);
         assembler.store(Width::U64, Frame, SLOT, R0);
         assembler.load(Width::U64, R1, R0, 0);
@@ -120,15 +132,25 @@ impl ChangeFilter {
         assembler.add(R9, R1);
         assembler.place(other);
     }
+
+    /// Adds to the threads that the pass has met. Their number, below that of the pass, is then in `R1`.
+    pub(super) fn count_threads(&self, assembler: &mut Assembler, more: i32, map: i32, next: Label) {
+        assembler.mov_immediate(R1, self.slots.cast_signed());
+        look_up(assembler, map, next);
+        assembler.load(Width::U64, R1, R0, 0);
+        assembler.add_immediate(R1, more);
+        assembler.store(Width::U64, R0, 0, R1);
+    }
 }
 
-/// Adds to the threads that the pass has met. Their number, below that of the pass, is then in `R1`.
-pub(super) fn count_threads(assembler: &mut Assembler, more: i32, map: i32, next: Label) {
-    assembler.mov_immediate(R1, SLOTS.cast_signed());
-    look_up(assembler, map, next);
-    assembler.load(Width::U64, R1, R0, 0);
-    assembler.add_immediate(R1, more);
-    assembler.store(Width::U64, R0, 0, R1);
+/// Slots for the threads of this host: one for each id, up to [`MAX_SLOTS`].
+pub(super) fn slots_of_host() -> u32 {
+    slots_for(fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse().ok()))
+}
+
+/// Slots for ids below `pid_max`; `None` if that is unknown.
+fn slots_for(pid_max: Option<u32>) -> u32 {
+    pid_max.unwrap_or(MAX_SLOTS).clamp(1, MAX_SLOTS).next_power_of_two()
 }
 
 /// The address of the word with the number in `R1`, in `R0`.
@@ -157,5 +179,16 @@ fn load(assembler: &mut Assembler, to: Register, place: &Option<FieldLocation>) 
             assembler.load(Width::from_bytes(place.size).unwrap_or(Width::U64), to, R7, near(place.offset));
         }
         None => assembler.mov_immediate(to, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_id_has_a_slot_of_its_own_up_to_a_million() {
+        let slots = [Some(1), Some(32_768), Some(100_000), Some(4_194_304), None].map(slots_for);
+        assert_eq!(slots, [1, 1 << 15, 1 << 17, 1 << 20, 1 << 20]);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::assemble::{Assembled, Assembler, Helper, Label, Width};
 use super::btf::TypeId;
-use super::change_filter::{ChangeFilter, FilteredCounters, KEY, PASS, SLOT, count_threads};
+use super::change_filter::{ChangeFilter, FilteredCounters, KEY, PASS, SLOT};
 use super::layout::RecordScope;
 use super::program::{CONTEXT_TASK, Emitter, NO_WAKEUP, begin_open_coded, begin_round, byte, first_element, iterate};
 
@@ -46,7 +46,7 @@ impl Emitter<'_> {
         filter.unless_changed(&mut assembler, FilteredCounters::OfProcess, slots, visited);
         assembler.place(again);
         self.whole_record(&mut assembler, record, visited);
-        self.write(&mut assembler, walk, slots, visited);
+        self.write(&mut assembler, walk, (filter, slots), visited);
         self.after_write(&mut assembler, again);
         assembler.place(visited);
         if let ChangeWalk::OpenCoded { functions: [.., destroy], .. } = walk {
@@ -60,13 +60,19 @@ impl Emitter<'_> {
     }
 
     /// Writes the record in `R8`, of as many bytes as `R3` says. Without room, jumps to `visited`: the thread is tried again.
-    fn write(&self, assembler: &mut Assembler, walk: ChangeWalk, slots: i32, visited: Label) {
+    fn write(
+        &self,
+        assembler: &mut Assembler,
+        walk: ChangeWalk,
+        (filter, slots): (&ChangeFilter, i32),
+        visited: Label,
+    ) {
         let written = assembler.label();
         let ChangeWalk::OpenCoded { ring, lost, .. } = walk else {
             self.write_to_reader(assembler);
             assembler.jump_if_equal(R0, 0, written);
             // The kernel drops all that was written for the thread, and visits it again in the next read.
-            count_threads(assembler, -1, slots, visited);
+            filter.count_threads(assembler, -1, slots, visited);
             assembler.jump(visited);
             return assembler.place(written);
         };

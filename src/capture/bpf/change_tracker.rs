@@ -6,7 +6,7 @@ use nix::errno::Errno;
 
 use super::super::procfs::last_schedstats::{KnownThreads, threads_of};
 use super::super::thread_flags::PF_EXITING;
-use super::change_filter::{SLOTS, WORDS, start_bits, was_met};
+use super::change_filter::{start_bits, was_met};
 use super::cpu_time::CpuTime;
 use super::processes::ThreadCounters;
 use super::read::ThreadFacts;
@@ -22,6 +22,8 @@ pub(super) struct ChangeTracker {
     pass: u32,
     /// Processes that no pass meets, since all threads were read.
     hidden: Option<BTreeSet<u32>>,
+    /// Threads of which the last pass did not tell whether it met them, since another one took their slot.
+    unsure: BTreeSet<ThreadId>,
 }
 
 /// A thread as it was when it last did something.
@@ -62,8 +64,10 @@ impl LastChange {
 }
 
 impl ChangeTracker {
-    pub(super) fn new() -> Result<Self, Errno> {
-        Ok(Self { slots: SharedWords::new(WORDS)?, threads: BTreeMap::new(), pass: 0, hidden: None })
+    /// A tracker whose filter has so many words, the last one for the number of the pass.
+    pub(super) fn new(words: u32) -> Result<Self, Errno> {
+        let slots = SharedWords::new(words)?;
+        Ok(Self { slots, threads: BTreeMap::new(), pass: 0, hidden: None, unsure: BTreeSet::new() })
     }
 
     /// The number of threads of the passes so far.
@@ -76,22 +80,24 @@ impl ChangeTracker {
         self.slots.clear();
         self.threads.clear();
         self.hidden = None;
+        self.unsure.clear();
         self.begin_pass();
     }
 
     /// Makes the next pass say of each thread whether it met it.
     pub(super) fn begin_pass(&mut self) {
         self.pass = self.pass.wrapping_add(1);
-        self.slots.set(PASS_WORD, u64::from(self.pass) << 32);
+        self.slots.set(self.pass_word(), u64::from(self.pass) << 32);
     }
 
     /// What the pass says of the threads of `known` that are not among `changed`, which are in order.
     pub(super) fn not_returned(&mut self, known: &KnownThreads, changed: &[ThreadId]) -> NotReturned {
         // Of thousands of threads, none has exited in most passes.
-        let met = self.slots.get(PASS_WORD) & u64::from(u32::MAX);
+        let met = self.slots.get(self.pass_word()) & u64::from(u32::MAX);
         let new = changed.iter().filter(|id| !self.threads.contains_key(id)).count();
         match &self.hidden {
             Some(hidden) if u64::try_from(self.threads.len() + new) == Ok(met) => {
+                self.unsure.clear();
                 NotReturned { hidden: hidden.clone(), gone: BTreeSet::new() }
             }
             _ => {
@@ -102,16 +108,17 @@ impl ChangeTracker {
         }
     }
 
-    fn look_at_each(&self, known: &KnownThreads, changed: &[ThreadId]) -> NotReturned {
+    fn look_at_each(&mut self, known: &KnownThreads, changed: &[ThreadId]) -> NotReturned {
         let mut not_returned = NotReturned::default();
-        // A thread that shares the slot, and was written after this one was met, took the mark.
-        let taken: HashSet<usize> = changed.iter().map(|id| slot_of(id.tid)).collect();
+        // A thread that shares the slot, and was written after this one was met, took the mark. The next pass writes this one.
+        let taken: HashSet<usize> = changed.iter().map(|id| self.slot_of(id.tid)).collect();
+        let unsure_before = std::mem::take(&mut self.unsure);
         let reused: HashSet<u32> = changed.iter().map(|id| id.tid).collect();
         let mut last_changes = self.threads.iter().peekable();
         for id in known.keys() {
             while last_changes.next_if(|(other, _)| *other < id).is_some() {}
             let last = last_changes.next_if(|(other, _)| *other == id).map(|(_, last)| last);
-            let slot = slot_of(id.tid);
+            let slot = self.slot_of(id.tid);
             if last.is_some_and(|last| was_met(self.slots.get(slot), last.start_bits, self.pass))
                 || changed.binary_search(id).is_ok()
             {
@@ -119,8 +126,10 @@ impl ChangeTracker {
             }
             if last.is_none() {
                 not_returned.hidden.insert(id.tgid);
-            } else if reused.contains(&id.tid) || !taken.contains(&slot) {
+            } else if reused.contains(&id.tid) || !taken.contains(&slot) || unsure_before.contains(id) {
                 not_returned.gone.insert(*id);
+            } else {
+                self.unsure.insert(*id);
             }
         }
         not_returned
@@ -174,13 +183,15 @@ impl ChangeTracker {
     fn last_change(&self, id: ThreadId) -> Option<&LastChange> {
         self.threads.get(&id)
     }
-}
 
-/// Where passes have their number, and count threads.
-const PASS_WORD: usize = SLOTS as usize;
+    /// Where passes have their number, and count threads.
+    fn pass_word(&self) -> usize {
+        self.slots.length() - 1
+    }
 
-fn slot_of(tid: u32) -> usize {
-    usize::try_from(tid % SLOTS).unwrap_or(0)
+    fn slot_of(&self, tid: u32) -> usize {
+        usize::try_from(tid).map_or(0, |tid| tid % self.pass_word())
+    }
 }
 
 #[cfg(test)]
@@ -188,26 +199,34 @@ mod tests {
     use super::*;
     use crate::skip::{Missing, skipped};
 
-    #[test]
-    fn a_thread_whose_slot_another_one_took_in_the_same_pass_is_not_gone() {
-        let mut tracker = match ChangeTracker::new() {
-            Ok(tracker) => tracker,
-            Err(errno) => return skipped(Missing::Privilege(format!("BPF maps: {errno}"))),
-        };
-        let thread = |tid| ThreadState { tgid: tid, tid, ..ThreadState::default() };
-        let known: KnownThreads = [5, 6].map(|tid| (thread(tid).id(), thread(tid))).into();
-        let facts = || ThreadFacts { start_ns: Some(1 << 20), ..ThreadFacts::default() };
-        tracker.end_pass(LastChange::each(&[thread(5), thread(6)], &[facts(), facts()]), &[]);
-        tracker.begin_pass();
-        tracker.slots.set(PASS_WORD, tracker.slots.get(PASS_WORD) + 1);
-        // The pass has met one thread, and marked neither; the slot of the first one is that of a new thread.
-        let NotReturned { gone, hidden } = tracker.not_returned(&known, &[thread(5 + SLOTS).id()]);
-        assert_eq!((gone, hidden), ([thread(6).id()].into(), BTreeSet::new()));
+    const SLOTS: u32 = 1 << 10;
+
+    fn thread(tid: u32) -> ThreadState {
+        ThreadState { tgid: tid, tid, ..ThreadState::default() }
+    }
+
+    fn facts() -> ThreadFacts {
+        ThreadFacts { start_ns: Some(1 << 20), ..ThreadFacts::default() }
     }
 
     #[test]
-    fn two_hundred_thousand_threads_that_were_started_together_have_a_slot_each() {
-        let slots: BTreeSet<_> = (100_000..300_000).map(slot_of).collect();
-        assert_eq!(slots.len(), 200_000, "those that share one are written in every pass");
+    fn a_thread_whose_slot_another_one_took_in_the_same_pass_is_gone_if_the_next_pass_does_not_write_it() {
+        let mut tracker = match ChangeTracker::new(SLOTS + 1) {
+            Ok(tracker) => tracker,
+            Err(errno) => return skipped(Missing::Privilege(format!("BPF maps: {errno}"))),
+        };
+        let known: KnownThreads = [5, 6].map(|tid| (thread(tid).id(), thread(tid))).into();
+        tracker.end_pass(LastChange::each(&[thread(5), thread(6)], &[facts(), facts()]), &[]);
+        // Passes that meet one thread, which is new and has the slot of 5, and mark no other.
+        let mut gone_in_pass = |gone_before: &[ThreadId]| {
+            tracker.begin_pass();
+            tracker.slots.set(tracker.pass_word(), tracker.slots.get(tracker.pass_word()) + 1);
+            let NotReturned { gone, hidden } = tracker.not_returned(&known, &[thread(5 + SLOTS).id()]);
+            assert_eq!(hidden, BTreeSet::new());
+            tracker.end_pass(Vec::new(), gone_before);
+            gone
+        };
+        assert_eq!(gone_in_pass(&[]), [thread(6).id()].into(), "5 may have been met before its slot was taken");
+        assert_eq!(gone_in_pass(&[]), [5, 6].map(|tid| thread(tid).id()).into(), "this pass would have written 5");
     }
 }

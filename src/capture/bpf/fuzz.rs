@@ -27,13 +27,14 @@ pub(in crate::capture) fn types(bytes: &[u8]) {
         Emitter { kernel, layout: &layout }.iterator(3);
         let open_coded =
             open_coded_functions(&btf).map(|functions| ChangeWalk::OpenCoded { functions, ring: 5, lost: 6 });
-        let filter = ChangeFilter::find(&btf, task);
+        let filter = ChangeFilter::find(&btf, task, 1 << 18);
         open_coded.into_iter().chain([ChangeWalk::Iterator]).for_each(|walk| {
             Emitter { kernel, layout: &layout }.changes(walk, 3, (&filter, 4));
         });
         let walks =
             TaskWalk::open_coded(&btf).into_iter().chain(TaskWalk::listed(&btf, task)).chain([TaskWalk::Iterator]);
-        let (sampled, maps) = (SampledKernel::find(&btf, task), SampleMaps { ring: 3, lost: 4, filter: 5, list: 6 });
+        let (sampled, maps) =
+            (SampledKernel::find(&btf, task, 1 << 18), SampleMaps { ring: 3, lost: 4, filter: 5, list: 6 });
         walks.for_each(|walk| drop(Emitter { kernel, layout: &of_samples }.sampler(&walk, &sampled, maps)));
     }
     SampleFields::new(&of_samples).sample(&words_of(bytes).collect::<Vec<_>>());

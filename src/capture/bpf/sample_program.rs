@@ -70,7 +70,7 @@ pub(super) struct ListedThreads {
 /// What the program needs of the kernel, beside the fields.
 #[derive(Debug)]
 pub(super) struct SampledKernel {
-    filter: ChangeFilter,
+    pub(super) filter: ChangeFilter,
     exit_state: Option<FieldLocation>,
     /// `None` for a kernel without `bpf_task_pt_regs` (Linux 5.15).
     registers: Option<[Option<FieldLocation>; USER_REGISTERS]>,
@@ -106,12 +106,12 @@ impl TaskWalk {
 }
 
 impl SampledKernel {
-    pub(super) fn find(btf: &Btf<'_>, task: TypeId) -> Self {
+    pub(super) fn find(btf: &Btf<'_>, task: TypeId, slots: u32) -> Self {
         let field = |of, path| path::resolve(btf, of, path).filter(is_addressable);
         let of_structure = |name, path| field(btf.find(kind::STRUCT, name)?, path);
         let owner = |lock| i32::try_from(of_structure(lock, "owner")?.offset).ok();
         Self {
-            filter: ChangeFilter::find(btf, task),
+            filter: ChangeFilter::find(btf, task, slots),
             exit_state: field(task, columns::EXIT_STATE),
             registers: btf
                 .find(kind::FUNC, "bpf_task_pt_regs")

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use super::super::thread_flags::{PF_EXITING, PF_KTHREAD};
 use super::active_threads::ActiveThreads;
-use super::change_filter::SLOTS;
+use super::change_filter::slots_of_host;
 use super::columns;
 use super::function_names::FunctionNames;
 use super::layout::{Field, Layout, ThreadRecord, words_of};
@@ -60,12 +60,12 @@ impl BpfSampler {
         with_kernel(|btf, kernel| {
             let ring = Ring::new(bytes).map_err(obstacle::of_errno)?;
             let lost = SharedWords::new(1).map_err(obstacle::of_errno)?;
-            let filter = SharedWords::new(SLOTS).map_err(obstacle::of_errno)?;
+            let sampled = SampledKernel::find(btf, kernel.task, slots_of_host());
+            let filter = SharedWords::new(sampled.filter.words()).map_err(obstacle::of_errno)?;
             let list = SharedWords::new(LISTED).map_err(obstacle::of_errno)?;
             let [of_ring, of_lost, of_filter, of_list] =
                 [&ring.map, &lost.map, &filter.map, &list.map].map(AsRawFd::as_raw_fd);
             let maps = SampleMaps { ring: of_ring, lost: of_lost, filter: of_filter, list: of_list };
-            let sampled = SampledKernel::find(btf, kernel.task);
             let mut layout = Layout::resolve(btf, kernel.task, columns::samples());
             let mut load_with = |walk: &TaskWalk| {
                 let (attach, btf_id) = match walk {

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 
 use super::super::procfs::text::cpu_list;
 use super::btf::Btf;
-use super::change_filter::ChangeFilter;
+use super::change_filter::{ChangeFilter, slots_of_host};
 use super::change_program::ChangeWalk;
 use super::change_tracker::ChangeTracker;
 use super::columns;
@@ -66,10 +66,10 @@ impl BpfEngine {
         let begin = Instant::now();
         with_kernel(|btf, kernel| {
             let mut layout = Layout::resolve(btf, kernel.task, columns::all(cpu_words()));
-            let tracker =
-                (passes == Passes::OfChanges).then(ChangeTracker::new).transpose().map_err(obstacle::of_errno)?;
-            let of_changes = tracker.and_then(|tracker| {
-                let filter = (&ChangeFilter::find(btf, kernel.task), tracker.slots.map.as_raw_fd());
+            let filter = ChangeFilter::find(btf, kernel.task, slots_of_host());
+            let tracker = (passes == Passes::OfChanges).then(|| ChangeTracker::new(filter.words()));
+            let of_changes = tracker.transpose().map_err(obstacle::of_errno)?.and_then(|tracker| {
+                let filter = (&filter, tracker.slots.map.as_raw_fd());
                 let program = iterator_program(kernel, &mut layout, Some(filter));
                 let refused = |no_bpf: &NoBpf| tracing::info!("each step reads all threads: {no_bpf:?}");
                 let (program, record) = program.inspect_err(refused).ok()?;

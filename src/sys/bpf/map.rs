@@ -55,23 +55,27 @@ impl SharedWords {
 
     /// Makes every word 0.
     pub(crate) fn clear(&self) {
-        (0..self.length).for_each(|number| self.word(number).store(0, Ordering::Relaxed));
+        self.all().iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    /// How many words there are.
+    pub(crate) fn length(&self) -> usize {
+        self.length
     }
 
     /// The word with this number.
     pub(crate) fn get(&self, number: usize) -> u64 {
-        self.word(number).load(Ordering::Relaxed)
+        self.all()[number].load(Ordering::Relaxed)
     }
 
     /// Sets the word with this number.
     pub(crate) fn set(&self, number: usize, word: u64) {
-        self.word(number).store(word, Ordering::Relaxed);
+        self.all()[number].store(word, Ordering::Relaxed);
     }
 
-    fn word(&self, number: usize) -> &AtomicU64 {
-        assert!(number < self.length, "a word of the array");
+    fn all(&self) -> &[AtomicU64] {
         // SAFETY: the mapping has this many words, and starts at a page; programs change them word by word.
-        unsafe { &*self.words.start().cast::<AtomicU64>().add(number) }
+        unsafe { std::slice::from_raw_parts(self.words.start().cast::<AtomicU64>(), self.length) }
     }
 }
 

@@ -14,7 +14,7 @@ use super::super::path::resolve;
 use super::super::program::{Emitter, Kernel};
 use super::super::shape::TypeShape;
 use super::listing::listing;
-use super::machine::{BpfMachine, FILTER_MAP, NOW, RECORD_MAP, STALE};
+use super::machine::{BpfMachine, FILTER_MAP, NOW, RECORD_MAP, SLOTS, STALE};
 use super::recorded_types::each_kernel;
 use super::type_builder::TypeBuilder;
 use crate::model::BpfObstacle;
@@ -225,7 +225,7 @@ fn a_pointer_without_columns_is_not_followed() {
 #[test]
 fn passes_of_changes_write_what_did_something_and_the_first_thread_of_its_process_on_every_kernel() {
     each_layout(|name, btf, kernel, layout| {
-        let filter = ChangeFilter::find(btf, kernel.task);
+        let filter = ChangeFilter::find(btf, kernel.task, SLOTS);
         let program = Emitter { kernel, layout }.changes(ChangeWalk::Iterator, RECORD_MAP, (&filter, FILTER_MAP));
         let mut memory = KernelMemory::new(btf, kernel.task, layout);
         let leader = memory.with_leader(btf, kernel);

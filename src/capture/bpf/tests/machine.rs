@@ -2,7 +2,6 @@
 //! register without a value, no load beyond a structure.
 
 use super::super::assemble::{Assembled, Helper};
-use super::super::change_filter::{SLOTS, WORDS};
 use super::super::instruction::{
     ADD, ADD_REGISTER, AND, CALL, EXIT, Instruction, JUMP, JUMP_IF_DIFFERENT, JUMP_IF_EQUAL, JUMP_IF_REGISTERS_DIFFER,
     KERNEL_FUNCTION, LOAD, MOVE, MOVE_REGISTER, OR_REGISTER, SHIFT_LEFT, SHIFT_RIGHT, SHIFT_RIGHT_SIGNED, STORE,
@@ -20,6 +19,8 @@ pub(crate) const FILTER_MAP: i32 = 5;
 const STRIDE: u64 = 1 << 22;
 const STACK: usize = 512;
 const RECORD_WORDS: usize = 1024;
+/// Slots of the filter.
+pub(crate) const SLOTS: u32 = 1 << 10;
 
 /// Memory of structures, by address.
 #[derive(Default)]
@@ -59,7 +60,7 @@ impl BpfMachine {
 
     /// What programs of changes share from one run to the next.
     pub(crate) fn maps(&mut self) -> MachineMaps {
-        let slots = self.add(vec![0; 8 * usize::try_from(WORDS).unwrap()]);
+        let slots = self.add(vec![0; 8 * usize::try_from(SLOTS + 1).unwrap()]);
         MachineMaps { record: self.add(STALE.to_ne_bytes().repeat(RECORD_WORDS)), slots }
     }
 
