@@ -1,74 +1,56 @@
 //! Emits the program of passes that return what changed: the threads that did something since the pass before, and the first
 //! thread of each of their processes, whose record has what a process has.
 
+use std::os::fd::RawFd;
+
 use super::assemble::{Assembled, Assembler, Helper, Label, Width};
-use super::btf::TypeId;
 use super::change_filter::{ChangeFilter, FilteredCounters, KEY, PASS, SLOT};
 use super::layout::RecordScope;
-use super::program::{CONTEXT_TASK, Emitter, NO_WAKEUP, begin_open_coded, begin_round, byte, first_element, iterate};
+use super::program::{Emitter, NO_WAKEUP, TaskWalk, byte, count};
 
-use super::assemble::Register::{Frame, R0, R1, R2, R4, R6, R7, R8};
+use super::assemble::Register::{Frame, R0, R1, R2, R4, R7, R8};
 
 /// Place on the stack: whether the thread that is written is the first one of the process of the thread that was visited.
 const IS_SECOND: i16 = -32;
 
-/// What goes over the threads.
+/// Where the program writes records.
 #[derive(Clone, Copy)]
-pub(super) enum ChangeWalk {
-    /// The program, by the functions that make, advance and end an iterator. It writes to this ring, and counts records
-    /// without room.
-    OpenCoded { functions: [TypeId; 3], ring: i32, lost: i32 },
-    /// The kernel, which runs the program for each thread.
-    Iterator,
+pub(super) enum ChangeOutput {
+    /// A ring, and the number of records that had no room in it.
+    Ring([RawFd; 2]),
+    /// The reader of the kernel's iterator.
+    Reader,
 }
 
 impl Emitter<'_> {
     /// The program, with a per-CPU array of one element for the record, and the filter and its slots.
-    pub(super) fn changes(&self, walk: ChangeWalk, record: i32, (filter, slots): (&ChangeFilter, i32)) -> Assembled {
-        let mut assembler = Assembler::default();
-        let [next, again, visited, end] = [(); 4].map(|()| assembler.label());
-        match walk {
-            ChangeWalk::OpenCoded { functions: [new, advance, _], .. } => {
-                begin_open_coded(&mut assembler, new);
-                begin_round(&mut assembler, advance, [next, end]);
-                assembler.mov(R7, R0);
-                // The kernel's iterator begins behind the idle thread.
-                assembler.load(Width::U32, R1, R7, self.kernel.pid);
-                assembler.jump_if_equal(R1, 0, visited);
-            }
-            ChangeWalk::Iterator => {
-                assembler.mov(R6, R1);
-                assembler.load(Width::U64, R7, R6, CONTEXT_TASK);
-                assembler.jump_if_equal(R7, 0, visited);
-            }
-        }
-        assembler.store_immediate(Width::U64, Frame, IS_SECOND, 0);
-        filter.unless_changed(&mut assembler, FilteredCounters::OfProcess, slots, visited);
-        assembler.place(again);
-        self.whole_record(&mut assembler, record, visited);
-        self.write(&mut assembler, walk, (filter, slots), visited);
-        self.after_write(&mut assembler, again);
-        assembler.place(visited);
-        if let ChangeWalk::OpenCoded { functions: [.., destroy], .. } = walk {
-            assembler.jump(next);
-            assembler.place(end);
-            iterate(&mut assembler, destroy);
-        }
-        assembler.mov_immediate(R0, 0);
-        assembler.exit();
-        assembler.finish()
+    pub(super) fn changes(
+        &self,
+        (walk, output): (TaskWalk, ChangeOutput),
+        record: RawFd,
+        (filter, slots): (&ChangeFilter, RawFd),
+    ) -> Assembled {
+        self.each_thread(walk, |assembler, visited| {
+            let again = assembler.label();
+            assembler.store_immediate(Width::U64, Frame, IS_SECOND, 0);
+            filter.unless_changed(assembler, FilteredCounters::OfProcess, slots, visited);
+            assembler.place(again);
+            self.whole_record(assembler, record, visited);
+            self.write(assembler, output, (filter, slots), visited);
+            self.after_write(assembler, again);
+        })
     }
 
     /// Writes the record in `R8`, of as many bytes as `R3` says. Without room, jumps to `visited`: the thread is tried again.
     fn write(
         &self,
         assembler: &mut Assembler,
-        walk: ChangeWalk,
-        (filter, slots): (&ChangeFilter, i32),
+        output: ChangeOutput,
+        (filter, slots): (&ChangeFilter, RawFd),
         visited: Label,
     ) {
         let written = assembler.label();
-        let ChangeWalk::OpenCoded { ring, lost, .. } = walk else {
+        let ChangeOutput::Ring([ring, without_room]) = output else {
             self.write_to_reader(assembler);
             assembler.jump_if_equal(R0, 0, written);
             // The kernel drops all that was written for the thread, and visits it again in the next read.
@@ -81,10 +63,7 @@ impl Emitter<'_> {
         assembler.mov_immediate(R4, NO_WAKEUP);
         assembler.call(Helper::RingbufOutput);
         assembler.jump_if_equal(R0, 0, written);
-        first_element(assembler, lost);
-        assembler.jump_if_equal(R0, 0, visited);
-        assembler.mov_immediate(R1, 1);
-        assembler.atomic_add(R0, 0, R1);
+        count(assembler, without_room, visited);
         assembler.jump(visited);
         assembler.place(written);
     }

@@ -12,8 +12,8 @@ use super::super::read_threads::{ChangedThreads, ReadThreads};
 use super::change_tracker::{LastChange, NotReturned};
 use super::host_parameters::HostParameters;
 use super::layout::records;
-use super::open_coded::OpenCodedPasses;
 use super::read::RecordReader;
+use super::record_ring::RecordRing;
 use super::setup::{BpfEngine, ChangePasses};
 use super::walk::BpfThreads;
 use super::{complete, processes};
@@ -36,9 +36,9 @@ impl BpfEngine {
     ) -> Result<Option<ChangedThreads>, Errno> {
         let Some(changes) = &self.changes else { return Ok(None) };
         let mut changes = lock(changes);
-        let ChangePasses { tracker, open_coded } = &mut *changes;
+        let ChangePasses { tracker, ring } = &mut *changes;
         tracker.begin_pass();
-        let BpfThreads { states: mut threads, mut facts } = self.changed_threads(open_coded.as_mut(), parameters)?;
+        let BpfThreads { states: mut threads, mut facts } = self.changed_threads(ring, parameters)?;
         let changed: Vec<ThreadId> = threads.iter().map(ThreadState::id).collect();
         let NotReturned { mut gone, hidden } = tracker.not_returned(known, &changed);
         let changes = LastChange::each(&threads, &facts);
@@ -65,18 +65,15 @@ impl BpfEngine {
         Ok(Some(ChangedThreads { read, gone, executed }))
     }
 
-    fn changed_threads(
-        &self,
-        open_coded: Option<&mut OpenCodedPasses>,
-        parameters: &HostParameters,
-    ) -> Result<BpfThreads, Errno> {
+    fn changed_threads(&self, ring: &mut RecordRing, parameters: &HostParameters) -> Result<BpfThreads, Errno> {
         let mut reader = RecordReader::new(&self.layout, parameters);
         let mut threads = BpfThreads::default();
         let mut add = |words: &[u64]| threads.extend(records(words).filter_map(|record| reader.thread(record)));
-        let open_coded = open_coded.filter(|passes| passes.are_short());
-        if open_coded.map(|passes| passes.read(&mut add)).transpose()? != Some(0) {
+        let is_whole = lock(&self.walk).run_program()? && ring.take(&mut add)? == 0;
+        if !is_whole {
             self.read(|words| add(&words))?;
         }
+        lock(&self.walk).end_pass(threads.states.len());
         Ok(threads.in_order())
     }
 }
@@ -101,16 +98,15 @@ mod tests {
     /// the kernel do it, with a context and all threads of a first pass; not where there is no BPF.
     fn with_first_pass(body: impl Fn(&BpfEngine, &CaptureContext, KnownThreads)) {
         for is_open_coded in [true, false] {
-            let mut engine = match BpfEngine::load(2, Passes::OfChanges) {
+            let engine = match BpfEngine::load(2, Passes::OfChanges) {
                 Ok(engine) => engine,
                 Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
             };
-            let changes = engine.changes.as_mut().expect("the verifier accepts the filter").get_mut().unwrap();
-            if is_open_coded && changes.open_coded.is_none() {
+            assert!(engine.changes.is_some(), "the verifier accepts the filter");
+            if !is_open_coded && !lock(&engine.walk).drop_program() {
                 skipped(Missing::Kernel("an open-coded iterator over threads (Linux 6.7)"));
                 continue;
             }
-            changes.open_coded = changes.open_coded.take().filter(|_| is_open_coded);
             in_context("/proc".as_ref(), |context| {
                 let context = CaptureContext { tree: Tree::Live, ..context.clone() };
                 let known = whole(&engine, &context);

@@ -2,14 +2,14 @@
 
 use super::btf::{Btf, TypeId, kind};
 use super::change_filter::ChangeFilter;
-use super::change_program::ChangeWalk;
+use super::change_program::ChangeOutput;
 use super::columns;
 use super::host_parameters::HostParameters;
 use super::layout::{Layout, ThreadRecord, words_of};
 use super::path::resolve;
-use super::program::{Emitter, Kernel, open_coded_functions};
+use super::program::{Emitter, Kernel, TaskWalk};
 use super::read::RecordReader;
-use super::sample_program::{SampleMaps, SampledKernel, TaskWalk};
+use super::sample_program::{ListedThreads, SampleMaps, SampledKernel};
 use super::samples::SampleFields;
 
 /// Reads `bytes` as the types of a kernel, emits programs for it, and reads `bytes` as their records.
@@ -25,17 +25,16 @@ pub(in crate::capture) fn types(bytes: &[u8]) {
     let [layout, of_samples] = [wanted, columns::samples()].map(|wanted| Layout::resolve(&btf, task, wanted));
     if let Some(kernel) = Kernel::find(&btf) {
         Emitter { kernel, layout: &layout }.iterator(3);
-        let open_coded =
-            open_coded_functions(&btf).map(|functions| ChangeWalk::OpenCoded { functions, ring: 5, lost: 6 });
         let filter = ChangeFilter::find(&btf, task, 1 << 18);
-        open_coded.into_iter().chain([ChangeWalk::Iterator]).for_each(|walk| {
-            Emitter { kernel, layout: &layout }.changes(walk, 3, (&filter, 4));
-        });
-        let walks =
-            TaskWalk::open_coded(&btf).into_iter().chain(TaskWalk::listed(&btf, task)).chain([TaskWalk::Iterator]);
         let (sampled, maps) =
             (SampledKernel::find(&btf, task, 1 << 18), SampleMaps { ring: 3, lost: 4, filter: 5, list: 6 });
-        walks.for_each(|walk| drop(Emitter { kernel, layout: &of_samples }.sampler(&walk, &sampled, maps)));
+        let of_samples = Emitter { kernel, layout: &of_samples };
+        let by_program = TaskWalk::open_coded(&btf).map(|walk| (walk, ChangeOutput::Ring([5, 6])));
+        for (walk, output) in by_program.into_iter().chain([(TaskWalk::Iterator, ChangeOutput::Reader)]) {
+            Emitter { kernel, layout: &layout }.changes((walk, output), 3, (&filter, 4));
+            of_samples.sampler(walk, &sampled, maps);
+        }
+        ListedThreads::find(&btf, task).map(|threads| of_samples.listed_sampler(&threads, &sampled, maps));
     }
     SampleFields::new(&of_samples).sample(&words_of(bytes).collect::<Vec<_>>());
     records(bytes, &mut RecordReader::new(&layout, &HostParameters::default()));

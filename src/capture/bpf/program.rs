@@ -66,14 +66,39 @@ impl Emitter<'_> {
     /// A program that a task iterator runs for each thread. It fills `record`, a per-CPU array with one element, and
     /// writes it to the reader.
     pub(super) fn iterator(&self, record: i32) -> Assembled {
+        self.each_thread(TaskWalk::Iterator, |assembler, visited| {
+            self.whole_record(assembler, record, visited);
+            self.write_to_reader(assembler);
+        })
+    }
+
+    /// A program that does what `visit` emits with each thread. `R7` has its address, and `visit` jumps to the label, or ends, to
+    /// go on with the next one.
+    pub(super) fn each_thread(&self, walk: TaskWalk, visit: impl FnOnce(&mut Assembler, Label)) -> Assembled {
         let mut assembler = Assembler::default();
-        let end = assembler.label();
-        assembler.mov(R6, R1);
-        assembler.load(Width::U64, R7, R6, CONTEXT_TASK);
-        assembler.jump_if_equal(R7, 0, end);
-        self.whole_record(&mut assembler, record, end);
-        self.write_to_reader(&mut assembler);
-        assembler.place(end);
+        let [next, visited, end] = [(); 3].map(|()| assembler.label());
+        match walk {
+            TaskWalk::OpenCoded([new, advance, _]) => {
+                begin_open_coded(&mut assembler, new);
+                begin_round(&mut assembler, advance, [next, end]);
+                assembler.mov(R7, R0);
+                // The kernel's iterator begins behind the idle thread.
+                assembler.load(Width::U32, R1, R7, self.kernel.pid);
+                assembler.jump_if_equal(R1, 0, visited);
+            }
+            TaskWalk::Iterator => {
+                assembler.mov(R6, R1);
+                assembler.load(Width::U64, R7, R6, CONTEXT_TASK);
+                assembler.jump_if_equal(R7, 0, visited);
+            }
+        }
+        visit(&mut assembler, visited);
+        assembler.place(visited);
+        if let TaskWalk::OpenCoded([.., destroy]) = walk {
+            assembler.jump(next);
+            assembler.place(end);
+            iterate(&mut assembler, destroy);
+        }
         assembler.mov_immediate(R0, 0);
         assembler.exit();
         assembler.finish()
@@ -227,10 +252,7 @@ fn record_in_ring(
     assembler.call(Helper::RingbufSubmit);
     assembler.jump(end);
     assembler.place(full);
-    first_element(&mut assembler, lost);
-    assembler.jump_if_equal(R0, 0, end);
-    assembler.mov_immediate(R1, 1);
-    assembler.atomic_add(R0, 0, R1);
+    count(&mut assembler, lost, end);
     assembler.place(end);
     assembler.mov_immediate(R0, 0);
     assembler.exit();
@@ -244,15 +266,26 @@ const ALL_THREADS: i32 = 1;
 /// `BPF_RB_NO_WAKEUP`: the reader starts the pass itself.
 pub(super) const NO_WAKEUP: i32 = 1;
 
-/// The functions that make, advance and end an iterator over threads (Linux 6.7).
-pub(super) fn open_coded_functions(btf: &Btf<'_>) -> Option<[TypeId; 3]> {
-    let [new, next, end] =
-        ["bpf_iter_task_new", "bpf_iter_task_next", "bpf_iter_task_destroy"].map(|name| btf.find(kind::FUNC, name));
-    Some([new?, next?, end?])
+/// What goes over the threads.
+#[derive(Clone, Copy)]
+pub(super) enum TaskWalk {
+    /// The program, by the functions that make, advance and end an iterator (Linux 6.7).
+    OpenCoded([TypeId; 3]),
+    /// The kernel, which runs the program for each thread.
+    Iterator,
+}
+
+impl TaskWalk {
+    /// Open-coded, if the kernel has the functions for it.
+    pub(super) fn open_coded(btf: &Btf<'_>) -> Option<Self> {
+        let functions = ["bpf_iter_task_new", "bpf_iter_task_next", "bpf_iter_task_destroy"];
+        let [new, next, end] = functions.map(|name| btf.find(kind::FUNC, name));
+        Some(Self::OpenCoded([new?, next?, end?]))
+    }
 }
 
 /// Begins to go over all threads, with this function of the open-coded iterator.
-pub(super) fn begin_open_coded(assembler: &mut Assembler, new: TypeId) {
+fn begin_open_coded(assembler: &mut Assembler, new: TypeId) {
     assembler.mov_immediate(R2, 0);
     assembler.mov_immediate(R3, ALL_THREADS);
     iterate(assembler, new);
@@ -280,6 +313,14 @@ pub(super) fn first_element(assembler: &mut Assembler, map: i32) {
     assembler.mov(R2, Frame);
     assembler.add_immediate(R2, -4);
     assembler.call(Helper::MapLookupElem);
+}
+
+/// Adds 1 to the first element of a map, or jumps to `end` if there is none.
+pub(super) fn count(assembler: &mut Assembler, map: i32, end: Label) {
+    first_element(assembler, map);
+    assembler.jump_if_equal(R0, 0, end);
+    assembler.mov_immediate(R1, 1);
+    assembler.atomic_add(R0, 0, R1);
 }
 
 /// Loads a column from the structure at `base`, word by word.

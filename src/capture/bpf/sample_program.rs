@@ -11,11 +11,9 @@ use super::change_filter::{ChangeFilter, FilteredCounters, KEY, SLOT};
 use super::columns;
 use super::layout::{RecordScope, is_addressable, near};
 use super::path::{self, FieldLocation};
-use super::program::{
-    CONTEXT_TASK, Emitter, NO_WAKEUP, begin_open_coded, begin_round, byte, first_element, iterate, open_coded_functions,
-};
+use super::program::{CONTEXT_TASK, Emitter, NO_WAKEUP, TaskWalk, begin_round, byte, count, iterate};
 
-use Register::{Frame, R0, R1, R2, R3, R4, R6, R7, R8, R9};
+use Register::{Frame, R0, R1, R2, R3, R4, R7, R8, R9};
 
 /// Functions of the kernel that a sample has, at most.
 pub(super) const FRAMES: usize = 8;
@@ -43,17 +41,6 @@ const SEMAPHORE: i32 = 1;
 const READ_WRITE: i32 = 2;
 /// Flags in the low bits of a lock's owner, of a mutex and of a read-write semaphore.
 const OWNER_FLAGS: i32 = 7;
-
-/// What goes over the threads.
-#[derive(Clone)]
-pub(super) enum TaskWalk {
-    /// The program itself, by the functions that make, advance and end an iterator (Linux 6.7).
-    OpenCoded([TypeId; 3]),
-    /// The kernel, which runs the program for each thread.
-    Iterator,
-    /// The program, which the kernel runs once: only the threads of a list, and those that run.
-    Listed(ListedThreads),
-}
 
 /// What finding threads by their ids needs of the kernel.
 #[derive(Clone, Debug)]
@@ -88,20 +75,15 @@ pub(super) struct SampleMaps {
     pub(super) list: i32,
 }
 
-impl TaskWalk {
-    /// Open-coded, if the kernel has the functions for it.
-    pub(super) fn open_coded(btf: &Btf<'_>) -> Option<Self> {
-        open_coded_functions(btf).map(Self::OpenCoded)
-    }
-
-    /// Over a list, if the kernel has what that needs.
-    pub(super) fn listed(btf: &Btf<'_>, task: TypeId) -> Option<Self> {
+impl ListedThreads {
+    /// `None` for a kernel that lacks one of them.
+    pub(super) fn find(btf: &Btf<'_>, task: TypeId) -> Option<Self> {
         let functions = ["bpf_iter_num_new", "bpf_iter_num_next", "bpf_iter_num_destroy"];
         let others = ["bpf_task_from_pid", "bpf_task_release"];
         let [new, next, end] = functions.map(|name| btf.find(kind::FUNC, name));
         let [find, release] = others.map(|name| btf.find(kind::FUNC, name));
         let running = path::resolve(btf, task, columns::RUNS_ON_ITS_CPU).filter(is_addressable)?;
-        Some(Self::Listed(ListedThreads { numbers: [new?, next?, end?], find: find?, release: release?, running }))
+        Some(Self { numbers: [new?, next?, end?], find: find?, release: release?, running })
     }
 }
 
@@ -128,37 +110,30 @@ pub(super) fn record_bytes(emitter: &Emitter<'_>) -> i32 {
 }
 
 impl Emitter<'_> {
-    /// The program. It writes a record with the fields of a thread and [`EXTRA_WORDS`] for each thread to the ring, and
-    /// adds 1 to the counter `lost` for each without room, which the next pass tries again.
-    pub(super) fn sampler(&self, walk: &TaskWalk, kernel: &SampledKernel, maps: SampleMaps) -> Assembled {
+    /// The program that samples all threads. It writes a record with the fields of a thread and [`EXTRA_WORDS`] for each thread to
+    /// the ring, and adds 1 to the counter `lost` for each without room, which the next pass tries again.
+    pub(super) fn sampler(&self, walk: TaskWalk, kernel: &SampledKernel, maps: SampleMaps) -> Assembled {
+        self.each_thread(walk, |assembler, visited| self.sample(assembler, kernel, maps, visited))
+    }
+
+    /// The program that samples the threads of a list, and those that run. The kernel's iterator runs it once.
+    pub(super) fn listed_sampler(
+        &self,
+        threads: &ListedThreads,
+        kernel: &SampledKernel,
+        maps: SampleMaps,
+    ) -> Assembled {
         let mut assembler = Assembler::default();
         let [next, visited, end, finished] = [(); 4].map(|()| assembler.label());
-        match walk {
-            TaskWalk::OpenCoded([new, advance, _]) => {
-                begin_open_coded(&mut assembler, *new);
-                begin_round(&mut assembler, *advance, [next, end]);
-                assembler.mov(R7, R0);
-            }
-            TaskWalk::Iterator => {
-                assembler.mov(R6, R1);
-                assembler.load(Width::U64, R7, R6, CONTEXT_TASK);
-                assembler.jump_if_equal(R7, 0, visited);
-            }
-            TaskWalk::Listed(threads) => find_listed(&mut assembler, threads, maps.list, [next, end, finished]),
-        }
+        find_listed(&mut assembler, threads, maps.list, [next, end, finished]);
         self.sample(&mut assembler, kernel, maps, visited);
         assembler.place(visited);
-        if let TaskWalk::Listed(ListedThreads { release, .. }) = walk {
-            assembler.mov(R1, R7);
-            assembler.call_kernel_function(release.0);
-        }
-        if let TaskWalk::OpenCoded([.., destroy]) | TaskWalk::Listed(ListedThreads { numbers: [.., destroy], .. }) =
-            walk
-        {
-            assembler.jump(next);
-            assembler.place(end);
-            iterate(&mut assembler, *destroy);
-        }
+        assembler.mov(R1, R7);
+        assembler.call_kernel_function(threads.release.0);
+        assembler.jump(next);
+        assembler.place(end);
+        let [.., destroy] = threads.numbers;
+        iterate(&mut assembler, destroy);
         assembler.place(finished);
         assembler.mov_immediate(R0, 0);
         assembler.exit();
@@ -206,10 +181,7 @@ impl Emitter<'_> {
         assembler.call(Helper::RingbufSubmit);
         assembler.jump(next);
         assembler.place(full);
-        first_element(assembler, maps.lost);
-        assembler.jump_if_equal(R0, 0, next);
-        assembler.mov_immediate(R1, 1);
-        assembler.atomic_add(R0, 0, R1);
+        count(assembler, maps.lost, next);
     }
 
     /// Adds to the record in `R8` what only a thread has that is asleep: how it got into the kernel, where it is, and who

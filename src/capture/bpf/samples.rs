@@ -1,54 +1,47 @@
 //! Samples of all threads, by a BPF program.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
 
 use super::super::thread_flags::{PF_EXITING, PF_KTHREAD};
 use super::active_threads::ActiveThreads;
+use super::assemble::Assembled;
 use super::change_filter::slots_of_host;
 use super::columns;
 use super::function_names::FunctionNames;
-use super::layout::{Field, Layout, ThreadRecord, words_of};
+use super::layout::{Field, Layout, ThreadRecord};
 use super::load::{Attach, ProgramSpec, load};
 use super::name_cache::NameCache;
 use super::obstacle;
-use super::program::Emitter;
+use super::program::{Emitter, TaskWalk};
+use super::record_ring::RecordRing;
 use super::sample_program::{
-    EXTRA_WORDS, FRAMES, LISTED, OWNER, STACK, STACK_BYTES, SampleMaps, SampledKernel, TaskWalk, USER_REGISTERS,
+    EXTRA_WORDS, FRAMES, LISTED, ListedThreads, OWNER, STACK, STACK_BYTES, SampleMaps, SampledKernel, USER_REGISTERS,
 };
 use super::setup::with_kernel;
+use super::thread_walk::ThreadWalk;
 use crate::model::{Activity, KernelEntry, NS_PER_TICK, Name, NoBpf, PassScope, ThreadSample};
 use crate::sys::bpf::iterator;
 use crate::sys::bpf::map::SharedWords;
-use crate::sys::bpf::program::run;
-use crate::sys::bpf::ring::Ring;
 
 /// Room for 25,000 samples.
 const RING_BYTES: u32 = 8 << 20;
 /// How often a pass runs the program, at most, until all samples have had room.
 const MAX_RUNS: u32 = 16;
 
-/// A loaded program that samples threads.
+/// Loaded programs that sample threads.
 pub(in crate::capture) struct BpfSampler {
-    walk: Walk,
+    walk: ThreadWalk,
     /// `None` for a kernel that finds no threads by their ids.
     pub(super) active: Option<ActiveThreads>,
-    ring: Ring,
-    lost: SharedWords,
+    ring: RecordRing,
     /// In which sleep each thread was written.
     filter: SharedWords,
     fields: SampleFields,
     /// Or why functions have no names.
     functions: Result<FunctionNames, NoBpf>,
-}
-
-enum Walk {
-    /// The program goes over the threads.
-    Program(OwnedFd),
-    /// The kernel's iterator does, with this link.
-    Iterator(OwnedFd),
 }
 
 impl BpfSampler {
@@ -58,38 +51,33 @@ impl BpfSampler {
 
     fn with_ring(bytes: u32) -> Result<Self, NoBpf> {
         with_kernel(|btf, kernel| {
-            let ring = Ring::new(bytes).map_err(obstacle::of_errno)?;
-            let lost = SharedWords::new(1).map_err(obstacle::of_errno)?;
+            let ring = RecordRing::new(bytes).map_err(obstacle::of_errno)?;
             let sampled = SampledKernel::find(btf, kernel.task, slots_of_host());
             let filter = SharedWords::new(sampled.filter.words()).map_err(obstacle::of_errno)?;
             let list = SharedWords::new(LISTED).map_err(obstacle::of_errno)?;
-            let [of_ring, of_lost, of_filter, of_list] =
-                [&ring.map, &lost.map, &filter.map, &list.map].map(AsRawFd::as_raw_fd);
-            let maps = SampleMaps { ring: of_ring, lost: of_lost, filter: of_filter, list: of_list };
+            let [of_ring, lost] = ring.maps();
+            let maps = SampleMaps { ring: of_ring, lost, filter: filter.map.as_raw_fd(), list: list.map.as_raw_fd() };
             let mut layout = Layout::resolve(btf, kernel.task, columns::samples());
-            let mut load_with = |walk: &TaskWalk| {
-                let (attach, btf_id) = match walk {
-                    TaskWalk::OpenCoded(_) => (Attach::Nowhere, 0),
-                    TaskWalk::Iterator | TaskWalk::Listed(_) => (Attach::Iterator, kernel.iterator.0),
-                };
+            let by_iterator = (Attach::Iterator, kernel.iterator.0);
+            let mut load_with = |(attach, btf_id), emit: &dyn Fn(Emitter<'_>) -> Assembled| {
                 let spec = ProgramSpec { name: "ctprof_samples", attach, btf_id };
-                load(&spec, &mut layout, |layout| Emitter { kernel, layout }.sampler(walk, &sampled, maps))
+                load(&spec, &mut layout, |layout| emit(Emitter { kernel, layout }))
             };
-            let program = TaskWalk::open_coded(btf).and_then(|walk| load_with(&walk).ok());
-            let walk = match program {
-                Some(program) => Walk::Program(program),
-                None => {
-                    let program = load_with(&TaskWalk::Iterator)?;
-                    Walk::Iterator(iterator::link(program.as_fd(), None).map_err(obstacle::of_errno)?)
-                }
-            };
+            let iterator = load_with(by_iterator, &|emitter| emitter.sampler(TaskWalk::Iterator, &sampled, maps))?;
+            let program = TaskWalk::open_coded(btf).and_then(|walk| {
+                load_with((Attach::Nowhere, 0), &|emitter| emitter.sampler(walk, &sampled, maps)).ok()
+            });
+            let walk = ThreadWalk::new(&iterator, program, 0).map_err(obstacle::of_errno)?;
             let refused = |no_bpf: &NoBpf| tracing::info!("all passes are over all threads: {:?}", no_bpf.detail);
-            let program = TaskWalk::listed(btf, kernel.task);
-            let program = program.and_then(|walk| load_with(&walk).inspect_err(refused).ok());
+            let listed = ListedThreads::find(btf, kernel.task);
+            let program = listed.and_then(|threads| {
+                let emit = |emitter: Emitter<'_>| emitter.listed_sampler(&threads, &sampled, maps);
+                load_with(by_iterator, &emit).inspect_err(refused).ok()
+            });
             let active = program.and_then(|program| ActiveThreads::new(program.as_fd(), list).ok());
             let fields = SampleFields::new(&layout);
             let functions = FunctionNames::load(btf, kernel);
-            Ok(Self { walk, active, ring, lost, filter, fields, functions })
+            Ok(Self { walk, active, ring, filter, fields, functions })
         })
     }
 
@@ -128,21 +116,22 @@ impl BpfSampler {
     }
 
     fn run_once(&mut self, scope: PassScope, samples: &mut Vec<ThreadSample>) -> Result<u64, Errno> {
-        let before = self.lost.get(0);
-        match (&self.walk, &mut self.active) {
-            (_, Some(active)) if scope == PassScope::Active => active.run()?,
-            (Walk::Program(program), _) => run(program.as_fd())?,
-            (Walk::Iterator(link), _) => while iterator::read(iterator::open(link.as_fd())?, &mut [0; 64])? > 0 {},
+        match &mut self.active {
+            Some(active) if scope == PassScope::Active => active.run()?,
+            _ if self.walk.run_program()? => {}
+            _ => while iterator::read(self.walk.open()?, &mut [0; 64])? > 0 {},
         }
+        let before = samples.len();
         let fields = &mut self.fields;
-        let taken = self.ring.take(|record| samples.extend(fields.sample(&words_of(record).collect::<Vec<_>>())));
-        let without_room = self.lost.get(0).wrapping_sub(before);
-        if taken.is_ok() {
-            return Ok(without_room);
+        let lost = self.ring.take(|record| samples.extend(fields.sample(record)));
+        if scope == PassScope::All {
+            self.walk.end_pass(samples.len() - before);
         }
-        // The filter takes the threads of skipped records for written: the next run has to write them again.
-        self.forget();
-        Ok(without_room + 1)
+        // The filter takes the threads of records that were skipped for written: the next run has to write them again.
+        Ok(lost.unwrap_or_else(|_| {
+            self.write_all_again();
+            1
+        }))
     }
 
     /// The functions of the kernel that these addresses are in, and why there are none.
@@ -168,10 +157,16 @@ impl BpfSampler {
 
     /// Makes the next pass sample all threads, and forgets what is no longer used.
     pub(in crate::capture) fn forget(&mut self) {
-        self.filter.clear();
+        self.write_all_again();
         self.fields.known.forget();
         self.functions.iter_mut().for_each(FunctionNames::forget);
         self.active.iter_mut().for_each(ActiveThreads::forget);
+    }
+
+    /// Makes the next pass write all threads.
+    fn write_all_again(&mut self) {
+        self.filter.clear();
+        self.walk.forget();
     }
 }
 
@@ -361,7 +356,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(100));
             let all = pass(&mut sampler);
             drop(until_stopped);
-            assert!(all.len() > 500 && sampler.lost.get(0) > 0, "{} {}", all.len(), sampler.lost.get(0));
+            assert!(all.len() > 500 && sampler.ring.has_overflowed(), "{}", all.len());
         });
     }
 }

@@ -1,7 +1,7 @@
 //! Loads the program that reads threads, and runs it.
 
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,15 @@ use nix::errno::Errno;
 use super::super::procfs::text::cpu_list;
 use super::btf::Btf;
 use super::change_filter::{ChangeFilter, slots_of_host};
-use super::change_program::ChangeWalk;
+use super::change_program::ChangeOutput;
 use super::change_tracker::ChangeTracker;
 use super::columns;
 use super::layout::{Layout, RecordScope, ThreadRecord, records};
 use super::load::{Attach, ProgramSpec, load};
 use super::obstacle;
-use super::open_coded::OpenCodedPasses;
-use super::program::{Emitter, Kernel, LAST_WRITTEN_WORDS};
+use super::program::{Emitter, Kernel, LAST_WRITTEN_WORDS, TaskWalk};
+use super::record_ring::RecordRing;
+use super::thread_walk::ThreadWalk;
 use crate::model::{BpfObstacle, FieldForm, METRICS, Metric, NoBpf};
 use crate::process::lock;
 use crate::sys::bpf::iterator;
@@ -34,11 +35,9 @@ pub(in crate::capture) enum Passes {
     OfChanges,
 }
 
-/// A loaded program with the layout of its records.
+/// Loaded programs with the layout of their records.
 pub(in crate::capture) struct BpfEngine {
-    link: OwnedFd,
-    /// Iterators for the next captures: before Linux 5.19, opening one needs the capabilities that loading needs.
-    iterators: Mutex<Vec<OwnedFd>>,
+    pub(super) walk: Mutex<ThreadWalk>,
     /// `None` if each pass returns all threads.
     pub(super) changes: Option<Mutex<ChangePasses>>,
     pub(super) layout: Layout,
@@ -48,42 +47,35 @@ pub(in crate::capture) struct BpfEngine {
 /// What passes of changes need.
 pub(super) struct ChangePasses {
     pub(super) tracker: ChangeTracker,
-    /// In the place of the iterator, where the kernel can.
-    pub(super) open_coded: Option<OpenCodedPasses>,
+    /// What the program fills that goes over the threads by itself.
+    pub(super) ring: RecordRing,
 }
 
-impl ChangePasses {
-    /// Makes the next pass return all threads.
-    pub(super) fn forget(&mut self) {
-        self.tracker.forget();
-        self.open_coded.iter_mut().for_each(OpenCodedPasses::forget_time);
-    }
-}
+/// Room for the records of some thousand threads.
+const RING_BYTES: u32 = 1 << 20;
 
 impl BpfEngine {
-    /// Loads the program, and opens iterators for `captures` captures, which then need no capability.
+    /// Loads the programs, and opens iterators for `captures` captures, which then need no capability.
     pub(in crate::capture) fn load(captures: usize, passes: Passes) -> Result<Self, NoBpf> {
         let begin = Instant::now();
         with_kernel(|btf, kernel| {
             let mut layout = Layout::resolve(btf, kernel.task, columns::all(cpu_words()));
-            let filter = ChangeFilter::find(btf, kernel.task, slots_of_host());
-            let tracker = (passes == Passes::OfChanges).then(|| ChangeTracker::new(filter.words()));
-            let of_changes = tracker.transpose().map_err(obstacle::of_errno)?.and_then(|tracker| {
-                let filter = (&filter, tracker.slots.map.as_raw_fd());
-                let program = iterator_program(kernel, &mut layout, Some(filter));
-                let refused = |no_bpf: &NoBpf| tracing::info!("each step reads all threads: {no_bpf:?}");
-                let (program, record) = program.inspect_err(refused).ok()?;
-                let open_coded = OpenCodedPasses::load((btf, kernel), &layout, &record, filter);
-                Some((program, ChangePasses { tracker, open_coded }))
-            });
-            let (program, changes) = match of_changes {
-                Some((program, changes)) => (program, Some(changes)),
-                None => (iterator_program(kernel, &mut layout, None)?.0, None),
+            let of_changes = match passes {
+                Passes::OfAll => None,
+                Passes::OfChanges => change_programs((btf, kernel), &mut layout).map_err(obstacle::of_errno)?,
             };
-            let link = iterator::link(program.as_fd(), None).map_err(obstacle::of_errno)?;
-            let iterators = (0..captures).map(|_| iterator::open(link.as_fd())).collect::<Result<_, _>>();
-            let iterators = Mutex::new(iterators.map_err(obstacle::of_errno)?);
-            Ok(Self { link, iterators, changes: changes.map(Mutex::new), layout, setup: begin.elapsed() })
+            let (by_iterator, program, changes) = match of_changes {
+                Some(ChangePrograms { by_iterator, program, passes }) => (by_iterator, program, Some(passes)),
+                None => {
+                    let record = record_of(&layout).map_err(obstacle::of_errno)?;
+                    let spec = iterator_spec(kernel);
+                    let emit = |layout: &Layout| Emitter { kernel, layout }.iterator(record.as_raw_fd());
+                    (load(&spec, &mut layout, emit)?, None, None)
+                }
+            };
+            let walk = ThreadWalk::new(&by_iterator, program, captures).map_err(obstacle::of_errno)?;
+            let (walk, changes) = (Mutex::new(walk), changes.map(Mutex::new));
+            Ok(Self { walk, changes, layout, setup: begin.elapsed() })
         })
     }
 
@@ -102,14 +94,13 @@ impl BpfEngine {
     /// Makes the next captures read another file.
     #[cfg(test)]
     pub(in crate::capture) fn replace_iterators(&self, file: OwnedFd) {
-        *lock(&self.iterators) = vec![file];
+        lock(&self.walk).replace_opened(file);
     }
 
     /// Passes the records of all threads to `each`, many at once. The records before an error are passed: `EIO` if the
     /// iterator ends within a record, `EOVERFLOW` if it does not end.
     pub(in crate::capture) fn read(&self, mut each: impl FnMut(Vec<u64>)) -> Result<(), Errno> {
-        let opened = lock(&self.iterators).pop();
-        let iterator = opened.map_or_else(|| iterator::open(self.link.as_fd()), Ok)?;
+        let iterator = lock(&self.walk).open()?;
         let mut pass = IteratorPass::default();
         while let Some(words) = pass.whole_records(|words| iterator::read_words(&iterator, words))? {
             each(words);
@@ -129,21 +120,49 @@ pub(super) fn with_kernel<T>(body: impl FnOnce(&Btf<'_>, Kernel) -> Result<T, No
     body(&btf, kernel)
 }
 
-/// The program, for threads that pass the filter, if there is one, and the map with its record.
-fn iterator_program(
-    kernel: Kernel,
-    layout: &mut Layout,
-    filter: Option<(&ChangeFilter, i32)>,
-) -> Result<(OwnedFd, OwnedFd), NoBpf> {
+/// Programs of passes that return what changed, and what they share.
+struct ChangePrograms {
+    by_iterator: OwnedFd,
+    /// `None` where the kernel cannot run it, or not with the fields of the other one.
+    program: Option<OwnedFd>,
+    passes: ChangePasses,
+}
+
+/// Loads both programs; `None` if the verifier refuses the filter.
+fn change_programs((btf, kernel): (&Btf<'_>, Kernel), layout: &mut Layout) -> Result<Option<ChangePrograms>, Errno> {
+    let filter = ChangeFilter::find(btf, kernel.task, slots_of_host());
+    let (tracker, ring) = (ChangeTracker::new(filter.words())?, RecordRing::new(RING_BYTES)?);
+    let record = record_of(layout)?;
+    let load_with = |spec: &ProgramSpec<'_>, layout: &mut Layout, way| {
+        let filter = (&filter, tracker.slots.map.as_raw_fd());
+        load(spec, layout, |layout| Emitter { kernel, layout }.changes(way, record.as_raw_fd(), filter))
+    };
+    let by_iterator = match load_with(&iterator_spec(kernel), layout, (TaskWalk::Iterator, ChangeOutput::Reader)) {
+        Ok(program) => program,
+        Err(no_bpf) => {
+            tracing::info!("each step reads all threads: {no_bpf:?}");
+            return Ok(None);
+        }
+    };
+    let program = TaskWalk::open_coded(btf).and_then(|walk| {
+        let spec = ProgramSpec { name: "ctprof_changes", attach: Attach::Nowhere, btf_id: 0 };
+        let mut of_this = layout.clone();
+        let refused = |no_bpf: &NoBpf| tracing::info!("the kernel's iterator goes over the threads: {no_bpf:?}");
+        let program =
+            load_with(&spec, &mut of_this, (walk, ChangeOutput::Ring(ring.maps()))).inspect_err(refused).ok()?;
+        (of_this.dropped == layout.dropped).then_some(program)
+    });
+    Ok(Some(ChangePrograms { by_iterator, program, passes: ChangePasses { tracker, ring } }))
+}
+
+fn iterator_spec(kernel: Kernel) -> ProgramSpec<'static> {
+    ProgramSpec { name: "ctprof_threads", attach: Attach::Iterator, btf_id: kernel.iterator.0 }
+}
+
+/// The map in which programs make records of this layout.
+fn record_of(layout: &Layout) -> Result<OwnedFd, Errno> {
     let words = layout.words(RecordScope::Process) + LAST_WRITTEN_WORDS;
-    let bytes = u32::try_from(8 * words).expect("a record has a few hundred words");
-    let record = per_cpu_array(bytes).map_err(obstacle::of_errno)?;
-    let spec = ProgramSpec { name: "ctprof_threads", attach: Attach::Iterator, btf_id: kernel.iterator.0 };
-    let program = load(&spec, layout, |layout| match filter {
-        Some(filter) => Emitter { kernel, layout }.changes(ChangeWalk::Iterator, record.as_raw_fd(), filter),
-        None => Emitter { kernel, layout }.iterator(record.as_raw_fd()),
-    })?;
-    Ok((program, record))
+    per_cpu_array(u32::try_from(8 * words).map_err(|_| Errno::E2BIG)?)
 }
 
 /// A pass over all threads. Its work is bounded, not its time: on a busy host, a capture can wait long for a CPU.

@@ -33,12 +33,14 @@ impl BpfEngine {
         pool: &ThreadPool,
     ) -> Result<(ReadThreads, u64), Errno> {
         let mut changes = self.changes.as_ref().map(|changes| lock(changes));
-        changes.iter_mut().for_each(|changes| changes.forget());
+        changes.iter_mut().for_each(|changes| changes.tracker.forget());
+        lock(&self.walk).forget();
         let BpfThreads { states: mut threads, facts: mut thread_facts } =
             self.threads(context, facts, pool)?.in_order();
         changes.iter_mut().for_each(|changes| changes.tracker.end_pass(LastChange::each(&threads, &thread_facts), &[]));
         let number = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         context.tally.lock().parse.tids_walked = number;
+        lock(&self.walk).end_pass(threads.len());
         count_missing_files(&RecordReader::new(&self.layout, facts), number, &context.tally);
         let cgroups = complete::complete_threads(context, &mut threads, &thread_facts);
         let missed = missed(pids, &threads);

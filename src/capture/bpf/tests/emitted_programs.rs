@@ -6,12 +6,12 @@ use std::os::fd::AsRawFd;
 use super::super::assemble::Assembled;
 use super::super::btf::{Btf, TypeId};
 use super::super::change_filter::ChangeFilter;
-use super::super::change_program::ChangeWalk;
+use super::super::change_program::ChangeOutput;
 use super::super::columns;
 use super::super::layout::{FieldRequest, Layout, RecordColumn, RecordScope, ThreadRecord};
 use super::super::load::{Attach, ProgramSpec, load};
 use super::super::path::resolve;
-use super::super::program::{Emitter, Kernel};
+use super::super::program::{Emitter, Kernel, TaskWalk};
 use super::super::shape::TypeShape;
 use super::listing::listing;
 use super::machine::{BpfMachine, FILTER_MAP, NOW, RECORD_MAP, SLOTS, STALE};
@@ -226,7 +226,11 @@ fn a_pointer_without_columns_is_not_followed() {
 fn passes_of_changes_write_what_did_something_and_the_first_thread_of_its_process_on_every_kernel() {
     each_layout(|name, btf, kernel, layout| {
         let filter = ChangeFilter::find(btf, kernel.task, SLOTS);
-        let program = Emitter { kernel, layout }.changes(ChangeWalk::Iterator, RECORD_MAP, (&filter, FILTER_MAP));
+        let program = Emitter { kernel, layout }.changes(
+            (TaskWalk::Iterator, ChangeOutput::Reader),
+            RECORD_MAP,
+            (&filter, FILTER_MAP),
+        );
         let mut memory = KernelMemory::new(btf, kernel.task, layout);
         let leader = memory.with_leader(btf, kernel);
         let (task, maps) = (memory.task, memory.machine.maps());
