@@ -23,7 +23,7 @@ fn main() -> Result<ExitCode, Failure> {
     let words: Vec<OsString> = env::args_os().skip(1).collect();
     let [task, words @ ..] = &words[..] else { return Err("usage: recorder TASK WORD...".into()) };
     fail_writes_beyond_limit();
-    Privileges::Record.keep()?;
+    Privileges::RecordCommand.keep()?;
     let number = || words.first().and_then(|word| word.to_str()).unwrap_or_default().parse::<u32>();
     match task.to_str() {
         Some("command") => record_command(words),

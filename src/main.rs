@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-/// jemalloc avoids contention between workers, and reports ctprof's own heap use.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: ctprof::cli::Allocator = ctprof::cli::Allocator;
 
 fn main() -> ExitCode {
     ctprof::cli::run()

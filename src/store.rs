@@ -1,5 +1,7 @@
 //! Snapshots as files: one zstd frame of one JSON object, streamed, bounded, replaced atomically.
 
+mod capture_places;
+mod directory_lock;
 mod error;
 mod format;
 mod limit;

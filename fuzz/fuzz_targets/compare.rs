@@ -12,15 +12,15 @@ fn options(choice: u8) -> CompareOptions {
     let by = [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact, GroupBy::Cgroup, GroupBy::All];
     let mut options = CompareOptions::default();
     options.max_bytes = usize::try_from(stored::LIMIT).ok();
-    options.group_by = by[usize::from(choice) % by.len()];
+    options.grouping.axis = by[usize::from(choice) % by.len()];
     if choice & 0x80 != 0 {
-        options.names = Names::Literal;
+        options.grouping.names = Names::Literal;
     }
     if choice & 0x40 != 0 {
-        options.cgroups = Names::Literal;
+        options.grouping.cgroups = Names::Literal;
     }
     if choice & 0x20 != 0 {
-        options.flatten = vec![Flatten::new("/*/**").expect("a glob")];
+        options.grouping.flatten = vec![Flatten::new("/*/**").expect("a glob")];
     }
     options
 }

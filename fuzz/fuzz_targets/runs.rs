@@ -28,7 +28,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
 
 fn judge(runs: &[u8], gate: Option<&Gate>, group_by: GroupBy) {
     let mut options = CompareOptions::default();
-    options.group_by = group_by;
+    options.grouping.axis = group_by;
     options.max_bytes = usize::try_from(stored::LIMIT).ok();
     let (mut baseline, mut candidate) = (Runs::default(), Runs::default());
     for (number, run) in runs.split(|&byte| byte == SEPARATOR).take(MOST_RUNS).enumerate() {

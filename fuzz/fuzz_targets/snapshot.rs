@@ -12,7 +12,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     assert_eq!(stored::again(&snapshot), snapshot);
     for group_by in [GroupBy::Pcomm, GroupBy::All] {
         let mut options = CompareOptions::default();
-        options.group_by = group_by;
+        options.grouping.axis = group_by;
         let view = show(&snapshot, &options);
         formats::write_all(&view);
     }

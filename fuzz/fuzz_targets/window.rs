@@ -59,7 +59,7 @@ fn shown(earlier: CtprofSnapshot, later: CtprofSnapshot, records: &[ThreadState]
     assert_eq!(stored::again(&window), window);
     for group_by in [GroupBy::Pcomm, GroupBy::All] {
         let mut options = CompareOptions::default();
-        options.group_by = group_by;
+        options.grouping.axis = group_by;
         formats::write_all(&show(&window, &options));
     }
 }

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
 
+use super::bpf::exits::ExitListener;
 use super::bpf::setup::Passes;
 use super::capture_info::capture_info;
 use super::containers::NamedContainers;
 use super::context::CaptureContext;
-use super::css_sets::CssSets;
 use super::engine::{EnginePass, SelectedEngine};
 use super::enrich::smaps::Smaps;
 use super::enrich::taskstats::CountedFamilies;
-use super::enrich::{self, jemalloc, rollup};
+use super::enrich::{self, jemalloc};
 use super::error::CaptureError;
 use super::host::context::BootConstants;
 use super::host::files::HostFiles;
@@ -23,7 +23,7 @@ use super::lasting::{Lasting, is_in};
 use super::options::{Options, Tree, Use};
 use super::procfs::directory::ProcDirectory;
 use super::procfs::pids::{self, SelectedProcesses};
-use super::procfs::whole_process;
+use super::read_threads::{ChangedThreads, reduced};
 use super::scope::{CaptureScope, Pass};
 use super::start::{Start, nanoseconds};
 use super::tally::Tally;
@@ -112,20 +112,15 @@ impl Capturer {
         }
     }
 
-    /// Forgets the cgroups that captures have seen. The kernel knows them by addresses, which it uses again after a
-    /// while: of captures that are far from each other, none may learn from the others.
-    pub fn forget_cgroups(&mut self) {
-        self.lasting.css_sets = Arc::default();
+    /// Names cgroups by what the listener has learned, which then learns from the passes.
+    pub fn share_cgroups(&mut self, listener: &ExitListener) {
+        self.lasting.cgroup_names = Arc::clone(listener.cgroup_names());
     }
 
-    /// The cgroup of a `struct css_set` by its address, if captures have seen it.
+    /// The cgroup of a sample or of an exited thread by what the kernel knows it by, if it is known.
     #[must_use]
-    pub fn cgroup(&self, css_set: u64) -> Option<Name> {
-        self.lasting.css_sets.cgroup(css_set)
-    }
-
-    pub(super) fn css_sets(&self) -> Arc<CssSets> {
-        Arc::clone(&self.lasting.css_sets)
+    pub fn cgroup(&self, key: u64) -> Option<Name> {
+        self.lasting.cgroup_names.get(key)
     }
 
     /// How many entries each map has that outlives a pass, for tests of weeks of recording.
@@ -161,7 +156,7 @@ impl Capturer {
     pub fn pass(&mut self, scope: CaptureScope<'_>) -> Result<Pass, CaptureError> {
         with_file_capabilities(|| {
             without_stops(|| {
-                let _raised = RaisedPriority::with_started_threads_if_crowded();
+                let _raised = RaisedPriority::of_all_if_crowded();
                 let pass = self.read(scope)?;
                 // What changed cannot always be told.
                 pass.map_or_else(|| self.read(scope.of_all()).map(|all| all.expect("all threads were read")), Ok)
@@ -206,23 +201,19 @@ impl Capturer {
         let tally = Arc::<Tally>::default();
         let start = Start::now(roots.tree());
         let cpu_time = cpu_time::read(&files, start.instant);
-        let context = self.context(&host, start, &pool, &tally);
+        let context = self.context((&host, start), scope.smaps(), &pool, &tally);
         let answer = self.read_threads(&context, scope, (&host, start), &pool)?;
-        let Some(EnginePass { mut read, changed, report }) = answer else { return Ok(None) };
+        let Some(EnginePass { mut read, gone, report }) = answer else { return Ok(None) };
         // As soon as possible: a window divides their rises by the time between the threads of both captures.
         let cgroup_stats = self.lasting.cgroup_stats(&files, scope, read.paths(), &pool);
-        if let (Some(others), Some((threads, _))) = (&changed, scope.before()) {
-            read.take_known(threads, &others.executed);
-        }
-        enrich::complete(&context, &mut read, &pool);
-        whole_process::reread_parents(&self.procfs, &mut read.threads);
+        enrich::read(&context, enrich::WITH_THREADS, &mut read, &pool);
         let walk_ns = nanoseconds(start.instant.elapsed());
         if let Some(boottime_ns) = start.boottime_ns {
             tally.lock().parse.impossible_delays = read.remove_impossible_delays(boottime_ns.saturating_add(walk_ns));
         }
         let cpu_time_after = cpu_time::read(&files, start.instant);
         files.check_descriptors()?;
-        rollup::read(&context, scope.smaps(), &mut read, &pool);
+        enrich::read(&context, enrich::AFTER_THREADS, &mut read, &pool);
         let NamedContainers { containers, unread } =
             self.lasting.container_names.of(cgroup_stats.keys().map(String::as_str));
         let mut head = match scope.before() {
@@ -250,8 +241,7 @@ impl Capturer {
             unread_threads: read.unread,
             ..head
         };
-        let gone = changed.map(|others| others.gone);
-        Ok(Some(Pass { capture: CtprofSnapshot { head, threads: read.threads }, gone }))
+        Ok(Some(Pass { capture: CtprofSnapshot { head, threads: reduced(read.threads) }, gone }))
     }
 
     /// Reads the threads, of which a pass over all has to find some; `None` if what changed cannot be told.
@@ -265,7 +255,11 @@ impl Capturer {
         let Self { options, procfs, engine, selected, has_captured, .. } = self;
         let pids = || pids::of(options, procfs, selected);
         if let Some((threads, _)) = scope.before() {
-            return Ok(engine.changes(context, settings, (&pids, threads), pool));
+            let changes = engine.changes(context, settings, (&pids, threads), pool);
+            return Ok(changes.map(|ChangedThreads { mut read, gone, executed }| {
+                read.take_known(threads, &executed);
+                EnginePass { read, gone: Some(gone), report: CaptureInfo::default() }
+            }));
         }
         let pids = pids()?;
         // The engine reads each process, and then the other sources.
@@ -293,8 +287,14 @@ impl Capturer {
     }
 
     /// What the engine and the other sources share in a capture.
-    fn context(&self, host: &HostContext, start: Start, pool: &ThreadPool, tally: &Arc<Tally>) -> CaptureContext {
-        let Self { options, procfs, lasting: Lasting { programs, css_sets, .. }, .. } = self;
+    fn context(
+        &self,
+        (host, start): (&HostContext, Start),
+        smaps: Smaps,
+        pool: &ThreadPool,
+        tally: &Arc<Tally>,
+    ) -> CaptureContext {
+        let Self { options, procfs, lasting: Lasting { programs, cgroup_names, readers, .. }, .. } = self;
         let roots = &options.roots;
         let is_live = |used: Use| used == Use::Enabled && roots.tree() == Tree::Live;
         // The kernel resumes a thread that did not stop in time when the worker tracing it exits. A pool of
@@ -306,11 +306,13 @@ impl Capturer {
             whole_names: host::context::whole_names(host),
             taskstats: is_live(options.taskstats).then(|| CountedFamilies::of(host)),
             jemalloc: (is_live(options.jemalloc) && traces).then(|| Arc::clone(programs)),
+            smaps,
             page_size: host.page_size.unwrap_or(4096),
             start: start.instant,
             capturing_process: (roots.tree() == Tree::Live).then(|| pids::own(procfs)).flatten(),
             progress: Arc::clone(&options.progress),
-            css_sets: Arc::clone(css_sets),
+            cgroup_names: Arc::clone(cgroup_names),
+            readers: Arc::clone(readers),
             tally: Arc::clone(tally),
         }
     }

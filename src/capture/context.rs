@@ -8,13 +8,13 @@ use rayon::ThreadPool;
 
 #[cfg(test)]
 pub(crate) use self::tests::in_context;
-use super::css_sets::CssSets;
-use super::enrich::{jemalloc, taskstats::CountedFamilies};
+use super::cgroup_names::CgroupNames;
+use super::enrich::{jemalloc, smaps::Smaps, taskstats::CountedFamilies};
 use super::options::Tree;
 use super::procfs::directory::ProcDirectory;
 use super::tally::Tally;
 use super::thread_flags::WholeNames;
-use crate::process::{Progress, contained, lock};
+use crate::process::{Progress, ReaderPool, contained, lock};
 
 /// Constants of a capture, and its counts, shared by the workers.
 #[derive(Clone)]
@@ -26,6 +26,8 @@ pub(crate) struct CaptureContext {
     pub(crate) taskstats: Option<CountedFamilies>,
     /// jemalloc layouts by file; `None` to disable the probe.
     pub(crate) jemalloc: Option<Arc<jemalloc::ExaminedFiles>>,
+    /// When the memory of processes is read.
+    pub(crate) smaps: Smaps,
     /// In bytes.
     pub(crate) page_size: u64,
     /// Times of threads count from this moment.
@@ -33,7 +35,8 @@ pub(crate) struct CaptureContext {
     /// The id of the capturing process, if it is among the processes.
     pub(crate) capturing_process: Option<u32>,
     pub(crate) progress: Arc<Progress>,
-    pub(crate) css_sets: Arc<CssSets>,
+    pub(crate) cgroup_names: Arc<CgroupNames>,
+    pub(crate) readers: Arc<ReaderPool>,
     pub(crate) tally: Arc<Tally>,
 }
 
@@ -72,11 +75,13 @@ mod tests {
             whole_names: WholeNames::default(),
             taskstats: None,
             jemalloc: None,
+            smaps: Smaps::Never,
             page_size: 4096,
             start: Instant::now(),
             capturing_process: None,
             progress: Arc::default(),
-            css_sets: Arc::default(),
+            cgroup_names: Arc::default(),
+            readers: Arc::default(),
             tally: Arc::default(),
         })
     }

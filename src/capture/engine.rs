@@ -1,7 +1,5 @@
 //! The engine that reads the threads of a capture.
 
-use std::collections::HashSet;
-
 use nix::errno::Errno;
 use rayon::ThreadPool;
 
@@ -72,16 +70,16 @@ impl SelectedEngine {
         (host, start): (&HostContext, Start),
         (pids, known): (&dyn Fn() -> Result<Vec<u32>, CaptureError>, &KnownThreads),
         pool: &ThreadPool,
-    ) -> Option<EnginePass> {
+    ) -> Option<ChangedThreads> {
         let Self::Bpf(engine) = self else {
             let read = walk::read_changed(context, &pids().ok()?, known, pool);
             // Whether a process has executed another program of the same name is not told.
             let executed = read.processes().collect();
             let gone = read.missing(known.keys().copied()).collect();
-            return Some(EnginePass::of_changes(ChangedThreads { read, gone, executed }));
+            return Some(ChangedThreads { read, gone, executed });
         };
         match engine.changes(context, &HostParameters::read(host, start), known, pool) {
-            Ok(changes) => changes.map(EnginePass::of_changes),
+            Ok(changes) => changes,
             Err(Errno::EPERM) => {
                 self.give_up_bpf();
                 None
@@ -103,7 +101,7 @@ impl SelectedEngine {
     ) -> EnginePass {
         let of_all = |read, engine: &str, no_bpf, bpf| EnginePass {
             read,
-            changed: None,
+            gone: None,
             report: CaptureInfo { engine: engine.to_owned(), no_bpf, bpf, ..CaptureInfo::default() },
         };
         let by_procfs = |no_bpf| of_all(walk::read(context, pids, pool), "procfs", no_bpf, None);
@@ -131,24 +129,10 @@ impl SelectedEngine {
 /// What an engine has read in a pass.
 pub(super) struct EnginePass {
     pub(super) read: ReadThreads,
-    /// What the pass says of the others; `None` if it read all threads.
-    pub(super) changed: Option<Others>,
+    /// Threads that have exited since the pass before; `None` if the pass read all threads.
+    pub(super) gone: Option<Vec<ThreadId>>,
     /// What a snapshot says of the engine, of a pass over all threads.
     pub(super) report: CaptureInfo,
-}
-
-/// Threads and processes of which a pass over what changed says more than their values.
-pub(super) struct Others {
-    /// Threads that have exited.
-    pub(super) gone: Vec<ThreadId>,
-    /// Processes that have executed another program.
-    pub(super) executed: HashSet<u32>,
-}
-
-impl EnginePass {
-    fn of_changes(ChangedThreads { read, gone, executed }: ChangedThreads) -> Self {
-        Self { read, changed: Some(Others { gone, executed }), report: CaptureInfo::default() }
-    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,15 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
+    /// Whether the next capture may find what was missing for this one.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        let (Self::NoProcfs(_, errno) | Self::NoDescriptors(errno)) = self else {
+            return matches!(self, Self::NoThreads(_));
+        };
+        [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::EIO, Errno::EAGAIN].contains(errno)
+    }
+
     /// The error of a capture that BPF was requested for.
     pub(super) fn no_bpf(no_bpf: &NoBpf) -> Self {
         Self::NoBpf(Box::new(finding_without_bpf(no_bpf)))
@@ -100,6 +109,16 @@ fn without_bpf(finding: &Finding) -> String {
 mod tests {
     use super::*;
     use crate::model::BpfObstacle;
+
+    #[test]
+    fn a_lack_of_descriptors_or_memory_may_pass_and_what_is_not_there_does_not() {
+        let listing = |errno| CaptureError::NoProcfs("/proc".into(), errno).may_pass();
+        let host = |errno| CaptureError::NoDescriptors(errno).may_pass();
+        assert_eq!([Errno::ENFILE, Errno::ENOMEM, Errno::EIO].map(listing), [true; 3]);
+        assert_eq!([Errno::ENOENT, Errno::EACCES].map(listing), [false; 2]);
+        assert!(host(Errno::EMFILE) && CaptureError::NoThreads(None).may_pass());
+        assert!(!CaptureError::NoProcesses("/proc".into()).may_pass());
+    }
 
     #[test]
     fn a_capture_that_needs_bpf_fails_with_the_cause_the_fix_and_the_other_engine() {

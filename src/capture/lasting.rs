@@ -7,24 +7,28 @@ use std::time::{Duration, Instant};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
+use super::cgroup_names::CgroupNames;
 use super::containers::ContainerNames;
-use super::css_sets::CssSets;
 use super::enrich::jemalloc::ExaminedFiles;
 use super::host::cgroup;
 use super::host::context::{self, BootConstants};
 use super::host::files::HostFiles;
 use super::host::mounts::Mounts;
 use super::options::Roots;
+use super::read_threads::ReadThread;
 use super::scope::CaptureScope;
-use crate::model::{CgroupStats, HostContext, ThreadState};
+use crate::model::{CgroupStats, HostContext};
+use crate::process::ReaderPool;
 
 /// What passes have learned that later ones use.
 pub(super) struct Lasting {
     /// The files of programs that passes have examined.
     pub(super) programs: Arc<ExaminedFiles>,
-    /// What passes have learned about cgroups.
-    pub(super) css_sets: Arc<CssSets>,
+    /// The paths of cgroups that passes, and records of exits, have learned.
+    pub(super) cgroup_names: Arc<CgroupNames>,
     pub(super) container_names: ContainerNames,
+    /// They know what kept them waiting.
+    pub(super) readers: Arc<ReaderPool>,
     /// The settings of the host that the last pass had.
     pub(super) host: Option<HostContext>,
     pub(super) mounts: Mounts,
@@ -47,10 +51,12 @@ const CGROUPS_FOR: Duration = Duration::from_secs(10);
 
 impl Lasting {
     pub(super) fn new(roots: &Roots) -> Self {
+        let readers = Arc::<ReaderPool>::default();
         Self {
             programs: Arc::default(),
-            css_sets: Arc::default(),
-            container_names: ContainerNames::new(roots),
+            cgroup_names: Arc::default(),
+            container_names: ContainerNames::new(roots, &readers),
+            readers,
             host: None,
             mounts: Mounts::default(),
             has_heap_counters: false,
@@ -84,21 +90,23 @@ impl Lasting {
         boot: &BootConstants,
     ) -> HostContext {
         self.mounts = Mounts::read(files);
+        self.cgroup_names.forget(&self.mounts);
         let known = if let CaptureScope::AllThreads = scope { self.host.take() } else { None };
         known.unwrap_or_else(|| context::read(files, &self.mounts, boot))
     }
 
     fn forget(&mut self) {
-        let Self { programs, whole_at, cgroups_at, .. } = self;
+        let Self { programs, readers, whole_at, cgroups_at, .. } = self;
         (*whole_at, *cgroups_at) = (None, None);
         programs.begin_capture();
+        readers.forget();
     }
 
     /// Learns from a pass over all threads that began then.
-    pub(super) fn learn(&mut self, begin: Instant, host: &HostContext, threads: &[ThreadState]) {
+    pub(super) fn learn(&mut self, begin: Instant, host: &HostContext, threads: &[ReadThread]) {
         self.whole_at = Some(begin);
         self.host = Some(host.clone());
-        self.has_heap_counters = threads.iter().any(|thread| thread.metrics.allocated_bytes.is_some());
+        self.has_heap_counters = threads.iter().any(|thread| thread.state.metrics.allocated_bytes.is_some());
     }
 
     /// The values of cgroups, each read once: of those with these paths, and those of the pass before.
@@ -129,7 +137,8 @@ impl Lasting {
         vec![
             ("examined programs", self.programs.entries()),
             ("container names", self.container_names.entries()),
-            ("cgroups", self.css_sets.entries()),
+            ("cgroups", self.cgroup_names.entries()),
+            ("hung", self.readers.hung()),
         ]
     }
 }

@@ -4,12 +4,14 @@
 mod bpf;
 mod capture_info;
 mod capturer;
+mod cgroup_ids;
+mod cgroup_names;
 mod containers;
 mod context;
-mod css_sets;
 mod engine;
 mod enrich;
 mod error;
+mod executed;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod host;
@@ -31,7 +33,7 @@ mod thread_flags;
 pub use self::bpf::exits::{DEFAULT_RING_BYTES, ExitListener, ExitSink, NoExitRecords, RecordedExits};
 pub use self::capturer::Capturer;
 pub use self::enrich::jemalloc::{Offsets, Route, TsdLayout, inspect};
-pub(crate) use self::enrich::program::program_of;
+pub(crate) use self::enrich::program::program_of_command;
 pub use self::enrich::smaps::Smaps;
 pub use self::error::CaptureError;
 pub(crate) use self::host::cpu_time::thread_cpu_time;

@@ -1,14 +1,17 @@
 //! Who owns the mutex of the C library that a sampled thread waits for.
 
-use std::fs::File;
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::PathBuf;
 
 use super::patient_reader::PatientReader;
+use super::procfs::text::innermost_id;
 use crate::model::{Activity, KernelEntry, ThreadSample};
 use crate::sys::memory::AddressSpace;
 
 /// Mutexes that are read per pass, at most: each takes some 10 µs.
 const MAX_READS: usize = 16;
+/// Threads of a process in another PID namespace that are searched for an owner, at most.
+const MAX_THREADS: usize = 1024;
 /// `__lock`, `__count`, `__owner`, `__nusers` and `__kind` of `struct __pthread_mutex_s` (glibc, `bits/struct_mutex.h`).
 const WORDS: usize = 5;
 /// The value of `__lock` while others wait.
@@ -56,6 +59,18 @@ fn owner(Waiter { tid, tgid, address }: Waiter) -> Option<u32> {
     space.read(address, bytes.as_flattened_mut()).ok()?;
     let [lock, _, owner, users, kind] = bytes.map(u32::from_ne_bytes);
     let is_mutex = lock == CONTENDED && users > 0 && kind <= LARGEST_KIND;
-    let is_of_process = || Path::new(&format!("/proc/{tgid}/task/{owner}")).exists();
-    (is_mutex && owner != tid && is_of_process()).then_some(owner)
+    is_mutex.then(|| thread_of(tgid, owner))?.filter(|owner| *owner != tid)
+}
+
+/// The thread of a process that has this id in the PID namespace of the process: the C library knows no other.
+fn thread_of(tgid: u32, id: u32) -> Option<u32> {
+    let tasks = PathBuf::from(format!("/proc/{tgid}/task"));
+    let id_of = |tid: u32| innermost_id(&fs::read(tasks.join(tid.to_string()).join("status")).ok()?);
+    // Ids are given out one after the other, in each namespace.
+    let likely = id.wrapping_sub(id_of(tgid)?).wrapping_add(tgid);
+    if id_of(likely) == Some(id) {
+        return Some(likely);
+    }
+    let tids = fs::read_dir(&tasks).ok()?.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
+    tids.take(MAX_THREADS).find(|tid| id_of(*tid) == Some(id))
 }

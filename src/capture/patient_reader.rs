@@ -5,6 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread;
 use std::time::Duration;
 
+use crate::process::RaisedPriority;
+
 /// How long a caller waits.
 const PATIENCE: Duration = Duration::from_millis(5);
 
@@ -47,6 +49,8 @@ fn start<Q: Send + 'static, A: Send + 'static>(name: &str, read: fn(Q) -> A) -> 
     let (questions, next) = channel::<Vec<Q>>();
     let (answer, answers) = channel();
     let read = move || {
+        // In its turn on a full CPU, each answer would be late. A caller asks for some tens of short ones.
+        let _raised = RaisedPriority::run_first();
         while let Ok(questions) = next.recv() {
             // Nobody waits after the last window.
             let _ = answer.send(questions.into_iter().map(read).collect());

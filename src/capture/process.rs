@@ -6,8 +6,7 @@ use nix::errno::Errno;
 
 use super::context::CaptureContext;
 use super::procfs::directory::{Numbered, ProcDirectory, is_gone};
-use super::procfs::parsers::{STAT_RSS, STAT_START_TIME};
-use super::procfs::text;
+use super::procfs::text::StatFields;
 use super::read_threads::Answer;
 use super::tally::Tally;
 use crate::model::{Name, SourceFile, printable};
@@ -33,6 +32,20 @@ impl Process {
         }
     }
 
+    /// Opens the directory of the process with this id that started then, if that is known: the kernel may have given the id to
+    /// another process, for which the answer is [`Answer::Gone`].
+    pub(super) fn reopen(context: &CaptureContext, id: u32, start: Option<u64>, file: SourceFile) -> Answer<Self> {
+        match Self::open(context, id, file) {
+            Answer::Read(process) if process.is_other(start) => Answer::Gone,
+            answer => answer,
+        }
+    }
+
+    /// Whether this is known to be another process than the one that started then, in ticks.
+    fn is_other(&self, start: Option<u64>) -> bool {
+        start.is_some_and(|start| self.start_time().is_some_and(|now| now != start))
+    }
+
     pub(super) fn new(id: u32, directory: ProcDirectory) -> Self {
         Self { id, directory, name: OnceLock::new() }
     }
@@ -55,20 +68,18 @@ impl Process {
         alive(self.directory.read("stat", &mut Vec::new()))
     }
 
-    /// When it started, in ticks.
+    /// When its first thread started, in ticks. The file of the thread does not add up the values of all threads.
     pub(super) fn start_time(&self) -> Option<u64> {
-        self.stat(STAT_START_TIME)
+        self.stat(&format!("task/{}/stat", self.id))?.start
     }
 
     /// Its resident memory, in pages.
     pub(super) fn resident_pages(&self) -> Option<u64> {
-        self.stat(STAT_RSS)
+        self.stat("stat")?.rss_pages
     }
 
-    fn stat(&self, wanted: u8) -> Option<u64> {
-        let mut buffer = Vec::new();
-        let (_, mut fields) = text::stat(self.directory.read("stat", &mut buffer).ok()?)?;
-        fields.find(|(number, _)| *number == wanted).and_then(|(_, value)| text::unsigned(value))
+    fn stat(&self, file: &str) -> Option<StatFields> {
+        StatFields::of(self.directory.read(file, &mut Vec::new()).ok()?)
     }
 
     /// Whether its thread `tid` has not exited.
@@ -101,15 +112,13 @@ impl Process {
 fn alive(stat: Result<&[u8], Errno>) -> bool {
     match stat {
         Err(errno) => !is_gone(errno),
-        Ok(stat) => {
-            let state = text::stat(stat).and_then(|(_, mut fields)| fields.next());
-            state.is_some_and(|(_, state)| !matches!(state, b"Z" | b"X"))
-        }
+        Ok(stat) => StatFields::of(stat).and_then(|stat| stat.state).is_some_and(|state| !matches!(state, b'Z' | b'X')),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::context::in_context;
     use super::*;
 
     /// A process of a recorded tree, with a name and a state.
@@ -128,6 +137,21 @@ mod tests {
             let unread = &tally.lock().parse.unread_names;
             assert_eq!(unread.get(&SourceFile::Io).map_or(&[][..], Vec::as_slice), names, "{state}");
         }
+    }
+
+    #[test]
+    fn the_next_process_with_the_same_id_is_not_the_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let task = dir.path().join("7/task/7");
+        std::fs::create_dir_all(&task).unwrap();
+        std::fs::write(task.join("stat"), format!("7 (x) S{} 900", " 0".repeat(18))).unwrap();
+        in_context(dir.path(), |context| {
+            let reopened = |id, start| Process::reopen(context, id, start, SourceFile::Stat);
+            assert!(matches!(reopened(7, Some(900)), Answer::Read(_)));
+            assert!(matches!(reopened(7, None), Answer::Read(_)), "its start is not known");
+            assert!(matches!(reopened(7, Some(800)), Answer::Gone));
+            assert!(matches!(reopened(8, Some(800)), Answer::Gone));
+        });
     }
 
     #[test]

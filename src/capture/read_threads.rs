@@ -1,30 +1,77 @@
 //! The threads that an engine has read.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::procfs::last_schedstats::{KnownThreads, threads_of};
-use crate::model::{Name, ThreadId, ThreadState};
+use crate::model::{GaugeBytes, Name, ThreadId, ThreadState};
 
 /// Threads, of one worker or of all.
 #[derive(Default)]
 pub(crate) struct ReadThreads {
     /// Sorted by process and thread id after [`in_order`](Self::in_order).
-    pub(crate) threads: Vec<ThreadState>,
+    pub(crate) threads: Vec<ReadThread>,
     /// The cgroups of the threads, in all hierarchies with values.
     pub(crate) cgroups: BTreeSet<Name>,
-    /// Resident bytes of processes by id, where they are known.
-    pub(crate) resident_bytes: HashMap<u32, u64>,
-    /// Processes whose `io` is still to be read, as that of their threads.
-    pub(crate) without_io: HashSet<u32>,
-    /// Thread pointers by thread id, where the engine knows them.
-    pub(crate) pointers: HashMap<u32, u64>,
     /// Threads that procfs did not read, because they did not run since they were known.
     pub(crate) slept: HashSet<ThreadId>,
-    /// Processes whose names and owner are known, and that have no allocator with counters.
-    pub(crate) known: HashSet<u32>,
     /// Threads that live but could not be read, by process id: their ids, or none if that is all threads of the process.
     pub(crate) unread: BTreeMap<u32, Vec<u32>>,
+}
+
+/// A thread as snapshots have it, and what only its capture needs to know of it.
+#[derive(Default)]
+pub(crate) struct ReadThread {
+    pub(crate) state: ThreadState,
+    /// Address of the thread-local storage; `None` if the engine does not know it.
+    pub(crate) thread_pointer: Option<u64>,
+    /// Resident memory of the process, on its leader; `None` if it is unknown.
+    pub(crate) resident_bytes: Option<GaugeBytes>,
+    pub(crate) lacks: Lacks,
+    /// Whether names and owner of the process are known from the pass before, and it has no allocator with counters.
+    pub(crate) is_of_known_process: bool,
+}
+
+/// Counters of a thread that its engine leaves to other sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Lacks {
+    /// No counters: BPF reads all of them.
+    #[default]
+    Nothing,
+    /// Those of taskstats. `stat` blocked its reader, and `io` would, too.
+    Taskstats,
+    /// Those of taskstats and `io`.
+    TaskstatsAndIo,
+}
+
+impl From<ThreadState> for ReadThread {
+    fn from(state: ThreadState) -> Self {
+        Self { state, ..Self::default() }
+    }
+}
+
+impl From<ReadThread> for ThreadState {
+    fn from(thread: ReadThread) -> Self {
+        thread.state
+    }
+}
+
+/// Turns threads into smaller values, in their own memory. What that leaves is freed, but for room for as many threads.
+pub(crate) fn reduced<T, U: From<T>>(threads: Vec<T>) -> Vec<U> {
+    let room = threads.capacity();
+    let mut reduced: Vec<U> = threads.into_iter().map(U::from).collect();
+    reduced.shrink_to(room);
+    reduced
+}
+
+/// Returns the threads of each process, of threads in order.
+pub(crate) fn processes_of(threads: &[ReadThread]) -> impl Iterator<Item = &[ReadThread]> {
+    threads.chunk_by(|one, other| one.state.tgid == other.state.tgid)
+}
+
+/// Returns the threads of each process, of threads in order.
+pub(crate) fn processes_of_mut(threads: &mut [ReadThread]) -> impl Iterator<Item = &mut [ReadThread]> + Send {
+    threads.chunk_by_mut(|one, other| one.state.tgid == other.state.tgid)
 }
 
 /// What an engine says of a process or thread that was listed.
@@ -57,17 +104,13 @@ pub(crate) struct ChangedThreads {
 impl ReadThreads {
     /// Adds what another worker has read.
     pub(crate) fn merge(&mut self, other: Self) {
-        let Self { mut threads, mut cgroups, resident_bytes, without_io, pointers, slept, known, unread } = other;
+        let Self { mut threads, mut cgroups, slept, unread } = other;
         for (tgid, tids) in unread {
             self.add_unread(tgid, &tids);
         }
         self.slept.extend(slept);
-        self.known.extend(known);
         self.threads.append(&mut threads);
         self.cgroups.append(&mut cgroups);
-        self.resident_bytes.extend(resident_bytes);
-        self.without_io.extend(without_io);
-        self.pointers.extend(pointers);
     }
 
     /// Adds threads of a process that live but could not be read; without ids, all of them.
@@ -92,20 +135,21 @@ impl ReadThreads {
             let life_ns = boottime_ns.saturating_sub(thread.start_ns()?);
             Some(thread.metrics.remove_impossible_delays(life_ns))
         };
-        self.threads.iter_mut().filter_map(has_removed).map(u64::from).sum()
+        self.threads.iter_mut().filter_map(|thread| has_removed(&mut thread.state)).map(u64::from).sum()
     }
 
     /// The cgroups of the threads, in any hierarchy with values, some of them several times.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
-        let of_threads = self.threads.iter().flat_map(|thread| [&thread.cgroup, &thread.cpu_cgroup]).flatten();
+        let of_threads =
+            self.threads.iter().flat_map(|thread| [&thread.state.cgroup, &thread.state.cpu_cgroup]).flatten();
         of_threads.chain(&self.cgroups).map(|path| &**path)
     }
 
     /// Takes what other sources have said of processes, unless they are new, have another name or program, or have counters of
     /// an allocator.
     pub(crate) fn take_known(&mut self, known: &KnownThreads, executed: &HashSet<u32>) {
-        for process in self.threads.chunk_by_mut(|one, other| one.tgid == other.tgid) {
-            let tgid = process[0].tgid;
+        for process in processes_of_mut(&mut self.threads) {
+            let tgid = process[0].state.tgid;
             if executed.contains(&tgid) {
                 continue;
             }
@@ -113,19 +157,19 @@ impl ReadThreads {
             let is_same = |leader: &ThreadState, before: &ThreadState| {
                 (leader.start_time_clock_ticks, &leader.comm) == (before.start_time_clock_ticks, &before.comm)
             };
-            let leader = process.iter().find(|thread| thread.is_leader());
+            let leader = process.iter().find(|thread| thread.state.is_leader());
             let before =
-                leader.zip(before).filter(|(leader, before)| is_same(leader, before)).map(|(_, before)| before);
+                leader.zip(before).filter(|(leader, before)| is_same(&leader.state, before)).map(|(_, before)| before);
             let of_process = known.range(threads_of(tgid));
             let has_counters = |(_, thread): (&ThreadId, &ThreadState)| thread.metrics.allocated_bytes.is_some();
             let Some(before) = before.filter(|_| !of_process.into_iter().any(has_counters)) else { continue };
-            for thread in process {
-                thread.program.clone_from(&before.program);
-                if thread.is_leader() {
-                    (thread.euid, thread.name_complete) = (before.euid, before.name_complete);
+            for ReadThread { state, is_of_known_process, .. } in process {
+                state.program.clone_from(&before.program);
+                if state.is_leader() {
+                    (state.euid, state.name_complete) = (before.euid, before.name_complete);
                 }
+                *is_of_known_process = true;
             }
-            self.known.insert(tgid);
         }
     }
 
@@ -134,40 +178,46 @@ impl ReadThreads {
         let is_renamed = |leader: &&ThreadState| {
             leader.is_leader() && known.get(&leader.id()).is_some_and(|before| before.comm != leader.comm)
         };
-        let renamed: HashSet<u32> = self.threads.iter().filter(is_renamed).map(|leader| leader.tgid).collect();
+        let renamed: HashSet<u32> = self.states().filter(is_renamed).map(|leader| leader.tgid).collect();
         let others = renamed.into_iter().flat_map(|tgid| known.range(threads_of(tgid))).filter(|(id, _)| slept(id));
-        self.threads.extend(others.map(|(_, thread)| thread.clone()));
+        let unnamed = |thread: &ThreadState| ThreadState { program: None, ..thread.clone() };
+        self.threads.extend(others.map(|(_, thread)| ReadThread::from(unnamed(thread))));
     }
 
     /// The threads of `ids` that have exited, in order: they were neither read, nor slept on, nor refused to be read.
     pub(crate) fn missing(&self, ids: impl Iterator<Item = ThreadId>) -> impl Iterator<Item = ThreadId> {
-        let is_read = |id: &ThreadId| self.threads.binary_search_by_key(id, ThreadState::id).is_ok();
+        let is_read = |id: &ThreadId| self.threads.binary_search_by_key(id, |thread| thread.state.id()).is_ok();
         ids.filter(move |id| !self.slept.contains(id) && !is_read(id) && !self.is_unread(*id))
+    }
+
+    /// The threads as snapshots have them.
+    pub(crate) fn states(&self) -> impl Iterator<Item = &ThreadState> {
+        self.threads.iter().map(|thread| &thread.state)
     }
 
     /// The processes of the threads.
     pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
-        self.threads.iter().map(|thread| thread.tgid)
+        self.states().map(|thread| thread.tgid)
     }
 
     /// Sorts the threads and names their processes.
     pub(crate) fn in_order(mut self) -> Self {
         // Those of an engine are in order, and followed by few others.
-        self.threads.sort_by_key(ThreadState::id);
+        self.threads.sort_by_key(|thread| thread.state.id());
         name_processes(&mut self.threads);
         self
     }
 }
 
 /// Gives all threads of a process the name of its leader, or of its first thread if the leader could not be read.
-fn name_processes(threads: &mut [ThreadState]) {
-    for process in threads.chunk_by_mut(|a, b| a.tgid == b.tgid) {
-        let leader = process.iter().find(|thread| thread.is_leader()).unwrap_or(&process[0]);
-        let (name, complete) = (Name::clone(&leader.comm), leader.name_complete);
-        for thread in process {
+fn name_processes(threads: &mut [ReadThread]) {
+    for process in processes_of_mut(threads) {
+        let leader = process.iter().find(|thread| thread.state.is_leader()).unwrap_or(&process[0]);
+        let (name, complete) = (Name::clone(&leader.state.comm), leader.state.name_complete);
+        for ReadThread { state, .. } in process {
             // A new thread inherits the name of the thread that creates it.
-            thread.name_complete |= complete && thread.comm == name;
-            thread.pcomm = Name::clone(&name);
+            state.name_complete |= complete && state.comm == name;
+            state.pcomm = Name::clone(&name);
         }
     }
 }
@@ -180,27 +230,27 @@ mod tests {
     fn delays_longer_than_a_thread_has_lived_are_absent_and_counted() {
         let mut thread = ThreadState { start_time_clock_ticks: Some(100), ..ThreadState::default() };
         thread.metrics.blkio_delay_total_ns = Some(2_000_000_000.into());
-        let mut read = ReadThreads { threads: vec![thread], ..ReadThreads::default() };
+        let mut read = ReadThreads { threads: vec![thread.into()], ..ReadThreads::default() };
         assert_eq!(read.remove_impossible_delays(3_000_000_000), 0);
-        assert!(read.threads[0].metrics.blkio_delay_total_ns.is_some());
+        assert!(read.threads[0].state.metrics.blkio_delay_total_ns.is_some());
         assert_eq!(read.remove_impossible_delays(2_500_000_000), 1);
-        assert_eq!(read.threads[0].metrics.blkio_delay_total_ns, None);
+        assert_eq!(read.threads[0].state.metrics.blkio_delay_total_ns, None);
         // In a time namespace whose clock is younger than the thread, its age is unknown.
-        let older = &mut read.threads[0];
+        let older = &mut read.threads[0].state;
         older.start_time_clock_ticks = Some((-1_000_000_000_i64).cast_unsigned() / 10_000_000);
         older.metrics.blkio_delay_total_ns = Some(2_000_000_000.into());
         assert_eq!(read.remove_impossible_delays(500_000_000), 0);
-        assert!(read.threads[0].metrics.blkio_delay_total_ns.is_some());
+        assert!(read.threads[0].state.metrics.blkio_delay_total_ns.is_some());
     }
 
     #[test]
     fn a_thread_that_kept_its_leaders_whole_name_has_a_whole_name() {
         let thread = |tid, comm: &str| ThreadState { tgid: 7, tid, comm: comm.into(), ..ThreadState::default() };
         let leader = ThreadState { name_complete: true, ..thread(7, "fifteen-bytes-x") };
-        let threads = vec![thread(9, "fifteen-bytes-y"), thread(8, "fifteen-bytes-x"), leader];
+        let threads = [thread(9, "fifteen-bytes-y"), thread(8, "fifteen-bytes-x"), leader].map(ReadThread::from).into();
         let read = ReadThreads { threads, ..ReadThreads::default() }.in_order();
-        let names: Vec<_> = read.threads.iter().map(|thread| (thread.tid, thread.name_complete)).collect();
+        let names: Vec<_> = read.states().map(|thread| (thread.tid, thread.name_complete)).collect();
         assert_eq!(names, [(7, true), (8, true), (9, false)]);
-        assert!(read.threads.iter().all(|thread| &*thread.pcomm == "fifteen-bytes-x"));
+        assert!(read.states().all(|thread| &*thread.pcomm == "fifteen-bytes-x"));
     }
 }

@@ -35,13 +35,16 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
         if let Some(value) = self.current.get(&key) {
             return Some(value.clone());
         }
-        let value = self.earlier.remove(&key)?;
-        self.insert(key, value.clone());
+        let value = self.earlier.get(&key)?.clone();
+        if self.has_room() {
+            self.insert(key, value.clone());
+        }
         Some(value)
     }
 
     /// Remembers a value, if there is room.
     pub(super) fn insert(&mut self, key: K, value: V) {
+        self.earlier.remove(&key);
         if self.current.len() < self.most || self.current.contains_key(&key) {
             self.current.insert(key, value);
         } else {
@@ -49,8 +52,34 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
         }
     }
 
+    /// Forgets the value of a key.
+    pub(super) fn remove(&mut self, key: &K) {
+        self.current.remove(key);
+        self.earlier.remove(key);
+    }
+
+    /// A value that was used only before the last turn.
+    pub(super) fn earlier(&self, key: &K) -> Option<&V> {
+        self.earlier.get(key)
+    }
+
+    /// Whether another value is remembered.
+    pub(super) fn has_room(&self) -> bool {
+        self.current.len() < self.most
+    }
+
     /// Forgets what was not used since the turn before.
     pub(super) fn turn(&mut self) {
+        self.turn_with(|_, _| false);
+    }
+
+    /// Forgets what was not used since the turn before, and is not in use.
+    pub(super) fn turn_with(&mut self, is_in_use: impl Fn(&K, &V) -> bool) {
+        for (key, value) in std::mem::take(&mut self.earlier) {
+            if self.has_room() && is_in_use(&key, &value) {
+                self.insert(key, value);
+            }
+        }
         let Self { what, most, .. } = self;
         if std::mem::take(&mut self.without_room) > 0 {
             tracing::info!("more than {most} {what}: what has no room is learned again each time");

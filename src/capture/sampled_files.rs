@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use nix::fcntl::readlink;
 
 use crate::model::{Activity, KernelEntry, Name, ThreadSample, printable};
+use crate::process::as_caller;
 
 /// Links that are read per pass, at most: each takes 10 to 30 µs. Threads that are blocked come first.
 const MAX_LINKS: usize = 16;
@@ -27,12 +28,16 @@ pub(crate) fn add_files(samples: &mut [ThreadSample], descriptor: impl Fn(Kernel
     }
 }
 
-/// What a descriptor of a process is: a path, or a kind of file. Connections are not told apart.
+/// What a descriptor of a process is: a path that the caller may know, or a kind of file. Connections are not told apart.
 fn file(tgid: u32, number: u32) -> Option<Name> {
-    let link: PathBuf = readlink(format!("/proc/{tgid}/fd/{number}").as_str()).ok()?.into();
+    let descriptor = format!("/proc/{tgid}/fd/{number}");
+    let read = || readlink(descriptor.as_str()).ok().map(PathBuf::from);
+    let link = read()?;
     match link.as_os_str().as_bytes() {
         link if link.starts_with(b"socket:[") => Some("socket".into()),
         link if link.len() > LONGEST_PATH => None,
+        // With file capabilities: a path can be in a directory that the caller cannot enter.
+        link if link.starts_with(b"/") && as_caller(read).ok().flatten().is_none() => None,
         link => Some(printable(link).into()),
     }
 }

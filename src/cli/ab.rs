@@ -101,7 +101,11 @@ fn labels(output: Option<&Path>) -> Sides<String> {
 fn record(args: &AbArgs, signals: &Signals, sides: &mut [AbSide; 2], messages: Messages) -> anyhow::Result<()> {
     let AbArgs { runs, no_warmup, .. } = *args;
     let mut writer = RunWriter {
-        recorder: args.recorder.recorder(&options(&args.sources), Some(runs.saturating_mul(2)))?,
+        recorder: args.recorder.recorder(
+            &options(&args.sources),
+            Some(runs.saturating_mul(2)),
+            Privileges::RecordCommand,
+        )?,
         signals,
         redact_key: redact_key(&args.sources)?,
         max_snapshot_bytes: args.comparing.view.limits.max_snapshot_bytes,

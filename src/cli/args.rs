@@ -16,8 +16,8 @@ use super::{
 };
 use crate::capture::{Engine, Options, Smaps};
 use crate::compare::{
-    CompareOptions, Flatten, Form, Gate, GroupBy, GroupGlob, Names, OverviewColumn, Per, Quantity, Scope, Sides,
-    SortKey, StepGate, Threshold,
+    CompareOptions, Flatten, Form, Gate, GroupBy, GroupGlob, Grouping, Names, OverviewColumn, Per, Quantity, Scope,
+    Selection, Sides, SortKey, StepGate, Threshold,
 };
 use crate::model::Section;
 use crate::process::{Privileges, Streams};
@@ -66,16 +66,6 @@ pub(super) fn with_separator(mut error: clap::Error) -> clap::Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
-}
-
-/// Files that do not fit the request. The exit status is that of wrong usage, which the message has no need to repeat.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Misfit(pub(super) String);
-
-/// An error about files that do not fit the request.
-pub(super) fn misfit(message: impl Display) -> anyhow::Error {
-    Misfit(message.to_string()).into()
 }
 
 /// Which messages go to standard error.
@@ -241,15 +231,20 @@ pub(super) struct RecorderArgs {
 }
 
 impl RecorderArgs {
-    /// A recorder of so many windows, or of a series, with reasons unless they are not wanted. The capabilities for loading its
-    /// programs are not needed any more.
-    pub(super) fn recorder(&self, options: &Options, windows: Option<u32>) -> anyhow::Result<Recorder> {
+    /// A recorder of so many windows, or of a series, with reasons unless they are not wanted. Of these privileges, those for
+    /// loading its programs are dropped.
+    pub(super) fn recorder(
+        &self,
+        options: &Options,
+        windows: Option<u32>,
+        privileges: Privileges,
+    ) -> anyhow::Result<Recorder> {
         let recorder = match windows {
             Some(windows) => Recorder::new(options.clone(), usize::try_from(windows)?, self.ring)?,
             None => Recorder::of_series(options.clone(), self.ring)?,
         };
         let recorder = if self.no_why { recorder } else { recorder.with_reasons(options, self.why_rate) };
-        Privileges::Record.keep_after_loading()?;
+        privileges.keep_after_loading()?;
         Ok(recorder)
     }
 }
@@ -289,6 +284,13 @@ pub(super) struct RecordArgs {
     pub(super) sources: SourceArgs,
     #[command(flatten)]
     pub(super) view: ViewArgs,
+}
+
+impl RecordArgs {
+    /// Privileges that the recording needs.
+    pub(super) fn privileges(&self) -> Privileges {
+        if self.command.is_empty() { Privileges::Record } else { Privileges::RecordCommand }
+    }
 }
 
 const RECORD_HELP: &str = "\
@@ -416,7 +418,7 @@ pub(super) struct Comparing {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct ViewArgs {
-    /// Group threads by command (process name, and the script or main class that an interpreter runs), process name (pcomm, process), process (pid), thread name (comm, thread; comm-exact keeps digits), cgroup, container, pod (of one workload), or all (tree)
+    /// Group threads by command (process name, and the script or main class that an interpreter runs), process name (process), process (pid), thread name (thread), thread (tid), cgroup, container, pod (of one workload), or all (tree)
     #[arg(short, long, value_parser = one_of_variants(GroupBy::value_variants()), value_name = "AXIS", default_value = "command")]
     group_by: GroupBy,
     /// Show these columns of the overview or metrics (listed by `ctprof metrics`), separated by commas
@@ -476,26 +478,42 @@ pub(super) struct ViewArgs {
 
 impl ViewArgs {
     pub(super) fn options(&self, labels: Sides<String>) -> CompareOptions {
-        CompareOptions {
-            group_by: self.group_by,
+        let grouping = Grouping {
+            axis: self.group_by,
             names: if self.no_thread_normalize { Names::Literal } else { Names::Patterns },
             cgroups: if self.no_cgroup_normalize { Names::Literal } else { Names::Patterns },
             flatten: self.cgroup_flatten.clone(),
             renamed_cgroups: if self.no_cgroup_match { Names::Literal } else { Names::Patterns },
-            only: self.only.iter().chain(self.why.iter().flatten()).cloned().collect(),
             scope: self.scope.clone(),
             per: self.per.or((self.format == Format::Folded).then_some(Per::Run)),
+        };
+        let selection = Selection {
+            only: self.named_groups().cloned().collect(),
             form: self.form(),
             sections: self.sections().into_iter().collect(),
             metrics: self.metrics(),
-            has_whole_stacks: self.format == Format::Folded,
             sort_by: self.sort_by.clone(),
+        };
+        CompareOptions {
+            grouping,
+            selection,
+            has_whole_stacks: self.format == Format::Folded,
             labels,
             has_tree: self.format.is_interactive(),
             // Rows are made when the files have been read.
             max_bytes: usize::try_from(self.limits.max_snapshot_bytes).ok().map(|bytes| bytes.saturating_mul(2)),
             ..CompareOptions::default()
         }
+    }
+
+    /// Whether neither the number nor the order of groups is chosen.
+    pub(super) fn has_usual_order(&self) -> bool {
+        self.limit.is_none() && self.sort_by.is_empty()
+    }
+
+    /// The groups that are named.
+    pub(super) fn named_groups(&self) -> impl Iterator<Item = &GroupGlob> {
+        self.only.iter().chain(self.why.iter().flatten())
     }
 
     fn form(&self) -> Form {

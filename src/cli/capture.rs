@@ -25,8 +25,10 @@ pub(super) fn run(args: &CaptureArgs, messages: Messages) -> anyhow::Result<()> 
     check_roots(&args.sources)?;
     let key = redact_key(&args.sources)?;
     // A file that nobody named is never overwritten.
-    let target =
-        args.output.as_deref().map_or_else(|| OutputTarget::create_new(&default_path()), OutputTarget::create)?;
+    let target = match args.output.as_deref() {
+        Some(path) => OutputTarget::create(path),
+        None => OutputTarget::create_new(&default_path(key.as_deref())),
+    }?;
     let options = Options { pids: args.processes.pids.clone(), ..options(&args.sources) };
     let progress = Arc::clone(&options.progress);
     let mut recorder = Recorder::of_one_capture(options)?;
@@ -110,10 +112,12 @@ fn use_unless(disabled: bool) -> Use {
     if disabled { Use::Disabled } else { Use::Enabled }
 }
 
-/// The default file name: host and time, in the working directory.
-fn default_path() -> PathBuf {
-    let host = nix::unistd::gethostname().unwrap_or_default();
-    let host = host.to_string_lossy().replace(|c: char| !c.is_ascii_alphanumeric() && !".-".contains(c), "_");
+/// The default file name: host and time, in the working directory. Where names are replaced by hashes, it has no name of the
+/// host.
+fn default_path(redact_key: Option<&str>) -> PathBuf {
+    let host = || nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
+    let host = redact_key.map_or_else(host, |_| "redacted".to_owned());
+    let host = host.replace(|c: char| !c.is_ascii_alphanumeric() && !".-".contains(c), "_");
     let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
     format!("ctprof-{host}-{now}.ctprof.zst").into()
 }

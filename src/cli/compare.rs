@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::{
-    BASELINE, CANDIDATE, CompareArgs, Comparing, DigestReader, FAILED, GATE_FAILED, Messages, Stream, free_at_exit,
-    groups_exist, is_of_ab, reported, usage_error, write_report,
+    BASELINE, CANDIDATE, CompareArgs, Comparing, DigestReader, FAILED, GATE_FAILED, Messages, Stream, complain,
+    free_at_exit, groups_exist, is_of_ab, reported, usage_error, write_report,
 };
 use crate::compare::{CompareOptions, GateOutcome, GateResult, Sides, report};
 use crate::report::{Column, write_gate_lines};
@@ -38,7 +38,7 @@ impl<'a> Prepared<'a> {
     pub(super) fn new(args: &'a Comparing, labels: Sides<String>) -> anyhow::Result<Self> {
         let options =
             CompareOptions { threshold: args.threshold, min_time: args.min_time, ..args.view.options(labels) };
-        let misfit = args.fail_on.iter().find_map(|gate| Some((gate, gate.check(options.group_by).err()?)));
+        let misfit = args.fail_on.iter().find_map(|gate| Some((gate, gate.check(options.grouping.axis).err()?)));
         if let Some((gate, error)) = misfit {
             return Err(usage_error(format!("--fail-on '{}': {error}", gate.text)));
         }
@@ -51,11 +51,16 @@ impl<'a> Prepared<'a> {
         let mut input = DigestReader::new(self.options.clone(), view, messages);
         let sides = input.sides(baseline, candidate)?;
         let report = report(sides, &input.into_options(), fail_on);
-        groups_exist(&report.unmatched)?;
+        groups_exist(&report.unmatched, view)?;
         let written = write_report(Stream::Stdout, &report, view);
         let status = gate_status(&report.gates, self.args, messages);
         free_at_exit(report);
-        reported(written, status)
+        match reported(written, ()) {
+            // A full disk does not hide that a gate failed.
+            Err(error) if status == ExitCode::from(GATE_FAILED) => complain(&error),
+            written => written?,
+        }
+        Ok(status)
     }
 }
 

@@ -6,7 +6,8 @@ use clap::ValueEnum;
 
 use crate::compare::{Form, Report};
 use crate::report::{
-    Selection, Terminal, write_csv, write_folded, write_html, write_json, write_json_lines, write_markdown, write_table,
+    DisplayOptions, Terminal, write_csv, write_folded, write_html, write_json, write_json_lines, write_markdown,
+    write_table,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -47,7 +48,7 @@ impl Format {
         self,
         out: &mut dyn Write,
         report: &Report,
-        selection: &Selection,
+        selection: &DisplayOptions,
         terminal: Terminal,
     ) -> io::Result<()> {
         match self {

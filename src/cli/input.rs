@@ -54,13 +54,13 @@ impl DigestReader {
     fn in_scope(&self, digest: Digest, path: &Path) -> Result<Digest> {
         let command = digest.head.window.as_ref().and_then(|window| window.command.as_ref());
         let has_none = command.is_none() && digest.is_empty();
-        if self.options.scope == Some(Scope::Command) && has_none {
+        if self.options.grouping.scope == Some(Scope::Command) && has_none {
             return Err(misfit(format!(
                 "{} has no recorded command for --scope command; record one with `ctprof record -- COMMAND`",
                 named(path)
             )));
         }
-        let scope = self.options.scope.as_ref().map_or(Ok(()), |scope| scope.check(&digest.head));
+        let scope = self.options.grouping.scope.as_ref().map_or(Ok(()), |scope| scope.check(&digest.head));
         scope.map_err(|error| misfit(format!("{}: {error}", named(path))))?;
         Ok(digest)
     }
@@ -196,7 +196,7 @@ impl DigestReader {
 
     fn digest(&self, mut stored: Stored) -> Result<Digest, StoreError> {
         // A file of another layout is held whole once its head is known.
-        let totals = match self.options.scope {
+        let totals = match self.options.grouping.scope {
             Some(Scope::Container(_) | Scope::Pod(_)) => self.totals(&[stored.head()?]),
             _ => self.totals(&[]),
         };

@@ -39,6 +39,7 @@ use self::{
     values::*,
 };
 use crate::capture::CaptureError;
+pub use crate::process::Allocator;
 use crate::process::{
     EndedUnrecorded, Privileges, RECORD_FAILED, RaisedPriority, check_stdout, end_at_panics, fail_writes_beyond_limit,
     worker_per_cpu,
@@ -52,6 +53,8 @@ pub fn command() -> clap::Command {
 
 /// Runs the command of the process's arguments.
 pub fn run() -> ExitCode {
+    // Also while arguments are read and files written: on a crowded host, that would take minutes.
+    let raised = RaisedPriority::of_all_if_crowded();
     // To define all commands and their options takes longer than everything else that this does.
     if std::env::args_os().skip(1).eq(["--version"]) {
         let printed = output::to_stdout(|out| writeln!(out, "ctprof {}", env!("CARGO_PKG_VERSION")));
@@ -61,21 +64,24 @@ pub fn run() -> ExitCode {
         Ok(args) => args,
         Err(instead) => return usage(&with_separator(instead)),
     };
-    // Also while files are written: on a crowded host, that would take minutes.
     let captures = matches!(args.command, Command::Ab(_) | Command::Capture(_) | Command::Record(_));
-    let _raised = captures.then(RaisedPriority::run_first_if_crowded);
+    let raised = captures.then_some(raised);
     log(&args);
     fail_writes_beyond_limit();
     let is_record = matches!(args.command, Command::Record(_));
     end_at_panics(if is_record { RECORD_FAILED } else { FAILED });
     let done = privileges(&args.command).keep().map_err(Into::into).and_then(|()| execute(args));
     let status = done.as_ref().err().filter(|_| is_record).map_or(FAILED, record::status_of);
-    ended(done, status)
+    let status = ended(done, status);
+    // Threads that are left need a CPU to end, and this process ends after them.
+    raised.into_iter().chain(captures.then(RaisedPriority::of_all_if_crowded)).for_each(RaisedPriority::keep);
+    status
 }
 
 fn privileges(command: &Command) -> Privileges {
     match command {
-        Command::Ab(_) | Command::Record(_) => Privileges::Record,
+        Command::Ab(_) => Privileges::RecordCommand,
+        Command::Record(command) => command.privileges(),
         Command::Capture(_) | Command::Doctor { .. } => Privileges::Capture,
         _ => Privileges::Files,
     }

@@ -12,7 +12,7 @@ use terminal_size::{Height, Width, terminal_size_of};
 use super::{Format, ViewArgs};
 use crate::compare::{GroupBy, NoSuchGroup, Report};
 use crate::process::check_stdout;
-use crate::report::{Selection, Terminal, UserNames};
+use crate::report::{DisplayOptions, Terminal, UserNames};
 
 /// Runs `print` on buffered standard output.
 pub(super) fn to_stdout(
@@ -27,9 +27,17 @@ const USUAL_WIDTH: u16 = 80;
 /// Height of a terminal that does not say its size, and of a report that does not go to a terminal.
 const USUAL_HEIGHT: u16 = 30;
 
-/// Fails if `--only` selects no group.
-pub(super) fn groups_exist(unmatched: &[NoSuchGroup]) -> anyhow::Result<()> {
-    unmatched.first().map_or(Ok(()), |error| Err(anyhow::Error::new(error.clone()).context("--only")))
+/// Fails if `--only` selects no group, and warns of each of its globs that matches none.
+pub(super) fn groups_exist(unmatched: &[NoSuchGroup], view: &ViewArgs) -> anyhow::Result<()> {
+    match unmatched {
+        [error, ..] if unmatched.len() == view.named_groups().count() => {
+            Err(anyhow::Error::new(error.clone()).context("--only"))
+        }
+        some => {
+            some.iter().for_each(|error| tracing::warn!("--only: {error}"));
+            Ok(())
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +57,10 @@ impl Stream {
         is_terminal.then_some((width, height))
     }
 
-    /// Width of the terminal; `None` if it is not a terminal.
+    /// Width of the output: `COLUMNS`, else that of the terminal; `None` without either.
     pub(super) fn width(self) -> Option<u16> {
-        self.terminal().map(|(width, _)| width)
+        let chosen = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+        chosen.or_else(|| self.terminal().map(|(width, _)| width))
     }
 }
 
@@ -77,8 +86,10 @@ const HTML_ROWS: usize = 32_000;
 
 /// Lines of a report around the groups of its overview: facts, headings, what is left out, the prompt.
 const LINES_AROUND: usize = 10;
-/// Most lines on reasons: two for each of five groups.
-const MOST_REASONS: usize = 10;
+/// Most lines on reasons: two for each of eight groups.
+const MOST_REASONS: usize = 16;
+/// Groups that waited or were blocked most, which a short screen has besides those that lead.
+const VICTIMS: usize = 3;
 /// A small terminal shows this many groups, too.
 const FEWEST_GROUPS: usize = 8;
 
@@ -110,7 +121,7 @@ pub(super) fn write_to(
 /// What is shown: as many groups as fit the terminal and a limited number of rows per section, or all in formats for
 /// programs, unless `--limit` has another limit. 0 is none.
 /// Lines on reasons take the place of groups.
-pub(super) fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> Selection {
+pub(super) fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> DisplayOptions {
     let terminal = stream.terminal().filter(|_| view.format == Format::Table);
     let height = terminal.map_or(USUAL_HEIGHT, |(_, height)| height);
     let reasons = if terminal.is_some() { report.why.len().min(MOST_REASONS) } else { 0 };
@@ -125,12 +136,15 @@ pub(super) fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> Sel
         None => usual,
         limit => limit.filter(|limit| *limit > 0),
     };
-    Selection {
+    DisplayOptions {
         limit: given(limit),
         groups: given(groups),
+        victims: if view.has_usual_order() { VICTIMS } else { 0 },
         all_rows: all_rows.filter(|_| view.limit.is_none()),
+        overview: &[],
         // Formats for programs always have the rows that tables hide.
         shows_unchanged: view.unchanged || matches!(view.format, Format::Csv | Format::Json | Format::Jsonl),
+        shows_idle: report.names_its_groups,
         columns: view.table_columns(),
         users: users(report),
     }

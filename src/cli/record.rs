@@ -16,10 +16,10 @@ use crate::capture::Options;
 use crate::compare::{Scope, Sides, show};
 use crate::diagnose::plural;
 use crate::model::CtprofSnapshot;
-use crate::process::{CommandEnd, EndedUnrecorded, Invocation, RECORD_FAILED, Signals, Streams, killed};
-use crate::record::{RecordError, Recorder, Until};
+use crate::process::{CommandEnd, EndedUnrecorded, Invocation, Privileges, RECORD_FAILED, Signals, Streams, killed};
+use crate::record::{RecordError, Recorder, Until, Waiting};
 use crate::report::{Column, escaped, record_summary};
-use crate::store::OutputTarget;
+use crate::store::{OutputTarget, StoreError, Written};
 
 /// Records a window, or several; the exit status is that of the command.
 pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
@@ -49,23 +49,26 @@ fn one(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     if args.duration.is_none() && args.command.is_empty() && messages == Messages::All && io::stderr().is_terminal() {
         say(format_args!("recording until Ctrl-C"));
     }
-    let (window, end) = recorded(args)?;
-    let redacted = window.map_err(Into::into).map(|mut window| {
+    let signals = signals(args)?;
+    let (window, end) = recorded(args, &signals)?;
+    let kept = window.map_err(anyhow::Error::from).map(|mut window| {
         key.iter().for_each(|key| window.redact(key));
-        window
+        let written = target.map(|target| target.write(&window, args.view.limits.max_snapshot_bytes)).transpose();
+        (window, written)
     });
-    after_command(end, redacted.and_then(|window| keep(args, target, window, messages)))?;
+    // Printing can wait for a reader.
+    drop(signals);
+    after_command(end, kept.and_then(|(window, written)| show_kept(args, window, written, messages)))?;
     Ok(exit_status(end))
 }
 
-/// Writes the window into the file, and says so, or prints it.
-fn keep(
+/// Says where the window was written, or prints it.
+fn show_kept(
     args: &RecordArgs,
-    target: Option<OutputTarget>,
     window: CtprofSnapshot,
+    written: Result<Option<Written>, StoreError>,
     messages: Messages,
 ) -> anyhow::Result<()> {
-    let written = target.map(|target| target.write(&window, args.view.limits.max_snapshot_bytes)).transpose();
     if let Ok(Some(written)) = written {
         if messages == Messages::All {
             let file = escaped(&written.path.to_string_lossy()).into_owned();
@@ -82,13 +85,15 @@ fn keep(
 }
 
 /// The window, or why there is none, and how the command ended, if there was one.
-fn recorded(args: &RecordArgs) -> anyhow::Result<(Result<CtprofSnapshot, RecordError>, Option<CommandEnd>)> {
-    let signals = signals(args)?;
+fn recorded(
+    args: &RecordArgs,
+    signals: &Signals,
+) -> anyhow::Result<(Result<CtprofSnapshot, RecordError>, Option<CommandEnd>)> {
     let until = until(args);
     let mut recorder = recorder(args, 1)?;
     let window = recorder.open()?;
-    let end = window.wait(&until, &signals)?;
-    drop(signals);
+    let end =
+        if args.command.is_empty() { window.wait(&until, signals)? } else { begin(&until, signals)?.end(signals)? };
     let of_command = end.of_command;
     Ok((window.close(end), of_command))
 }
@@ -100,13 +105,20 @@ pub(super) fn exit_status(end: Option<CommandEnd>) -> ExitCode {
 
 pub(super) fn recorder(args: &RecordArgs, windows: u32) -> anyhow::Result<Recorder> {
     let options = Options { pids: args.processes.pids.clone(), ..options(&args.sources) };
-    args.recorder.recorder(&options, args.every.is_none().then_some(windows))
+    args.recorder.recorder(&options, args.every.is_none().then_some(windows), args.privileges())
 }
 
 /// Blocks signals, before other threads start.
 pub(super) fn signals(args: &RecordArgs) -> anyhow::Result<Signals> {
     let signals = if args.command.is_empty() { Signals::for_pause() } else { Signals::for_command() };
     signals.context("cannot block signals")
+}
+
+/// Starts the command, if there is one, and drops what no further one needs.
+pub(super) fn begin(until: &Until, signals: &Signals) -> anyhow::Result<Waiting> {
+    let waiting = until.begin(signals)?;
+    Privileges::RecordCommand.keep_after_starting()?;
+    Ok(waiting)
 }
 
 pub(super) fn until(args: &RecordArgs) -> Until {

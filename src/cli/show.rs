@@ -31,7 +31,7 @@ pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
     let options = input.into_options();
     let mut report = report(Sides::one(side), &options, &[]);
     report.trends = parts.map(|parts| trends(parts, &columns, sections, &options)).unwrap_or_default();
-    groups_exist(&report.unmatched)?;
+    groups_exist(&report.unmatched, &args.view)?;
     let written = write_report(Stream::Stdout, &report, &args.view);
     free_at_exit(report);
     written
@@ -42,7 +42,7 @@ fn course(args: &ShowArgs) -> (u32, Vec<&'static OverviewColumn>, &'static [Sect
     if !args.view.format.is_interactive() {
         return (PARTS, vec![args.sparkline], &[Section::Overview]);
     }
-    // Only threads that changed are known of a step, which is too little for what they have.
+    // What groups have changes a little in each part: that would be most of the page.
     let others = OVERVIEW.iter().filter(|column| column.is_ranked() && column.name != args.sparkline.name);
     (PARTS_OF_PAGE, [args.sparkline].into_iter().chain(others).collect(), &[Section::Overview, Section::Reasons])
 }
@@ -54,8 +54,13 @@ fn show_steps(args: &ShowArgs) -> anyhow::Result<()> {
         return Err(misfit(format!("{} has no steps; `ctprof record --every` records them", part.file.display())));
     };
     let mut printer = StepPrinter::new(Stream::Stdout, &args.view)?;
-    series.each_window(&part.range.unwrap_or_default(), &mut |window| printer.print(&window))?;
+    let range = part.range.unwrap_or_default();
+    series.each_window(&range, &mut |mut window, moment| {
+        moment.add_unchanged(&mut window);
+        printer.print(&window)
+    })?;
+    let found = printer.groups_exist();
     printer.finish()?;
     warn_of(&series, &part.file);
-    Ok(())
+    found
 }

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::capture::redact_key;
-use super::record::{check, exit_status, print, recorder, signals, stream, until};
+use super::record::{begin, check, exit_status, print, recorder, signals, stream, until};
 use super::{
-    Format, Messages, RecordArgs, Stream, ViewArgs, after_command, is_broken_pipe, say, selection, usage_error,
-    write_to,
+    Format, Messages, RecordArgs, Stream, ViewArgs, after_command, groups_exist, is_broken_pipe, say, selection,
+    usage_error, write_to,
 };
-use crate::compare::{CompareOptions, Form, OVERVIEW, Quantity, Sides, StepGate, show};
+use crate::compare::{CompareOptions, Form, Grouping, NoSuchGroup, Sides, StepGate, show};
 use crate::model::{CtprofSnapshot, Section};
 use crate::process::check_stdout;
-use crate::record::{OpenSeries, Preparation, RecordedStep};
-use crate::report::{TraceWriter, escaped, series_summary, write_json, write_step, write_step_csv};
+use crate::record::{OpenSeries, Preparation, RecordError, RecordedStep};
+use crate::report::{TraceWriter, escaped, series_summary, write_json, write_step, write_step_columns, write_step_csv};
 use crate::series::{Moment, Part, Step};
 use crate::store::{OutputTarget, SegmentWriter, SeriesWriter, StoreError, Written};
 
@@ -31,6 +31,8 @@ pub(super) struct StepPrinter<'v> {
     view: &'v ViewArgs,
     options: CompareOptions,
     is_first: bool,
+    /// Selections of groups that have matched none in any step; `None` before the first step.
+    unmatched: Option<Vec<NoSuchGroup>>,
     trace: TraceWriter,
 }
 
@@ -40,30 +42,41 @@ impl<'v> StepPrinter<'v> {
             return Err(usage_error("steps are printed as table, json, csv or perfetto".to_owned()));
         }
         let mut options = view.options(Sides::one("step".to_owned()));
-        (options.form, options.sections) = (Form::Overview, vec![Section::Host, Section::Overview]);
-        if options.metrics.is_empty() && view.format == Format::Table {
-            let columns = OVERVIEW.iter().filter(|column| COLUMNS.contains(&column.name));
-            options.metrics = columns.map(Quantity::Column).collect();
-        }
+        (options.selection.form, options.selection.sections) = (Form::Overview, vec![Section::Host, Section::Overview]);
         if view.format == Format::Perfetto {
-            options.sections.push(Section::HostPressure);
+            options.selection.sections.push(Section::HostPressure);
         }
-        Ok(Self { stream, view, options, is_first: true, trace: TraceWriter::default() })
+        Ok(Self { stream, view, options, is_first: true, unmatched: None, trace: TraceWriter::default() })
     }
 
     pub(super) fn print(&mut self, window: &CtprofSnapshot) -> anyhow::Result<()> {
         let report = show(window, &self.options);
+        let is_unmatched = |known: &NoSuchGroup| report.unmatched.iter().any(|new| new.is_of_glob_of(known));
+        self.unmatched.get_or_insert_with(|| report.unmatched.clone()).retain(is_unmatched);
         let mut selection = selection(self.view, self.stream, &report);
         if self.view.format == Format::Table && self.view.limit.is_none() {
-            selection.groups = Some(GROUPS);
+            (selection.groups, selection.victims) = (Some(GROUPS), 0);
+        }
+        if self.options.selection.metrics.is_empty() {
+            selection.overview = &COLUMNS;
         }
         let is_first = std::mem::replace(&mut self.is_first, false);
         write_to(self.stream, self.view, |out, terminal| match self.view.format {
             Format::Json => write_json(out, &report, &selection),
-            Format::Csv => write_step_csv(out, &report, &selection, is_first),
+            Format::Csv => {
+                if is_first {
+                    write_step_columns(out)?;
+                }
+                write_step_csv(out, &report, &selection)
+            }
             Format::Perfetto => self.trace.add(out, &report),
             _ => write_step(out, &report, &selection, terminal),
         })
+    }
+
+    /// Refuses selections that have matched no group of any step.
+    pub(super) fn groups_exist(&self) -> anyhow::Result<()> {
+        groups_exist(self.unmatched.as_deref().unwrap_or_default(), self.view)
     }
 
     pub(super) fn finish(self) -> anyhow::Result<()> {
@@ -88,7 +101,7 @@ impl SeriesOutput {
         })
     }
 
-    fn add(&mut self, step: &Step, moment: &Moment) -> Result<(), StoreError> {
+    fn add(&mut self, step: Step, moment: &Moment) -> Result<(), StoreError> {
         match self {
             Self::File(file) => file.add(step, moment),
             Self::Segments(segments) => segments.add(step, moment),
@@ -107,7 +120,7 @@ impl SeriesOutput {
 struct StepEnd<'a> {
     gate: Option<&'a StepGate>,
     after: Duration,
-    options: CompareOptions,
+    grouping: Grouping,
     /// When it ends; `None` as long as the gate is not met.
     at: Option<Instant>,
 }
@@ -117,7 +130,7 @@ impl StepEnd<'_> {
         let Some(gate) = self.gate.filter(|_| self.at.is_none()) else {
             return self.at.is_some_and(|at| at <= Instant::now());
         };
-        let Some(group) = gate.met_by(window, &self.options) else { return false };
+        let Some(group) = gate.met_by(window, &self.grouping) else { return false };
         say(format_args!("--until is met by {}", escaped(&group)));
         self.at = Some(Instant::now() + self.after);
         self.after.is_zero()
@@ -134,14 +147,17 @@ struct StepOutput<'v> {
 impl StepOutput<'_> {
     /// Adds a step; false if nobody reads what is printed.
     fn add(&mut self, step: RecordedStep, moment: &Moment) -> anyhow::Result<bool> {
-        let RecordedStep { step, exits, window } = step;
-        if let Some(file) = &mut self.file {
-            file.add(&step, moment)?;
+        let RecordedStep { step, exits, mut window } = step;
+        match (&mut self.file, &mut self.whole) {
+            (Some(file), _) => file.add(step, moment)?,
+            (None, Some(whole)) => whole.add(exits, step.reasons.map(|reasons| *reasons)),
+            (None, None) => {}
         }
-        if let Some(whole) = &mut self.whole {
-            whole.add(exits, step.reasons.map(|reasons| *reasons));
-        }
-        match self.printer.as_mut().map_or(Ok(()), |printer| printer.print(&window)) {
+        let print = |printer: &mut StepPrinter<'_>| {
+            moment.add_unchanged(&mut window);
+            printer.print(&window)
+        };
+        match self.printer.as_mut().map_or(Ok(()), print) {
             Err(error) if is_broken_pipe(&error) => {
                 self.printer = None;
                 Ok(false)
@@ -171,10 +187,10 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
     let whole = args.output.is_none() && args.view.format == Format::Table;
     let whole = whole.then(|| Part::begin(series.moment())).transpose()?;
     let mut output = StepOutput { printer, file: file.transpose()?, whole };
-    let options = args.view.options(Sides::one(String::new()));
+    let grouping = args.view.options(Sides::one(String::new())).grouping;
     let after = args.after.unwrap_or_default();
-    let mut end_of_steps = StepEnd { gate: args.until.as_ref(), after, options, at: None };
-    let mut waiting = until.begin(&signals)?;
+    let mut end_of_steps = StepEnd { gate: args.until.as_ref(), after, grouping, at: None };
+    let mut waiting = begin(&until, &signals)?;
     // On a busy host, the first capture takes long.
     let mut next = series.last();
     let mut count = 0_u64;
@@ -185,7 +201,14 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
             next = following(next, series.every());
             let end = waiting.wait(&signals, Some(next))?;
             ended = end.as_ref().map(|end| end.of_command);
-            let step = series.step(end)?;
+            let step = match series.step(end, &signals) {
+                // The steps before it are whole.
+                Err(error @ RecordError::Interrupted(_)) if count > 0 => {
+                    tracing::warn!("{error}");
+                    return Ok(None);
+                }
+                step => step?,
+            };
             let command = step.step.command.clone();
             count += 1;
             let is_reached = end_of_steps.is_reached(&step.window);
@@ -208,13 +231,16 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
             return after_command(ended.flatten(), Err(error));
         }
     };
+    signals.begin_conclusion();
     // A command that met the bound of --until goes on, without being recorded.
-    let signals = Some(signals).filter(|_| ended.is_none() && !args.command.is_empty());
+    let goes_on = ended.is_none() && !args.command.is_empty();
+    // No signal ends a recording that is not written. Printing can wait for a reader.
+    let signals = Some(signals).filter(|_| goes_on || args.output.is_some());
     let finished = finish(args, &series, output, (last, count), messages);
     drop(series);
     drop(recorder);
     let mut end = ended.flatten();
-    if let Some(signals) = signals {
+    if let Some(signals) = signals.filter(|_| goes_on) {
         let later = waiting.end(&signals)?;
         end = later.of_command;
         after_command(end, later.discard().map_err(Into::into))?;

@@ -31,9 +31,9 @@ pub(super) fn smaps() -> impl TypedValueParser<Value = Smaps> {
     PossibleValuesParser::new(all.map(Smaps::name)).map(move |name| named(name).expect("the parser knows the names"))
 }
 
-/// A column of what groups did: in a part of a series, of threads that did nothing there is no memory and no sleep.
+/// A column of the overview that groups have.
 pub(super) fn overview_column() -> impl TypedValueParser<Value = &'static OverviewColumn> {
-    let names = OverviewColumn::of_groups().filter(|column| column.is_ranked()).map(|column| column.name);
+    let names = OverviewColumn::of_groups().map(|column| column.name);
     PossibleValuesParser::new(names).map(|name| OverviewColumn::named(&name).expect("the parser knows the names"))
 }
 
@@ -104,6 +104,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     };
     match seconds.unwrap_or_else(friendly)? {
         Duration::ZERO => Err("expected a time longer than 0".to_owned()),
+        time if u64::try_from(time.as_nanos()).is_err() => Err("expected a time below 584 years".to_owned()),
         time => Ok(time),
     }
 }
@@ -204,6 +205,15 @@ mod tests {
         for bad in ["", ",", "1,", "a", "3-1", "-1", "0-8192", "0 1"] {
             assert!(parsed(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_time_is_one_that_clocks_can_add() {
+        assert_eq!(
+            [duration("1e9"), duration("500ms")],
+            [Ok(Duration::from_secs(1_000_000_000)), Ok(Duration::from_millis(500))]
+        );
+        assert!(["1e19", "1e30", "nan", "0", "-1"].into_iter().all(|time| duration(time).is_err()));
     }
 
     #[test]

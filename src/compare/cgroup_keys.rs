@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 pub use self::renamed::Renamed;
 use self::renamed::{Kinds, renamed};
-use super::{CompareOptions, GroupBy, Names, Sides, ThreadNames};
+use super::{GroupBy, Grouping, Names, Sides, ThreadNames};
 use crate::diagnose::Side;
 use crate::model::Container;
 use crate::names::{Keys, NameKind, pattern_key, unit_of_path, workload};
@@ -32,22 +32,22 @@ impl CgroupKeys {
         threads: &Sides<Vec<&'n ThreadNames>>,
         recorded: impl Iterator<Item = &'n str>,
         containers: &HashMap<&str, &Container>,
-        options: &CompareOptions,
+        grouping: &Grouping,
     ) -> Self {
-        if !options.group_by.is_by_cgroup() {
+        if !grouping.axis.is_by_cgroup() {
             return Self::default();
         }
         let occupied = threads.iter().flatten().filter_map(|names| names.cgroup.as_deref());
         let paths: BTreeSet<&str> = occupied.chain(recorded).collect();
-        let flattened = |path: &str| options.flatten.iter().find_map(|glob| glob.apply(path));
+        let flattened = |path: &str| grouping.flatten.iter().find_map(|glob| glob.apply(path));
         let paths: Vec<_> = paths.into_iter().map(|path| (path, flattened(path))).collect();
         let paths = paths.iter().map(|(path, flattened)| (*path, flattened.as_deref().unwrap_or(path)));
-        let patterns = match options.cgroups {
+        let patterns = match grouping.cgroups {
             Names::Patterns => Keys::learn(NameKind::Cgroup, paths.clone().map(|(_, flattened)| flattened)),
             Names::Literal => Keys::literal(),
         };
-        let named = |path: &str| containers.get(path).and_then(|container| name_of(container, options));
-        let key = |(path, flattened): (&str, &str)| match options.group_by {
+        let named = |path: &str| containers.get(path).and_then(|container| name_of(container, grouping));
+        let key = |(path, flattened): (&str, &str)| match grouping.axis {
             GroupBy::Container | GroupBy::Pod => named(path).or_else(|| unit_of_path(path)),
             // Containers with different names are never one group, unless the user merges their cgroups.
             _ if flattened == path => named(path).map(|name| format!("{} [{name}]", patterns.key(path))),
@@ -58,7 +58,7 @@ impl CgroupKeys {
         let mut counts = HashMap::new();
         keys.values().for_each(|key: &String| *counts.entry(key.clone()).or_default() += 1);
         let mut keys = Self { keys, counts, ..Self::default() };
-        if let (Names::Patterns, Sides { baseline, candidate: Some(candidate) }) = (options.renamed_cgroups, threads) {
+        if let (Names::Patterns, Sides { baseline, candidate: Some(candidate) }) = (grouping.renamed_cgroups, threads) {
             let numbers = pattern_numbers(baseline.iter().chain(candidate).copied());
             keys.list = renamed(&keys.kinds(baseline, &numbers), &keys.kinds(candidate, &numbers));
             keys.renamed = keys.list.iter().map(|pair| (pair.candidate.clone(), pair.baseline.clone())).collect();
@@ -94,12 +94,12 @@ impl CgroupKeys {
 }
 
 /// The name of a container, or of its pod, by which it is grouped.
-fn name_of(container: &Container, options: &CompareOptions) -> Option<String> {
-    let shown = match options.cgroups {
+fn name_of(container: &Container, grouping: &Grouping) -> Option<String> {
+    let shown = match grouping.cgroups {
         Names::Patterns => workload,
         Names::Literal => str::to_owned,
     };
-    let pod = container.pod_key(shown).filter(|_| options.group_by == GroupBy::Pod);
+    let pod = container.pod_key(shown).filter(|_| grouping.axis == GroupBy::Pod);
     pod.or_else(|| container.key(shown))
 }
 

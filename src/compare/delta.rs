@@ -75,7 +75,7 @@ impl Change {
 }
 
 /// The number of a value that is nothing but a number.
-pub(super) fn plain_number(cell: &Cell) -> Option<f64> {
+pub(crate) fn plain_number(cell: &Cell) -> Option<f64> {
     match cell {
         Cell::Number(number) => Some(*number as f64),
         Cell::Signed(number) => Some(*number as f64),
@@ -96,14 +96,19 @@ pub(super) fn number(cell: &Cell) -> Option<f64> {
 /// Quotients that differ by this share of them differ by how they were rounded.
 const ROUNDING: f64 = 1e-12;
 
-/// 0 in place of a number.
-pub(super) fn zero(cell: &Cell) -> Option<Cell> {
-    Some(match cell {
-        Cell::Number(_) => Cell::Number(0),
-        Cell::Signed(_) => Cell::Signed(0),
-        Cell::Ratio(_) => Cell::Ratio(0.0),
-        _ => return None,
-    })
+/// A cell of the same kind with another number, rounded if the kind has only whole numbers.
+pub(super) fn of_kind(kind: &Cell, number: f64) -> Cell {
+    match kind {
+        Cell::Ratio(_) => Cell::Ratio(number),
+        Cell::Signed(_) if number < 0.0 => Cell::Signed(0_i64.saturating_sub_unsigned(whole(-number))),
+        Cell::Signed(_) => Cell::Signed(0_i64.saturating_add_unsigned(whole(number))),
+        _ => Cell::Number(whole(number)),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded, and casts saturate")]
+pub(super) fn whole(number: f64) -> u64 {
+    number.round() as u64
 }
 
 impl Delta {

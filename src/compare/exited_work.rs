@@ -1,6 +1,7 @@
 //! CPU time of groups, and the work of their exited threads and children that only their processes count.
 
 use super::GroupTotals;
+use super::score::LEAST_EXITED_WORK;
 use crate::model::{ExitedWork, MetricId as M, NS_PER_TICK, Totals};
 
 /// The metrics of CPU time in ticks.
@@ -15,9 +16,6 @@ pub(super) fn sum(totals: &Totals, metrics: &[M]) -> Option<u64> {
     metrics.iter().try_fold(0, |all: u64, id| Some(all.saturating_add(id.metric().sum(totals)?)))
 }
 
-/// Exited work below this share of its group's run time has no line of its own.
-const LEAST_SHARE: f64 = 0.05;
-
 /// The exited work of a group that has lines of its own.
 pub(super) fn exited_that_matter(members: &GroupTotals) -> impl Iterator<Item = (&ExitedWork, &Totals)> {
     members.exited_work.iter().map(|(kind, totals)| (kind, &**totals)).filter(|(_, totals)| matters(members, totals))
@@ -25,6 +23,6 @@ pub(super) fn exited_that_matter(members: &GroupTotals) -> impl Iterator<Item = 
 
 /// Whether exited work of a group has a line of its own.
 pub(super) fn matters(members: &GroupTotals, totals: &Totals) -> bool {
-    let least = run(&members.totals).unwrap_or(0) as f64 * LEAST_SHARE;
+    let least = run(&members.totals).unwrap_or(0) as f64 * LEAST_EXITED_WORK;
     run(totals).is_some_and(|run| run > 0 && run as f64 >= least)
 }

@@ -44,6 +44,7 @@ fn needed(section: &ReportSection, is_overview: bool) -> BTreeSet<DataSource> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::Selection;
     use crate::compare::{CompareOptions, show};
     use crate::model::{CtprofSnapshot, MetricId, ThreadState};
 
@@ -62,7 +63,10 @@ mod tests {
         let needs_waits = |section, waits| {
             let threads =
                 ["one", "another"].into_iter().zip(waits).map(|(name, wait)| thread(name, wait, None)).collect();
-            let options = CompareOptions { sections: vec![section], ..CompareOptions::default() };
+            let options = CompareOptions {
+                selection: Selection { sections: vec![section], ..Selection::default() },
+                ..CompareOptions::default()
+            };
             let report = show(&CtprofSnapshot { threads, ..CtprofSnapshot::default() }, &options);
             let source = DataSource::of_metric(MetricId::wait_time_ns.metric());
             needed(&report.sections[0], section == Section::Overview).contains(&source)

@@ -3,7 +3,8 @@
 use std::str::FromStr;
 
 use super::{
-    ELAPSED, GateMetric, GroupBy, GroupGlob, NoMetric, OVERVIEW, OverviewColumn, Per, is_typo, unknown_metric,
+    ELAPSED, GateMetric, Group, GroupBy, GroupGlob, NoMetric, OVERVIEW, OverviewColumn, Per, ReportSection, is_typo,
+    unknown_metric,
 };
 use crate::model::{Direction, NS_PER_TICK, Section, Unit, record_rows};
 use crate::statistics::{Beyond, Bound, Scale};
@@ -31,12 +32,22 @@ pub struct Gate {
 /// Why a text is not a gate, or does not fit the groups.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct GateError(String);
+pub struct GateError(pub(super) String);
 
 impl FromStr for Gate {
     type Err = GateError;
 
     fn from_str(text: &str) -> Result<Self, GateError> {
+        Self::parse(text, BoundAmount::limit)
+    }
+}
+
+impl Gate {
+    /// Parses a gate; `limit` makes the bound from the amount, the values and the text of the bound.
+    pub(super) fn parse(
+        text: &str,
+        limit: fn(BoundAmount, &[GateMetric], &str) -> Result<Bound, GateError>,
+    ) -> Result<Self, GateError> {
         let text = text.trim();
         let split = text.rfind(['>', '<']).map(|at| text.split_at(at));
         let (left, bound) = split.filter(|(_, bound)| !bound[1..].trim().is_empty()).ok_or_else(|| {
@@ -45,7 +56,7 @@ impl FromStr for Gate {
         })?;
         let (glob, mut metrics) = glob_and_metrics(left.trim(), &bound[..1])?;
         let amount = BoundAmount::parse(bound[1..].trim())?;
-        let limit = amount.limit(&metrics, bound)?;
+        let limit = limit(amount, &metrics, bound)?;
         let compiled = |glob| GroupGlob::new(glob).map_err(|error| GateError(format!("bad glob `{glob}`: {error}")));
         let group = glob.map(compiled).transpose()?;
         metrics.iter_mut().try_for_each(|metric| fit(metric, group.as_ref()))?;
@@ -75,12 +86,28 @@ fn of_no_group(name: &str, whole: &str) -> GateError {
 }
 
 impl Gate {
+    /// The groups of a section that the gate looks at: those that its glob matches, or all together. Sections about the
+    /// host have one group.
+    pub(super) fn selected(&self, section: &ReportSection) -> impl Iterator<Item = usize> {
+        let has_total = section.section.has_named_groups();
+        let is_selected = move |group: &Group| match &self.group {
+            Some(glob) => is_gated(group) && glob.matches(&group.key),
+            None => !has_total || group.is_all(),
+        };
+        section.groups.iter().enumerate().filter(move |(_, group)| is_selected(group)).map(|(place, _)| place)
+    }
+
     /// Checks that groups of threads by `group_by` have the value: other groups than cgroups have no values of cgroups.
     pub fn check(&self, group_by: GroupBy) -> Result<(), GateError> {
         let missing = self.metrics.iter().find(|metric| metric.section.is_of_cgroups() && !group_by.is_by_cgroup());
         let error = |name| GateError(format!("`{name}` is a value of cgroups; group by cgroup (--group-by cgroup)"));
         missing.map_or(Ok(()), |metric| Err(error(&metric.name)))
     }
+}
+
+/// Whether gates on groups look at a group: neither at all together, nor at exited work.
+pub(super) fn is_gated(group: &Group) -> bool {
+    !group.is_all() && group.exited_work().is_none()
 }
 
 /// The glob of groups and the values of `[GROUP:]METRIC`. Names of groups may contain colons, and so do names of
@@ -114,6 +141,11 @@ fn worse(glob: Option<&str>) -> Vec<GateMetric> {
     let has = |column: &&OverviewColumn| glob.is_none() || column.is_of_groups();
     let worse = OVERVIEW.iter().filter(|column| column.direction == Direction::MoreIsWorse).filter(has);
     worse.map(GateMetric::of_column).collect()
+}
+
+/// The way in which the text of a bound, which begins with its sign, is exceeded.
+pub(super) fn beyond(text: &str) -> Beyond {
+    if text.starts_with('>') { Beyond::Above } else { Beyond::Below }
 }
 
 /// The number of a bound, with its unit.
@@ -208,7 +240,8 @@ impl BoundAmount {
             _ if self.unit == BoundUnit::Percent => (Scale::Ratio, self.number / 100.0),
             _ => return Err(GateError("`worse` needs a bound in percent, such as `worse>10%`".to_owned())),
         };
-        let (beyond, way) = if text.starts_with('>') { (Beyond::Above, 1.0) } else { (Beyond::Below, -1.0) };
+        let beyond = beyond(text);
+        let way = if beyond == Beyond::Above { 1.0 } else { -1.0 };
         let no_change = if scale == Scale::Ratio { 1.0 } else { 0.0 };
         if scale == Scale::Ratio && beyond == Beyond::Below && self.number >= 100.0 {
             return Err(GateError(format!("no value can fall by more than 100 %: `{text}`")));

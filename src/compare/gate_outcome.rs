@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::judge::known;
 use super::{
-    ELAPSED, Gate, GateMetric, Group, GroupGlob, NoSuchGroup, ReportSection, Row, RowRuns, Sides, WORSE, are_half,
-    of_kind,
+    ELAPSED, Gate, GateMetric, GroupGlob, NoSuchGroup, ReportSection, Row, Sides, WORSE, is_gated, of_kind, usual,
 };
 use crate::model::{Cell, Unit};
-use crate::statistics::{self, Beyond, Bound, Design, Interval, Margin, Sample, Scale, TAIL};
+use crate::statistics::{self, Beyond, Bound, Corrected, Design, Interval, Margin, Sample, Scale, TAIL};
 
 /// The result of a gate for one value of one group.
 #[derive(Clone, Debug)]
@@ -30,8 +29,8 @@ pub struct GateResult {
     /// Whether some members of the group lack a value that they should have.
     pub(crate) partial: bool,
     pub(crate) runs: Sides<usize>,
-    /// The test that decides, and how many runs of each side it has.
-    tested: (Design, (usize, usize)),
+    /// What the interval that decides is made from; `None` without values on both sides.
+    tested: Option<Tested>,
     /// How much the value changed; `None` if there is no saying.
     pub(crate) change: Option<GateChange>,
     /// The one-sided p-value of "the change is not beyond the bound", corrected for the number of gates; `None` with
@@ -49,8 +48,37 @@ pub(crate) struct GateChange {
     pub(crate) scale: Scale,
     /// A difference is in the unit of the values.
     pub(crate) amount: f64,
-    /// The 95 % interval, if there are enough runs.
+    /// The interval that decides, if there are enough runs for its level.
     pub(crate) interval: Option<Interval>,
+    /// The probability that an end of the interval misses the true change: 0.025 of a single gate, less of several.
+    pub(crate) tail: f64,
+}
+
+/// The known values of the runs, and how they belong together.
+#[derive(Clone, Debug)]
+struct Tested {
+    design: Design,
+    baseline: Vec<f64>,
+    candidate: Vec<f64>,
+    /// The unit in which the kernel counts the values; 0 if they are exact.
+    quantum: f64,
+}
+
+impl Tested {
+    fn new(design: Design, values: &Sides<Box<[f64]>>, quantum: f64) -> Self {
+        let (design, sides) = known(design, values.as_ref().map(|numbers| &**numbers));
+        let (baseline, candidate) = sides.both().unwrap_or_default();
+        Self { design, baseline, candidate, quantum }
+    }
+
+    fn samples(&self) -> [Sample<'_>; 2] {
+        [&self.baseline, &self.candidate].map(|values| Sample { values, quantum: self.quantum })
+    }
+
+    /// Whether so many runs can decide gates on so many values.
+    fn can_decide(&self, tests: usize) -> bool {
+        self.design.can_decide(tests, (self.baseline.len(), self.candidate.len()))
+    }
 }
 
 /// Whether a gate holds.
@@ -60,7 +88,7 @@ pub enum GateOutcome {
     Passed,
     /// The change is beyond the bound.
     Failed,
-    /// The runs vary too much: the interval contains the bound, or several gates need a narrower one.
+    /// The runs vary too much, or are too few: the interval contains the bound.
     Unclear,
     /// There is nothing to compare, for this reason.
     Error(String),
@@ -94,13 +122,13 @@ pub(super) struct GateJudge {
     pub(super) minor: BTreeSet<Vec<String>>,
 }
 
-/// The results of all gates. `rows` makes the sections that a gate looks at, with the values of each run.
-pub(super) fn judge<R: AsRef<[ReportSection]>>(
+/// The results of all gates. `sections` finds those that a gate looks at.
+pub(super) fn judge<'r>(
     gates: &[Gate],
     judge: &GateJudge,
-    rows: impl Fn(&Gate) -> R,
+    sections: impl Fn(&Gate) -> Vec<&'r ReportSection>,
 ) -> Vec<GateResult> {
-    let of_gate = |(place, gate)| results_of(place, gate, judge, rows(gate).as_ref());
+    let of_gate = |(place, gate)| results_of(place, gate, judge, &sections(gate));
     let mut results: Vec<_> = gates.iter().enumerate().flat_map(of_gate).collect();
     // The number of values that gates look at counts, not the number of groups: of each value, the smallest p-value.
     let test = |result: &GateResult| (result.gate, result.metric.clone());
@@ -109,13 +137,12 @@ pub(super) fn judge<R: AsRef<[ReportSection]>>(
         smallest.entry(test).and_modify(|least| *least = least.min(p)).or_insert(p);
     }
     let raw: Vec<f64> = smallest.values().copied().collect();
-    let factors =
-        raw.iter().zip(statistics::holm(&raw)).map(|(p, corrected)| if *p > 0.0 { corrected / p } else { 1.0 });
-    let factors: BTreeMap<_, f64> = smallest.into_keys().zip(factors).collect();
+    let corrections: BTreeMap<_, Corrected> = smallest.into_keys().zip(statistics::holm(&raw)).collect();
     for result in &mut results {
         let Some(p) = result.p else { continue };
-        let p = (p * factors[&test(result)]).min(1.0);
-        decide(result, p, gates[result.gate].limit, judge.tests);
+        let Corrected { factor, tail } = corrections[&test(result)];
+        result.p = Some((p * factor).min(1.0));
+        decide(result, gates[result.gate].limit, tail);
     }
     refuse_what_never_fails(&mut results, judge.tests);
     results
@@ -133,7 +160,7 @@ impl GateResult {
             values: Sides::two(None, None),
             partial: false,
             runs: Sides::two(0, 0),
-            tested: (Design::default(), (0, 0)),
+            tested: None,
             change: None,
             p: None,
             runs_needed: None,
@@ -143,9 +170,9 @@ impl GateResult {
 }
 
 /// The results of one gate. Those without data are left out if others have some.
-fn results_of(place: usize, gate: &Gate, judge: &GateJudge, sections: &[ReportSection]) -> Vec<GateResult> {
+fn results_of(place: usize, gate: &Gate, judge: &GateJudge, sections: &[&ReportSection]) -> Vec<GateResult> {
     let of_metric = |metric: &GateMetric| {
-        let of_section = sections.iter().filter(|section| section.section == metric.section);
+        let of_section = sections.iter().copied().filter(|section| section.section == metric.section);
         let groups = of_section.flat_map(|section| gate.selected(section).map(move |group| (section, group)));
         groups.map(|group| result_of((place, gate), metric, judge, group)).collect::<Vec<_>>()
     };
@@ -161,7 +188,7 @@ fn results_of(place: usize, gate: &Gate, judge: &GateJudge, sections: &[ReportSe
 }
 
 /// Why a gate has no result, if its groups were left out for a reason; `None` if it selects none.
-fn fault(gate: &Gate, left_out: Option<&str>, sections: &[ReportSection]) -> String {
+fn fault(gate: &Gate, left_out: Option<&str>, sections: &[&ReportSection]) -> String {
     match (left_out, &gate.group, gate.metrics.iter().find_map(|metric| metric.reason.as_ref())) {
         (None, Some(glob), _) => {
             let groups = sections.iter().flat_map(|section| &section.groups).filter(|group| is_gated(group));
@@ -205,43 +232,19 @@ fn result_of(
     Ok(result)
 }
 
-/// Whether gates on groups look at a group: neither at all together, nor at exited work.
-fn is_gated(group: &Group) -> bool {
-    !group.is_all() && group.exited_work().is_none()
-}
-
-impl Gate {
-    /// The groups of a section that the gate looks at: those that its glob matches, or all together. Sections about the
-    /// host have one group.
-    fn selected(&self, section: &ReportSection) -> impl Iterator<Item = usize> {
-        let has_total = section.section.has_named_groups();
-        let is_selected = move |group: &Group| match &self.group {
-            Some(glob) => is_gated(group) && glob.matches(&group.key),
-            None => !has_total || group.is_all(),
-        };
-        section.groups.iter().enumerate().filter(move |(_, group)| is_selected(group)).map(|(place, _)| place)
-    }
-}
-
-/// `None` if most runs have no value.
-fn median(numbers: &[f64], like: &Cell) -> Option<(f64, Cell)> {
-    let known: Vec<f64> = numbers.iter().copied().filter(|number| !number.is_nan()).collect();
-    let median = statistics::median(&known).filter(|_| are_half(known.len(), numbers.len()));
-    median.map(|median| (median, of_kind(like, median)))
-}
-
 /// Fills in the values, their change, and its p-value or, of too few runs, the outcome.
 fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -> Result<(), &'static str> {
-    let RowRuns { values, quantum, .. } = row.runs.as_deref().ok_or(NO_DATA)?;
+    let values = row.samples().ok_or(NO_DATA)?;
+    let quantum = row.runs.as_ref().map_or(0.0, |runs| runs.quantum);
     result.unit = row.unit;
     result.partial = row.partial;
     let like = row.values.iter().flatten().next();
-    let medians = values.as_ref().map(|numbers| median(numbers, like?));
-    result.values = medians.as_ref().map(|median| median.as_ref().map(|(_, cell)| cell.clone()));
+    let medians = values.as_ref().map(|numbers| usual(numbers));
+    result.values = medians.map(|median| Some(of_kind(like?, median?)));
     result.runs = values.as_ref().map(|numbers| numbers.iter().filter(|number| !number.is_nan()).count());
     check_groups(gate, row.covered.map(|covered| covered.is_some()))?;
     let (before, after) = match (medians.baseline, medians.candidate.flatten()) {
-        (Some((before, _)), Some((after, _))) => (before, after),
+        (Some(before), Some(after)) => (before, after),
         (None, None) => return Err(NO_DATA),
         (None, Some(_)) => return Err("no data in the baseline"),
         (Some(_), None) => return Err(NO_CANDIDATE),
@@ -250,22 +253,15 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
     if scale == Scale::Ratio && values.iter().flatten().any(|number| *number < 0.0) {
         return Err(NEGATIVE);
     }
-    let all = values.as_ref().map(|numbers| &**numbers);
-    let known_of_both = |design| {
-        let (design, sides) = known(design, all);
-        (design, sides.both().unwrap_or_default())
-    };
-    let (design, sides) = known_of_both(judge.design);
-    let [baseline, candidate] = [&sides.0, &sides.1].map(|values| Sample { values, quantum: *quantum });
-    let interval = statistics::estimate(design, scale, baseline, candidate).map(|estimate| estimate.interval);
-    result.change = Some(GateChange { scale, amount: scale.change(after, before), interval });
     // Pairs that are too few for so many tests leave it to the runs without their pairs.
-    let is_enough = design.can_decide(judge.tests, (sides.0.len(), sides.1.len()));
-    let (design, sides) = if is_enough { (design, sides) } else { known_of_both(Design::Independent) };
-    let [baseline, candidate] = [&sides.0, &sides.1].map(|values| Sample { values, quantum: *quantum });
-    result.tested = (design, (sides.0.len(), sides.1.len()));
-    result.p = statistics::probability(design, baseline, candidate, gate.limit);
-    if result.p.is_none() && gate.limit.is_exceeded(scale.change(after, before)) {
+    let paired = Some(Tested::new(judge.design, &values, quantum)).filter(|tested| tested.can_decide(judge.tests));
+    let tested = paired.unwrap_or_else(|| Tested::new(Design::Independent, &values, quantum));
+    let amount = scale.change(after, before);
+    result.change = Some(GateChange { scale, amount, interval: None, tail: TAIL });
+    let [baseline, candidate] = tested.samples();
+    result.p = statistics::probability(tested.design, baseline, candidate, gate.limit);
+    result.tested = Some(tested);
+    if result.p.is_none() && gate.limit.is_exceeded(amount) {
         result.outcome = GateOutcome::Failed;
     }
     Ok(())
@@ -282,43 +278,49 @@ fn check_groups(gate: &Gate, exists: Sides<bool>) -> Result<(), &'static str> {
     }
 }
 
-fn decide(result: &mut GateResult, p: f64, limit: Bound, tests: usize) {
-    let interval = result.change.and_then(|change| change.interval);
-    let is_within = interval.is_some_and(|Interval { low, high }| match limit.beyond {
-        Beyond::Above => high <= limit.limit,
-        Beyond::Below => low >= limit.limit,
+/// Decides by the interval whose ends have this tail.
+fn decide(result: &mut GateResult, limit: Bound, tail: f64) {
+    let (Some(change), Some(tested)) = (&mut result.change, &result.tested) else { return };
+    change.tail = tail;
+    let [baseline, candidate] = tested.samples();
+    let estimate = statistics::estimate(tested.design, change.scale, baseline, candidate, tail);
+    if let Some(estimate) = estimate {
+        (change.amount, change.interval) = (estimate.change, Some(estimate.interval));
+    }
+    // The ends nearest to the bound and farthest beyond it.
+    let ends = change.interval.map(|Interval { low, high }| match limit.beyond {
+        Beyond::Above => [low, high],
+        Beyond::Below => [high, low],
     });
-    result.p = Some(p);
-    result.outcome = match () {
-        () if p <= TAIL => GateOutcome::Failed,
-        () if is_within => GateOutcome::Passed,
-        () => GateOutcome::Unclear,
+    result.outcome = match ends.map(|ends| ends.map(|end| limit.is_exceeded(end))) {
+        Some([true, _]) => GateOutcome::Failed,
+        Some([_, false]) => GateOutcome::Passed,
+        _ => GateOutcome::Unclear,
     };
     if result.outcome == GateOutcome::Unclear {
-        result.runs_needed = runs_needed(result, limit.limit, tests);
+        result.runs_needed = runs_needed(result, limit.limit);
     }
 }
 
 /// The number of runs that would decide. Percentages are on a logarithmic scale.
-fn runs_needed(result: &GateResult, bound: f64, tests: usize) -> Option<usize> {
-    let GateChange { scale, amount, interval } = result.change?;
+fn runs_needed(result: &GateResult, bound: f64) -> Option<usize> {
+    let GateChange { scale, amount, interval, tail } = result.change?;
     let Interval { low, high } = interval?;
     let on_scale = |number: f64| if scale == Scale::Ratio { number.ln() } else { number };
     let half_width = (on_scale(high) - on_scale(low)) / 2.0;
     let runs = result.runs.iter().copied().min()?;
     let margin = Margin::One((on_scale(amount) - on_scale(bound)).abs());
-    statistics::runs_needed(runs, half_width, margin, tests).filter(|needed| *needed > runs)
+    statistics::runs_needed(runs, half_width, margin, tail).filter(|needed| *needed > runs)
 }
 
 /// Gates that could not fail with so few runs don't pass either. It is said once, of the first unclear result.
 fn refuse_what_never_fails(results: &mut [GateResult], tests: usize) {
     let undecided = |result: &&mut GateResult| {
-        let (design, runs) = result.tested;
-        result.outcome == GateOutcome::Unclear && !design.can_decide(tests, runs)
+        result.outcome == GateOutcome::Unclear && result.tested.as_ref().is_some_and(|tested| !tested.can_decide(tests))
     };
     if let Some(result) = results.iter_mut().find(undecided) {
-        let (_, (baseline, candidate)) = result.tested;
-        let (runs, needed) = (baseline.min(candidate), statistics::fewest_runs(tests));
+        let fewest = |tested: &Tested| tested.baseline.len().min(tested.candidate.len());
+        let (runs, needed) = (result.tested.as_ref().map_or(0, fewest), statistics::fewest_runs(tests));
         let fix = format!("record at least {needed} per side, or use fewer gates");
         result.outcome =
             GateOutcome::Error(format!("{runs} runs per side cannot decide gates on {tests} values; {fix}"));

@@ -55,8 +55,11 @@ impl fmt::Display for GroupGlob {
 
 /// A glob that matches no group, or no container.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct NoSuchGroup(String);
+#[error("{message}")]
+pub struct NoSuchGroup {
+    glob: String,
+    message: String,
+}
 
 impl NoSuchGroup {
     /// The error about a glob that matches none of these names of that kind.
@@ -65,7 +68,12 @@ impl NoSuchGroup {
         let nearest = similar(&glob.to_string(), distinct, SUGGESTIONS);
         let nearest = nearest.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
         let suggestion = if nearest.is_empty() { nearest } else { format!("; did you mean {nearest}?") };
-        Self(format!("no {kind} matches `{glob}`{suggestion}"))
+        Self { glob: glob.to_string(), message: format!("no {kind} matches `{glob}`{suggestion}") }
+    }
+
+    /// Whether both are about one glob, though perhaps among other names.
+    pub(crate) fn is_of_glob_of(&self, other: &Self) -> bool {
+        self.glob == other.glob
     }
 }
 
@@ -75,7 +83,7 @@ pub struct Flatten(Pattern);
 
 /// `PATH_MAX` of `include/uapi/linux/limits.h`: the kernel gives no longer ones, and each front part costs
 /// a match.
-const LONGEST_PATH: usize = 4096;
+pub(super) const LONGEST_PATH: usize = 4096;
 
 /// `*` and `?` stay within a segment.
 const SEGMENTS: MatchOptions =

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 
-use super::exited_work::exited_that_matter;
+use super::exited_work::run;
+use super::measure::GroupContext;
+use super::smaps::ProcessMemory;
 use super::{
-    CgroupKeys, CompareOptions, GroupBy, GroupTotals, Measurement, Names, Population, Quantity, SideGroup, SideSection,
-    ThreadNames,
+    CgroupKeys, GroupBy, GroupGlob, GroupTotals, Grouping, Measurement, Names, Per, Quantity, SideGroup, SideSection,
+    ThreadNames, includes_group,
 };
 use crate::diagnose::Side;
-use crate::model::{Cell, Metric, Section, SnapshotHead, Totals, WindowRule, may_be_cut};
+use crate::model::{Cell, Section, SnapshotHead, Unit, may_be_cut};
 use crate::names::{Keys, NameKind};
 
 /// Whether a name may be incomplete. The kernel composes the names of its own workers when it prints them.
@@ -38,10 +40,8 @@ impl Naming<'_> {
             GroupBy::Command => vec![self.command(names)],
             GroupBy::Pcomm => vec![self.process.key(&names.process)],
             GroupBy::Comm | GroupBy::CommExact => vec![self.thread.key(&names.thread)],
-            GroupBy::Pid => vec![match names.pid {
-                Some(pid) => format!("{}[{pid}]", self.command(names)),
-                None => self.command(names),
-            }],
+            GroupBy::Pid => vec![self.one_process(names)],
+            GroupBy::Tid => vec![self.one_thread(names)],
             GroupBy::Cgroup | GroupBy::Container | GroupBy::Pod => vec![cgroup()],
             GroupBy::All => vec![cgroup(), self.command(names), self.thread.key(&names.thread)],
         }
@@ -53,11 +53,27 @@ impl Naming<'_> {
         names.program.as_ref().map_or(process.clone(), |program| format!("{process} {}", self.program.key(program)))
     }
 
+    fn one_process(&self, names: &ThreadNames) -> String {
+        let command = self.command(names);
+        names.pid.map_or(command.clone(), |pid| format!("{command}[{pid}]"))
+    }
+
+    /// The first thread of a process has its name and id: `make[7]`, `worker[9] of make[7]`.
+    fn one_thread(&self, names: &ThreadNames) -> String {
+        let process = self.one_process(names);
+        let is_named_alike = names.pid.is_none() && names.thread == names.process;
+        match names.tid {
+            tid if tid == names.pid && (tid.is_some() || is_named_alike) => process,
+            Some(tid) => format!("{}[{tid}] of {process}", self.thread.key(&names.thread)),
+            None => format!("{} of {process}", self.thread.key(&names.thread)),
+        }
+    }
+
     /// Whether the kernel may have cut the name that decides the group.
     fn may_be_cut(&self, names: &ThreadNames) -> bool {
         match self.by {
             GroupBy::Command | GroupBy::Pcomm | GroupBy::Pid => may_be_incomplete(&names.process),
-            GroupBy::Comm | GroupBy::CommExact | GroupBy::All => may_be_incomplete(&names.thread),
+            GroupBy::Tid | GroupBy::Comm | GroupBy::CommExact | GroupBy::All => may_be_incomplete(&names.thread),
             GroupBy::Cgroup | GroupBy::Container | GroupBy::Pod => false,
         }
     }
@@ -90,21 +106,16 @@ pub(super) fn groups(by_names: HashMap<ThreadNames, GroupTotals>, naming: &Namin
     groups
 }
 
-/// Adds all reported groups together. In a tree, a group contains those below it.
-pub(super) fn add_total(groups: &mut Groups, options: &CompareOptions) {
+/// Adds all groups together, whether they are reported or not. In a tree, a group contains those below it.
+pub(super) fn add_total(groups: &mut Groups) {
     let mut total = GroupTotals::default();
-    for (key, group) in groups.iter() {
-        let is_in_another = key.len() > 1 && options.wants_group(&key[..key.len() - 1]);
-        if options.wants_group(key) && !is_in_another {
-            total.merge(group);
-        }
-    }
+    groups.iter().filter(|(key, _)| key.len() == 1).for_each(|(_, group)| total.merge(group));
     total.name_cut = false;
     groups.insert(Vec::new(), total);
 }
 
 /// Drops the only child of a process, unless it is selected without the process: a process of one kind of threads is one line.
-pub(super) fn drop_only_children(all: &mut [&mut Groups], options: &CompareOptions) {
+pub(super) fn drop_only_children(all: &mut [&mut Groups], only: &[GroupGlob]) {
     let mut children: BTreeMap<Vec<String>, BTreeSet<String>> = BTreeMap::new();
     for path in all.iter().flat_map(|groups| groups.keys()) {
         if let [cgroup, process, thread] = path.as_slice() {
@@ -112,10 +123,10 @@ pub(super) fn drop_only_children(all: &mut [&mut Groups], options: &CompareOptio
         }
     }
     for (mut path, names) in children {
-        let is_reported = options.wants_group(&path);
+        let is_reported = includes_group(only, &path);
         if names.len() == 1 {
             path.extend(names);
-            if !is_reported && options.wants_group(&path) {
+            if !is_reported && includes_group(only, &path) {
                 continue;
             }
             let mut name_cut = false;
@@ -130,97 +141,84 @@ pub(super) fn drop_only_children(all: &mut [&mut Groups], options: &CompareOptio
     }
 }
 
-pub(super) fn quantities(section: Section, options: &CompareOptions) -> impl Iterator<Item = Quantity> {
-    Quantity::all().filter(move |q| q.about().section == section && options.wants_quantity(*q))
+/// The values of a section about threads that are selected; empty for all. The number of threads is a column of every row,
+/// and a row of its own only if selected.
+pub(super) fn quantities(section: Section, selected: &[Quantity]) -> impl Iterator<Item = Quantity> {
+    let is_wanted = move |quantity: &Quantity| match selected {
+        [] => !matches!(quantity, Quantity::ThreadCount),
+        _ => selected.iter().any(|wanted| wanted.includes(quantity.name())),
+    };
+    Quantity::all().filter(move |quantity| quantity.section() == section).filter(is_wanted)
 }
 
-/// A section about threads: every selected quantity of every group.
-pub(super) fn section(
-    snapshot: &SnapshotHead,
-    section: Section,
-    groups: &Groups,
-    options: &CompareOptions,
-) -> SideSection {
-    let taskstats = snapshot.taskstats_version();
-    let quantities: Vec<_> = quantities(section, options).collect();
+/// A section about threads: the values of every group. All together have those of the command, too.
+pub(super) fn section(head: &SnapshotHead, groups: &Groups, per: Per, quantities: &[Quantity]) -> SideSection {
+    let cpu_time = cpu_time(groups);
     let group = |(path, members): (&Vec<String>, &GroupTotals)| {
-        let measurements = quantities.iter().map(|quantity| measured(*quantity, members, taskstats));
-        (path.clone(), side_group(snapshot, members, measurements.collect()))
+        let of = GroupContext::new(head, members, per, cpu_time);
+        let values = quantities.iter().filter(|quantity| path.is_empty() || quantity.is_of_groups());
+        let measurements = values.map(|quantity| quantity.measure(&of)).collect();
+        (path.clone(), SideGroup { facts: members.facts(head), sort_values: Vec::new(), measurements })
     };
     groups.iter().map(group).collect()
 }
 
-pub(super) fn side_group(snapshot: &SnapshotHead, members: &GroupTotals, measurements: Vec<Measurement>) -> SideGroup {
-    SideGroup {
-        population: Population {
-            members: members.threads,
-            turnover: members.turnover,
-            uptime: members.lifetimes.share_of_uptime(snapshot),
-            own: members.are_own(),
-            pid: members.pid.get(),
-            euid: members.euid.get(),
-            throttled: members.throttled(snapshot),
-            hottest: members.hottest(),
-            exited_work: None,
-            is_minor: false,
-        },
-        name_cut: members.name_cut,
-        parents: members.parents(),
-        sort_values: Vec::new(),
-        measurements,
-    }
+/// The memory of the groups that have processes with values.
+pub(super) fn memory_section(groups: &Groups) -> SideSection {
+    let group = |(path, members): (&Vec<String>, &GroupTotals)| {
+        let ProcessMemory { processes, kinds } = &**members.memory.as_ref()?;
+        let entry = |(kind, (bytes, covered)): (&String, &(u64, u64))| Measurement {
+            partial: covered < processes,
+            is_total: true,
+            ..Measurement::new(kind.clone(), Unit::Bytes, Cell::Number(*bytes), *covered)
+        };
+        Some((path.clone(), SideGroup::new(*processes, kinds.iter().map(entry).collect())))
+    };
+    groups.iter().filter_map(group).collect()
+}
+
+/// The run time of all groups, in nanoseconds.
+pub(super) fn cpu_time(groups: &Groups) -> u64 {
+    let tops = groups.iter().filter(|(path, _)| path.len() == 1);
+    tops.filter_map(|(_, group)| run(&group.totals)).fold(0, u64::saturating_add)
 }
 
 /// The keys of process or thread names, learned from all digests together so that all have the same keys.
-pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, options: &CompareOptions) -> Keys {
-    if options.names == Names::Literal || matches!(options.group_by, GroupBy::CommExact | GroupBy::Pid) {
+pub(super) fn keys<'n>(names: impl Iterator<Item = &'n str>, grouping: &Grouping) -> Keys {
+    if grouping.names == Names::Literal || matches!(grouping.axis, GroupBy::CommExact | GroupBy::Pid | GroupBy::Tid) {
         return Keys::literal();
     }
     Keys::learn(NameKind::Task, names)
 }
 
-/// The value of a group; `None` also for columns of the overview, which need more than its totals.
-pub(super) fn cell(quantity: Quantity, members: &GroupTotals, taskstats: Option<u16>) -> Option<Cell> {
-    match quantity {
-        Quantity::Column(_) => None,
-        Quantity::ThreadCount => Some(Cell::Number(members.threads)),
-        Quantity::Metric(metric) => metric.total(&members.totals),
-        Quantity::Derived(derived) => derived.total(&members.totals, taskstats),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ThreadState;
 
-/// Whether it lacks exited work, of which processes count less than threads do.
-fn lacks_exited_work(quantity: Quantity, members: &GroupTotals) -> bool {
-    let lacks = |metric: &Metric| {
-        let lacks = |(_, exited): (_, &Totals)| metric.total(exited).is_none();
-        metric.window == WindowRule::Increase && exited_that_matter(members).any(lacks)
-    };
-    match quantity {
-        Quantity::Column(_) | Quantity::ThreadCount => false,
-        Quantity::Metric(metric) => lacks(metric),
-        Quantity::Derived(derived) => derived.formula.inputs().any(|input| lacks(input.metric())),
-    }
-}
-
-fn measured(quantity: Quantity, members: &GroupTotals, taskstats: Option<u16>) -> Measurement {
-    let (totals, threads) = (&members.totals, members.threads);
-    let (covered, lacks_members) = match quantity {
-        Quantity::Column(_) | Quantity::ThreadCount => (threads, false),
-        Quantity::Metric(metric) => {
-            let covered = metric.covered(totals);
-            (covered, metric.is_partial(covered, threads))
-        }
-        Quantity::Derived(derived) => {
-            (derived.covered(totals, taskstats), derived.is_partial(totals, taskstats, threads))
-        }
-    };
-    let cell = cell(quantity, members, taskstats);
-    let partial = lacks_members || cell.is_some() && lacks_exited_work(quantity, members);
-    Measurement {
-        partial,
-        quantity: Some(quantity),
-        is_total: quantity.is_total(),
-        is_increase: quantity.is_increase(),
-        ..Measurement::new(quantity.name(), quantity.about().unit, cell, covered)
+    #[test]
+    fn a_kind_of_memory_that_some_processes_lack_is_partial() {
+        let process = |tgid: u32, kinds: &[&str]| {
+            let smaps = kinds.iter().map(|kind| ((*kind).to_owned(), 1)).collect();
+            ThreadState {
+                tid: tgid,
+                tgid,
+                pcomm: "app".into(),
+                smaps_rollup_kib: Some(smaps),
+                ..ThreadState::default()
+            }
+        };
+        let mut members = GroupTotals::default();
+        [process(1, &["Pss", "Swap"]), process(2, &["Pss"])].iter().for_each(|leader| members.add(leader));
+        let section = memory_section(&Groups::from([
+            (vec!["app".to_owned()], members),
+            (vec!["bare".to_owned()], GroupTotals::default()),
+        ]));
+        assert_eq!(section.len(), 1, "groups without memory have no rows");
+        let group = &section[&vec!["app".to_owned()]];
+        assert_eq!(group.facts.members, 2);
+        let facts: Vec<_> =
+            group.measurements.iter().map(|entry| (&*entry.name, entry.covered, entry.partial)).collect();
+        assert_eq!(facts, [("Pss", 2, false), ("Swap", 1, true)]);
     }
 }

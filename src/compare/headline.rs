@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::score::LEAST_OF_HOST;
 use super::{
     CompareOptions, ELAPSED, Explanation, Group, GroupTimes, Headline, OVERVIEW, OverviewColumn, Per, Quantity, RUN,
     ReportSection, Row, Sides, Slowdown, SortKey, WAIT, has_more_threads, number,
@@ -35,17 +36,13 @@ struct Score {
     leader: Option<((bool, f64), usize, Headline)>,
 }
 
-/// A change below this share of the host neither stands for its group nor puts it before others.
-const LEAST_WEIGHT: f64 = 1e-3;
-
 impl Score {
-    /// A value without a place counts, but does not stand for the group.
-    fn add(&mut self, place: Option<usize>, verdict: Option<Verdict>, changed: f64) {
+    fn add(&mut self, place: usize, verdict: Option<Verdict>, changed: f64) {
         let is_same = verdict == Some(Verdict::Same);
         let is_clear = matches!(verdict, Some(Verdict::More | Verdict::Less));
-        let weight = if is_same || changed < LEAST_WEIGHT { (false, 0.0) } else { (is_clear, changed) };
+        let weight = if is_same || changed < LEAST_OF_HOST { (false, 0.0) } else { (is_clear, changed) };
         // Of values that changed little, it is the first one: time on a CPU.
-        if let Some(place) = place.filter(|_| self.leader.is_none_or(|(most, ..)| most < weight)) {
+        if self.leader.is_none_or(|(most, ..)| most < weight) {
             self.leader = Some((weight, place, Headline::Change));
         }
         self.all += if is_same { 0.0 } else { changed };
@@ -82,12 +79,12 @@ pub(super) fn rank(
     section.foremost = host.foremost(section);
     section.order = order(options, snapshots.candidate.is_some());
     if snapshots.candidate.is_none() {
-        if options.sort_by.is_empty() {
+        if options.selection.sort_by.is_empty() {
             sort_by_run_time(section);
         }
         return None;
     }
-    let scores = scores(section, &host, per, options);
+    let scores = scores(section, &host, per);
     let has_verdicts = section.rows.iter().any(|row| row.verdict().is_some());
     let minor = minor_groups(section, if has_verdicts { options.min_time } else { 0.0 });
     let minor: Vec<bool> = section.groups.iter().map(|group| minor.contains(&group.key)).collect();
@@ -96,15 +93,18 @@ pub(super) fn rank(
     let names: BTreeSet<_> = news.map(|row| section.groups[row.group].full_label()).collect();
     let leaders =
         scores.iter().enumerate().filter(|(group, _)| !is_minor(*group)).filter_map(|(_, score)| score.leader);
-    leaders.for_each(|(_, place, headline)| section.rows[place].headline = Some(headline));
+    for (_, place, headline) in leaders {
+        section.rows[place].headline = Some(headline);
+        section.headlines.insert(section.rows[place].group, section.rows[place].clone());
+    }
     let note = Note::below_min_time(names.into_iter().collect(), options.min_time);
-    if options.sort_by.is_empty() {
+    if options.selection.sort_by.is_empty() {
         sort_groups(section, |a, b| scores[a].compare(&scores[b]));
     }
     note
 }
 
-fn scores(section: &ReportSection, host: &HostSize, per: Per, options: &CompareOptions) -> Vec<Score> {
+fn scores(section: &ReportSection, host: &HostSize, per: Per) -> Vec<Score> {
     let mut rows: Vec<Vec<(usize, &Row)>> = vec![Vec::new(); section.groups.len()];
     let mut elapsed = None;
     for (place, row) in section.rows.iter().enumerate() {
@@ -122,11 +122,10 @@ fn scores(section: &ReportSection, host: &HostSize, per: Per, options: &CompareO
     for (place, row) in rows.iter().flatten() {
         let Some(Quantity::Column(column)) = row.quantity else { continue };
         let whole = wholes[column.name];
-        let share = if whole > 0.0 { changed(row) / whole } else { 0.0 };
+        let share = if whole > 0.0 { row.amount() / whole } else { 0.0 };
         // Of commands, less wait is no good in itself: it can be that of threads that wait for a lock instead.
         let is_told = elapsed.is_none() || row.name != WAIT;
-        let place = Some(*place).filter(|_| options.wants_column(&row.name));
-        scores[row.group].add(place, row.verdict(), if is_told { column.weight * share } else { 0.0 });
+        scores[row.group].add(*place, row.verdict(), if is_told { column.weight * share } else { 0.0 });
     }
     let all = section.groups.iter().position(Group::is_all);
     if let Some(slowdown) = elapsed.zip(all).and_then(|(elapsed, all)| Slowdown::new(elapsed, &rows[all])) {
@@ -156,7 +155,7 @@ pub(super) fn minor_groups(section: &ReportSection, share: f64) -> BTreeSet<&Vec
 
 /// How groups beyond a limit differ from those before.
 fn order(options: &CompareOptions, is_comparison: bool) -> String {
-    let keys: Vec<_> = options.sort_by.iter().map(SortKey::to_string).collect();
+    let keys: Vec<_> = options.selection.sort_by.iter().map(SortKey::to_string).collect();
     match is_comparison {
         _ if !keys.is_empty() => format!("sorted by {}", keys.join(", ")),
         true => "which changed less".to_owned(),
@@ -200,7 +199,7 @@ impl HostSize {
             let is_news = |row: &&Row| row.name == column.name && row.verdict() != Some(Verdict::Same);
             let rows = section.rows.iter().filter(|row| section.groups[row.group].key.len() == 1);
             let whole = self.whole(section, column);
-            let all: f64 = rows.filter(is_news).map(changed).sum();
+            let all: f64 = rows.filter(is_news).map(Row::amount).sum();
             if whole > 0.0 { column.worth() * all / whole } else { 0.0 }
         };
         let mut columns: Vec<_> = OVERVIEW.iter().map(|column| (share(column), column.name)).collect();
@@ -211,7 +210,7 @@ impl HostSize {
     /// What a change of a column's value is measured by.
     fn whole(&self, section: &ReportSection, column: &OverviewColumn) -> f64 {
         let rows = || section.rows.iter().filter(|row| section.groups[row.group].key.len() == 1);
-        let changes = |name: &str| rows().filter(|row| row.name == name).map(changed).sum::<f64>();
+        let changes = |name: &str| rows().filter(|row| row.name == name).map(Row::amount).sum::<f64>();
         if column.unit == Unit::Ns {
             let is_percent = section.rows.iter().any(|row| row.unit == Unit::Percent);
             let capacity = self.cpus.zip(self.seconds).map(|(cpus, seconds)| cpus * seconds);
@@ -226,10 +225,4 @@ impl HostSize {
         }
         total(|row| row.values.baseline.as_ref()).max(total(|row| row.values.of_candidate())).max(full)
     }
-}
-
-/// How much a row changed. A group on one side has no value on the other, which counts as 0.
-fn changed(row: &Row) -> f64 {
-    let [before, after] = row.numbers();
-    (after - before).abs()
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::exited_work::exited_that_matter;
-use super::{CompareOptions, Digest, RunCount, Sides, joined};
+use super::{Digest, RunCount, Sides, joined};
 use crate::diagnose::{Side, Warning};
 use crate::model::{ExitedWork, HostContext, SnapshotHead, WindowInfo};
 
@@ -40,6 +40,9 @@ pub(crate) struct WindowSide {
     /// Whether the values are those since the baseline, not those of the file.
     #[serde(skip)]
     pub(crate) since_baseline: bool,
+    /// How often its threads were looked at per second; `None` if they were not sampled.
+    #[serde(skip)]
+    pub(crate) passes_per_second: Option<f64>,
     pub(crate) started: u64,
     pub(crate) exited: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +70,10 @@ fn window_of(digest: &Digest) -> Option<WindowSide> {
         wait_time_ns: command.totals.wait_time_ns.sum(),
     });
     let since_baseline = digest.window.is_some();
-    Some(WindowSide { info, since_baseline, started: census.started, exited: census.exited, command_totals })
+    let sampling = digest.head.reasons.as_ref().map(|reasons| &reasons.sampling).filter(|_| !since_baseline);
+    let passes_per_second = sampling.map(|sampling| sampling.passes as f64 / info.duration_ns.max(1) as f64 * 1e9);
+    let (started, exited) = (census.started, census.exited);
+    Some(WindowSide { info, since_baseline, passes_per_second, started, exited, command_totals })
 }
 
 /// A difference between the hosts.
@@ -99,9 +105,9 @@ pub struct Header {
 
 impl Header {
     /// `digests` are the runs of each side, at least one.
-    pub(super) fn new(digests: Sides<&[Digest]>, runs: Sides<Option<RunCount>>, options: &CompareOptions) -> Self {
+    pub(super) fn new(digests: Sides<&[Digest]>, runs: Sides<Option<RunCount>>, labels: &Sides<String>) -> Self {
         let first = digests.map(|runs| &runs[0]);
-        let sides = first.zip(runs).zip(options.labels.as_ref());
+        let sides = first.zip(runs).zip(labels.as_ref());
         let sides = sides.map(|((digest, runs), label)| SideSummary { runs, ..side(digest, label) });
         let host = digests.map(facts_of_runs);
         let facts_of_baseline = host.baseline.clone().unwrap_or_default();
@@ -117,26 +123,38 @@ impl Header {
 }
 
 /// Fields of the host that all runs of a side should share.
-const SHARED: [&str; 5] = ["arch", "clock_ticks_per_second", "hostname", "kernel_release", "online_cpus"];
+const SHARED: [&str; 8] = [
+    "arch",
+    "clock_ticks_per_second",
+    "cpu_microcode",
+    "cpu_model",
+    "hostname",
+    "hypervisor",
+    "kernel_release",
+    "online_cpus",
+];
 
-/// The host of the first run, with all values of the fields that runs should share.
-fn facts_of_runs(runs: &[Digest]) -> Option<Vec<(String, String)>> {
+/// The fields of the first run's host, and of the fields that runs should share the values of all runs, each once.
+fn fields_of_runs(runs: &[Digest]) -> Option<Vec<(String, Vec<String>)>> {
     let mut hosts = runs.iter().filter_map(|run| run.head.host.as_ref()).map(facts);
-    let mut first = hosts.next()?;
+    let mut fields: Vec<_> = hosts.next()?.into_iter().map(|(field, value)| (field, vec![value])).collect();
     for (field, value) in hosts.flatten().filter(|(field, _)| SHARED.contains(&&**field)) {
-        match first.iter_mut().find(|(known, _)| *known == field) {
-            Some((_, all)) if all.split(", ").any(|one| one == value) => {}
-            Some((_, all)) => *all = format!("{all}, {value}"),
-            None => first.push((field, value)),
+        match fields.iter_mut().find(|(known, _)| *known == field) {
+            Some((_, values)) if values.contains(&value) => {}
+            Some((_, values)) => values.push(value),
+            None => fields.push((field, vec![value])),
         }
     }
-    Some(first)
+    Some(fields)
+}
+
+fn facts_of_runs(runs: &[Digest]) -> Option<Vec<(String, String)>> {
+    Some(fields_of_runs(runs)?.into_iter().map(|(field, values)| (field, values.join(", "))).collect())
 }
 
 fn mixed_runs(runs: &[Digest], side: Option<Side>) -> Option<Warning> {
-    let facts =
-        facts_of_runs(runs)?.into_iter().filter(|(field, all)| SHARED.contains(&&**field) && all.contains(", "));
-    let fields: Vec<_> = facts.map(|(field, all)| format!("{field} {all}")).collect();
+    let mixed = fields_of_runs(runs)?.into_iter().filter(|(_, values)| values.len() > 1);
+    let fields: Vec<_> = mixed.map(|(field, values)| format!("{field} {}", values.join(", "))).collect();
     (!fields.is_empty()).then_some(Warning::MixedRuns { side, fields })
 }
 

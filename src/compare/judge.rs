@@ -5,8 +5,11 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::{Measurement, Sides, Threshold};
-use crate::statistics::{Design, Estimate, MIN_PAIRS, Margin, POWER, Sample, Scale, Verdict, estimate, runs_needed};
+use super::{Measurement, Sides, Threshold, plain_number};
+use crate::model::Cell;
+use crate::statistics::{
+    Design, Estimate, MIN_PAIRS, Margin, POWER, Sample, Scale, TAIL, Verdict, estimate, median, runs_needed,
+};
 
 /// The values of a row in several runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +18,7 @@ pub struct RowRuns {
     pub values: Sides<Box<[f64]>>,
     /// The unit in which the kernel counts them, in the unit of the row; 0 if they are exact.
     pub quantum: f64,
-    /// The ratio of the medians, with its interval; `None` with fewer than [`MIN_RUNS`](crate::statistics::MIN_RUNS)
+    /// The ratio of the sides, with its 95 % interval; `None` with fewer than [`MIN_RUNS`](crate::statistics::MIN_RUNS)
     /// known values on a side, if more than half of the runs of a side lack the value, or with negative values.
     pub estimate: Option<Estimate>,
     /// What the interval says about the threshold.
@@ -41,7 +44,7 @@ impl RunsNeeded {
             _ => Margin::Two(threshold - change, threshold + change),
         };
         let half_width = estimate.interval.half_width()?.ln_1p();
-        let needed = runs_needed(runs, half_width, margin, 1).filter(|needed| *needed > runs)?;
+        let needed = runs_needed(runs, half_width, margin, TAIL).filter(|needed| *needed > runs)?;
         Some(Self { runs: needed, power: POWER })
     }
 }
@@ -54,7 +57,7 @@ impl RowRuns {
         let Some((baseline, candidate)) = known.both().filter(|_| are_usual) else { return runs };
         let fewest = baseline.len().min(candidate.len());
         let sample = |values| Sample { values, quantum };
-        runs.estimate = estimate(design, Scale::Ratio, sample(&baseline), sample(&candidate));
+        runs.estimate = estimate(design, Scale::Ratio, sample(&baseline), sample(&candidate), TAIL);
         runs.verdict = runs.estimate.map(|estimate| Verdict::new(estimate, threshold.0));
         let unclear = runs.estimate.filter(|_| runs.verdict == Some(Verdict::Unclear));
         runs.needed = unclear.and_then(|estimate| RunsNeeded::new(fewest, estimate, threshold));
@@ -73,6 +76,12 @@ pub(super) fn known(design: Design, values: Sides<&[f64]>) -> (Design, Sides<Vec
         }
     }
     (Design::Independent, values.map(|side| side.iter().copied().filter(is_known).collect()))
+}
+
+/// The median of the values that are known; `None` if more than half of the runs lack the value.
+pub(super) fn usual(runs: &[f64]) -> Option<f64> {
+    let known: Vec<f64> = runs.iter().copied().filter(|value| !value.is_nan()).collect();
+    median(&known).filter(|_| are_half(known.len(), runs.len()))
 }
 
 pub(super) fn are_half(some: usize, all: usize) -> bool {
@@ -112,28 +121,20 @@ impl KnownValues {
     }
 }
 
-/// Whether sections have the values of each run, and what runs say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judged {
-    Yes,
-    No,
-}
-
 pub(super) struct Judge {
-    pub(super) judged: Judged,
     pub(super) known: Sides<KnownValues>,
     pub(super) design: Design,
     pub(super) threshold: Threshold,
 }
 
 impl Judge {
-    /// The values of a row in all runs; `None` if they are not numbers, or not judged.
+    /// The values of a row in all runs; `None` if they are not numbers, or if no side has several runs.
     pub(super) fn row(
         &self,
         measurements: &mut Sides<Option<Measurement>>,
         exists: Sides<bool>,
     ) -> Option<Box<RowRuns>> {
-        if self.judged == Judged::No {
+        if self.known.iter().all(|known| known.runs < 2) {
             return None;
         }
         let quantum = measurements.iter().flatten().map(|measured| measured.quantum).fold(0.0, f64::max);
@@ -141,19 +142,23 @@ impl Judge {
         let (name, is_total) = (like.name.clone(), like.is_total);
         let sides = measurements.as_mut().zip(self.known.as_ref()).zip(exists);
         let values = sides.map(|((measured, known), exists)| match measured {
+            Some(measured) if known.runs == 1 => one_run(measured.cell.as_ref()),
             Some(measured) => measured.runs.take(),
             None => Some((0..known.runs).map(|run| known.without_group(run, &name, is_total && !exists)).collect()),
         });
-        let are_numbers = values.iter().all(Option::is_some);
-        let values = values.map(Option::unwrap_or_default);
-        are_numbers.then(|| Box::new(RowRuns::new(values, quantum, self.design, self.threshold)))
+        Some(Box::new(RowRuns::new(values.of_all()?, quantum, self.design, self.threshold)))
     }
+}
+
+/// The number of the only run, NaN where there is none; `None` if the value is no number.
+pub(super) fn one_run(cell: Option<&Cell>) -> Option<Box<[f64]>> {
+    cell.map_or(Some(f64::NAN), plain_number).map(|number| [number].into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Cell, Unit};
+    use crate::model::Unit;
     use crate::statistics::Interval;
 
     const UNKNOWN: f64 = f64::NAN;
@@ -173,7 +178,6 @@ mod tests {
     #[test]
     fn a_row_has_the_larger_quantum_of_both_sides() {
         let judge = Judge {
-            judged: Judged::Yes,
             known: Sides::two(KnownValues::of_runs(4), KnownValues::of_runs(4)),
             design: Design::Independent,
             threshold: Threshold(0.05),

@@ -77,8 +77,9 @@ pub(super) fn rate_unit(unit: Unit) -> Option<(Unit, f64)> {
     })
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Population {
+/// What is known of a group on one side besides its values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct GroupFacts {
     /// Number of threads; of cgroups in sections about cgroups, of processes in sections about memory.
     pub(crate) members: u64,
     /// In a window, how many threads started and exited.
@@ -88,6 +89,8 @@ pub(crate) struct Population {
     pub(crate) own: bool,
     /// The process id, if all are threads of one process.
     pub(crate) pid: Option<u32>,
+    /// The id of its thread, if it is one.
+    pub(crate) tid: Option<u32>,
     /// The effective user id of its processes, if all have the same.
     pub(crate) euid: Option<u32>,
     /// In a window, how often their cgroups had used their CPU quotas, if they had.
@@ -98,6 +101,11 @@ pub(crate) struct Population {
     pub(crate) exited_work: Option<ExitedWork>,
     /// Whether it is exited work that took little of its group's run time.
     pub(crate) is_minor: bool,
+    /// Whether the kernel may have cut a name in the group, so that different threads are one group.
+    pub(crate) name_cut: bool,
+    /// Who started its processes that exited in the window, and how many of their threads: first the most. Of several runs, of
+    /// all together.
+    pub(crate) parents: Vec<(Name, u64)>,
 }
 
 /// The periods of CPU quotas in a window, and those in which the quota ran out.
@@ -128,10 +136,7 @@ impl Turnover {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct SideGroup {
-    pub(super) population: Population,
-    pub(super) name_cut: bool,
-    /// Who started its processes that exited, and how many of their threads: first the most.
-    pub(super) parents: Vec<(Name, u64)>,
+    pub(super) facts: GroupFacts,
     /// Values of the keys that groups are sorted by.
     pub(super) sort_values: Vec<Option<Cell>>,
     pub(super) measurements: Vec<Measurement>,
@@ -140,8 +145,8 @@ pub(super) struct SideGroup {
 impl SideGroup {
     /// A group whose members are not threads.
     pub(super) fn new(members: u64, measurements: Vec<Measurement>) -> Self {
-        let population = Population { members, ..Population::default() };
-        Self { population, measurements, ..Self::default() }
+        let facts = GroupFacts { members, ..GroupFacts::default() };
+        Self { facts, measurements, ..Self::default() }
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use super::overview_columns::RUN;
 use super::{
-    KnownValues, Measurement, Population, Quantity, SideGroup, SideSection, SortKey, Turnover, are_half, number,
-    plain_number,
+    GroupFacts, KnownValues, Measurement, Quantity, SideGroup, SideSection, SortKey, Turnover, are_half, number,
+    of_kind, plain_number, usual, whole,
 };
 use crate::model::{Cell, Name};
 use crate::statistics::median;
@@ -20,10 +20,8 @@ pub(super) struct SectionRuns {
 
 #[derive(Default)]
 struct GroupRuns {
-    /// The members in the runs that have the group.
-    populations: Vec<(usize, Population)>,
-    name_cut: bool,
-    parents: BTreeMap<Name, u64>,
+    /// What is known of it in the runs that have the group.
+    facts: Vec<(usize, GroupFacts)>,
     sort_values: Vec<Vec<Option<Cell>>>,
     measurements: Vec<MeasurementRuns>,
 }
@@ -65,9 +63,7 @@ impl SectionRuns {
 
 impl GroupRuns {
     fn add(&mut self, run: usize, runs: usize, group: SideGroup) {
-        self.populations.push((run, group.population));
-        self.name_cut |= group.name_cut;
-        group.parents.into_iter().for_each(|(name, count)| *self.parents.entry(name).or_default() += count);
+        self.facts.push((run, group.facts));
         self.sort_values.push(group.sort_values);
         for (place, measured) in group.measurements.into_iter().enumerate() {
             // Most runs have the same values in the same order.
@@ -82,20 +78,17 @@ impl GroupRuns {
 
     fn merged(self, runs: usize, known: &KnownValues, keys: &[SortKey]) -> SideGroup {
         let without: Vec<usize> =
-            (0..runs).filter(|run| self.populations.iter().all(|(present, _)| present != run)).collect();
+            (0..runs).filter(|run| self.facts.iter().all(|(present, _)| present != run)).collect();
         let sort_value = |(place, key): (usize, &SortKey)| {
             let cells = self.sort_values.iter().filter_map(|values| values[place].clone());
             let zeros = without.iter().filter(|_| key.by.is_total()).map(|_| Cell::Number(0));
             middle_cell(cells.chain(zeros).collect())
         };
         let sort_values = keys.iter().enumerate().map(sort_value).collect();
-        let population = population(&self.populations, runs);
-        let Self { name_cut, measurements, parents, .. } = self;
-        let mut parents: Vec<_> = parents.into_iter().collect();
-        parents.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let merged = measurements.into_iter().map(|measured| measured.merged(runs, &without, known));
+        let facts = merged_facts(&self.facts, runs);
+        let merged = self.measurements.into_iter().map(|measured| measured.merged(runs, &without, known));
         let measurements = without_parts_of_longer_runs(merged.collect());
-        SideGroup { population, name_cut, parents, sort_values, measurements }
+        SideGroup { facts, sort_values, measurements }
     }
 }
 
@@ -118,25 +111,32 @@ fn without_parts_of_longer_runs(mut measurements: Vec<Measurement>) -> Vec<Measu
 }
 
 /// The medians of all runs; a run without the group has no members.
-fn population(populations: &[(usize, Population)], runs: usize) -> Population {
-    let counts = |count: fn(&Population) -> u64| {
-        let mut counts: Vec<f64> = populations.iter().map(|(_, population)| count(population) as f64).collect();
+fn merged_facts(known: &[(usize, GroupFacts)], runs: usize) -> GroupFacts {
+    let all = || known.iter().map(|(_, facts)| facts);
+    let counts = |count: fn(&GroupFacts) -> u64| {
+        let mut counts: Vec<f64> = all().map(|facts| count(facts) as f64).collect();
         counts.resize(runs, 0.0);
         median(&counts).map_or(0, whole)
     };
-    let uptimes: Vec<f64> = populations.iter().filter_map(|(_, population)| population.uptime).collect();
-    Population {
-        members: counts(|population| population.members),
+    let uptimes: Vec<f64> = all().filter_map(|facts| facts.uptime).collect();
+    let mut parents: BTreeMap<&Name, u64> = BTreeMap::new();
+    all().flat_map(|facts| &facts.parents).for_each(|(name, count)| *parents.entry(name).or_default() += count);
+    let mut parents: Vec<_> = parents.into_iter().map(|(name, count)| (Name::clone(name), count)).collect();
+    parents.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    GroupFacts {
+        members: counts(|facts| facts.members),
         turnover: Turnover {
-            started: counts(|population| population.turnover.started),
-            exited: counts(|population| population.turnover.exited),
+            started: counts(|facts| facts.turnover.started),
+            exited: counts(|facts| facts.turnover.exited),
         },
         uptime: median(&uptimes),
-        own: populations.iter().all(|(_, population)| population.own),
-        exited_work: populations.iter().find_map(|(_, population)| population.exited_work),
-        is_minor: populations.iter().all(|(_, population)| population.is_minor),
+        own: all().all(|facts| facts.own),
+        exited_work: all().find_map(|facts| facts.exited_work),
+        is_minor: all().all(|facts| facts.is_minor),
+        name_cut: all().any(|facts| facts.name_cut),
+        parents,
         // What is known of single processes and threads is not of several runs.
-        ..Population::default()
+        ..GroupFacts::default()
     }
 }
 
@@ -183,9 +183,7 @@ impl MeasurementRuns {
             for &run in without {
                 numbers[run] = known.without_group(run, &measured.name, measured.is_total);
             }
-            let known: Vec<f64> = numbers.iter().copied().filter(|number| !number.is_nan()).collect();
-            let median = median(&known).filter(|_| are_half(known.len(), runs));
-            let cell = kind.zip(median).map(|(kind, median)| of_kind(&kind, median));
+            let cell = kind.zip(usual(&numbers)).map(|(kind, median)| of_kind(&kind, median));
             return Measurement { cell, runs: Some(numbers), ..measured };
         }
         let numbers = numbers.iter().enumerate().filter(|(_, number)| !number.is_nan());
@@ -198,21 +196,6 @@ impl MeasurementRuns {
             ..measured
         }
     }
-}
-
-/// A cell of the same kind with another number, rounded if the kind has only whole numbers.
-pub(super) fn of_kind(kind: &Cell, number: f64) -> Cell {
-    match kind {
-        Cell::Ratio(_) => Cell::Ratio(number),
-        Cell::Signed(_) if number < 0.0 => Cell::Signed(0_i64.saturating_sub_unsigned(whole(-number))),
-        Cell::Signed(_) => Cell::Signed(0_i64.saturating_add_unsigned(whole(number))),
-        _ => Cell::Number(whole(number)),
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded, and casts saturate")]
-fn whole(number: f64) -> u64 {
-    number.round() as u64
 }
 
 /// Of ranges and CPU sets, the middle one; of words, the one that most runs have, of equally many the first.
@@ -295,7 +278,7 @@ mod tests {
         assert_eq!(group.measurements[0].cell, Some(Cell::Number(8)), "7.5, rounded");
         assert_eq!(group.measurements[0].runs.as_deref(), Some(&[900.0, 5.0, 7.0, 8.0][..]));
         assert_eq!(group.measurements[1].cell, Some(Cell::Number(9)), "of two that know it");
-        assert_eq!(group.population.members, 3);
+        assert_eq!(group.facts.members, 3);
         let section = merged(vec![run(1, Some(1), None), run(1, Some(1), None), run(1, Some(1), Some(8))]);
         assert_eq!(section[&vec!["app".to_owned()]].measurements[1].cell, None, "most runs do not know it");
         assert!(merged(Vec::new()).is_empty());
@@ -330,7 +313,7 @@ mod tests {
         assert!(runs(&app.measurements[0])[3].is_nan(), "a run that did not read the value does not know it");
         assert_eq!(app.measurements[0].cell, Some(Cell::Number(6)));
         assert!(runs(&app.measurements[1])[1].is_nan());
-        assert_eq!((&app.measurements[1].cell, app.population.members), (&Some(Cell::Number(4)), 1));
+        assert_eq!((&app.measurements[1].cell, app.facts.members), (&Some(Cell::Number(4)), 1));
     }
 
     #[test]
@@ -347,10 +330,10 @@ mod tests {
         let is_cut = |cut: usize| {
             let runs = (0..3).map(|place| {
                 let mut run = run(1, Some(1), None);
-                run.get_mut(&vec!["app".to_owned()]).unwrap().name_cut = place == cut;
+                run.get_mut(&vec!["app".to_owned()]).unwrap().facts.name_cut = place == cut;
                 run
             });
-            merged(runs.collect()).remove(&vec!["app".to_owned()]).unwrap().name_cut
+            merged(runs.collect()).remove(&vec!["app".to_owned()]).unwrap().facts.name_cut
         };
         assert_eq!([0, 1, 2, 9].map(is_cut), [true, true, true, false]);
     }
@@ -398,10 +381,10 @@ mod tests {
         let is_minor = |runs: [bool; 2]| {
             let of_run = |is_minor| {
                 let mut run = run(1, Some(1), None);
-                run.get_mut(&app).unwrap().population.is_minor = is_minor;
+                run.get_mut(&app).unwrap().facts.is_minor = is_minor;
                 run
             };
-            merged(runs.map(of_run).to_vec())[&app].population.is_minor
+            merged(runs.map(of_run).to_vec())[&app].facts.is_minor
         };
         assert_eq!([[true, true], [true, false], [false, true]].map(is_minor), [true, false, false]);
     }

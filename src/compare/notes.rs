@@ -1,6 +1,6 @@
 //! Which sections are reported, and why a selected section has no data.
 
-use super::{CompareOptions, Digest, ReportSection, Row, Sides};
+use super::{Digest, Grouping, Quantity, ReportSection, Row, Selection, Sides};
 use crate::diagnose::{Finding, Note, Side, why_empty};
 use crate::model::Section;
 
@@ -9,15 +9,15 @@ use crate::model::Section;
 pub(super) struct Noted<'d> {
     pub(super) digests: Sides<&'d Digest>,
     pub(super) findings: Sides<&'d Vec<Finding>>,
-    pub(super) options: &'d CompareOptions,
+    pub(super) grouping: &'d Grouping,
+    pub(super) selection: &'d Selection,
 }
 
 impl Noted<'_> {
     /// Drops sections without data. A section that was selected by name stays, with the reason as a note.
     pub(super) fn finish(self, sections: &mut Vec<ReportSection>) {
-        let options = self.options;
         let empty = |section: &ReportSection| section.rows.iter().all(Row::is_absent) && section.notes.is_empty();
-        if options.sections.is_empty() {
+        if self.selection.sections.is_empty() {
             sections.retain(|section| !empty(section));
             return;
         }
@@ -26,13 +26,13 @@ impl Noted<'_> {
                 section.notes.extend(self.metrics_without_data(section));
             }
             if empty(section) {
-                section.notes = self.no_data(section.section, options);
+                section.notes = self.no_data(section.section, &self.selection.metrics);
             } else if section.rows.iter().all(Row::is_silent) && section.notes.is_empty() {
                 section.notes.push(Note::NothingChanged);
             }
         }
-        if !options.group_by.is_by_cgroup() {
-            let needs_cgroups = options.sections.iter().filter(|section| section.is_of_cgroups());
+        if !self.grouping.axis.is_by_cgroup() {
+            let needs_cgroups = self.selection.sections.iter().filter(|section| section.is_of_cgroups());
             sections
                 .extend(needs_cgroups.map(|section| ReportSection::empty(*section, vec![Note::NeedsCgroupGrouping])));
         }
@@ -42,11 +42,10 @@ impl Noted<'_> {
     /// Why selected metrics have no data, in a section that has some.
     fn metrics_without_data(self, section: &ReportSection) -> Vec<Note> {
         let has_data = |name: &str| section.rows.iter().any(|row| row.name == name && !row.is_absent());
-        let selected = self.options.metrics.iter().filter(|metric| metric.section() == section.section);
+        let selected = self.selection.metrics.iter().filter(|metric| metric.section() == section.section);
         let missing = selected.filter(|metric| !has_data(metric.name()));
         let notes = missing.flat_map(|metric| {
-            let only = CompareOptions { metrics: vec![*metric], ..self.options.clone() };
-            let notes = self.no_data(section.section, &only).into_iter();
+            let notes = self.no_data(section.section, &[*metric]).into_iter();
             let metric = metric.name().to_owned();
             notes.filter_map(move |note| match note {
                 Note::NoData { side, why } => Some(Note::MetricWithoutData { metric: metric.clone(), side, why }),
@@ -58,9 +57,8 @@ impl Noted<'_> {
 
     /// Why a selected section has no data: one note, or one per side if the causes differ. The overview has none if the
     /// inputs of its columns have none.
-    fn no_data(self, section: Section, options: &CompareOptions) -> Vec<Note> {
-        let selects =
-            |name: &str| options.metrics.is_empty() || options.metrics.iter().any(|metric| metric.includes(name));
+    fn no_data(self, section: Section, metrics: &[Quantity]) -> Vec<Note> {
+        let selects = |name: &str| metrics.is_empty() || metrics.iter().any(|metric| metric.includes(name));
         let section = if section == Section::Overview { Section::Primary } else { section };
         let sides = self.digests.zip(self.findings);
         let why = sides.map(|(digest, findings)| why_empty(section, &digest.head, findings, selects));

@@ -3,27 +3,30 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::{Flatten, GroupGlob, Quantity, ReasonName, Scope, Sides, SortKey};
+use super::{Flatten, GroupGlob, Quantity, Scope, Sides, SortKey};
 use crate::model::{Section, SnapshotHead};
 
-/// How threads are grouped. Never by process or thread id, because ids differ between captures.
+/// How threads are grouped. By process or thread id only for captures of one boot, because ids differ between others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum GroupBy {
-    /// By process name, and for interpreters the name of the script, module or main class.
+    /// By process name, and for interpreters and loaders the name of what they run.
     Command,
     /// By process name.
     #[default]
-    #[value(alias = "process")]
+    #[value(name = "process", alias = "pcomm")]
     Pcomm,
     /// By thread name: a pool, across programs.
-    #[value(alias = "thread")]
+    #[value(name = "thread", alias = "comm")]
     Comm,
     /// By exact thread name.
+    #[value(hide = true)]
     CommExact,
     /// By process, with its id.
     Pid,
+    /// By thread, with its id and its process.
+    Tid,
     /// By cgroup path.
     Cgroup,
     /// By container: pods of one workload are one; without a container, by service of systemd.
@@ -64,7 +67,7 @@ pub enum Form {
 }
 
 /// What values are divided by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Per {
@@ -88,12 +91,12 @@ impl Default for Threshold {
     }
 }
 
-/// How to group threads, and what to report.
+/// What decides which groups there are, and what their values are.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct CompareOptions {
+pub struct Grouping {
     /// How threads are grouped.
-    pub group_by: GroupBy,
+    pub axis: GroupBy,
     /// Whether thread and process names are replaced by patterns.
     pub names: Names,
     /// Whether cgroup paths are replaced by patterns.
@@ -102,12 +105,18 @@ pub struct CompareOptions {
     pub flatten: Vec<Flatten>,
     /// Whether renamed cgroups are matched with their old names.
     pub renamed_cgroups: Names,
-    /// The threads that are looked at; `None` for [`Scope::Host`], or what [`Self::for_captures`] says.
+    /// The threads that are looked at; `None` for [`Scope::Host`], or what [`CompareOptions::for_captures`] says.
     pub scope: Option<Scope>,
-    /// Globs of the groups that are reported; empty for all groups.
-    pub only: Vec<GroupGlob>,
     /// What values of the overview are divided by; `None` for what suits the snapshots.
     pub per: Option<Per>,
+}
+
+/// What is reported of the groups. It changes neither their values nor what gates, headlines and why lines say of them.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Selection {
+    /// Globs of the groups that are reported; empty for all groups.
+    pub only: Vec<GroupGlob>,
     /// Whether groups have one line each, or one per value, if no sections are selected.
     pub form: Form,
     /// Sections to report; empty for all with data that suit the form.
@@ -115,12 +124,20 @@ pub struct CompareOptions {
     /// Columns of the overview, metrics, derived metrics and the number of threads to report; empty for all. A column selects
     /// its inputs in other sections.
     pub metrics: Vec<Quantity>,
-    /// Whether reasons have whole stacks of functions, however few samples they have.
-    pub has_whole_stacks: bool,
-    /// The names whose reasons are added up, instead of a row for each reason; empty for the rows.
-    pub(crate) reason_sums: Vec<ReasonName>,
     /// Order of the groups; empty for the largest change first, or the most CPU time first in a view.
     pub sort_by: Vec<SortKey>,
+}
+
+/// How to group threads, and what to report.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CompareOptions {
+    /// Which groups there are.
+    pub grouping: Grouping,
+    /// What is reported of them.
+    pub selection: Selection,
+    /// Whether reasons have whole stacks of functions, however few samples they have.
+    pub has_whole_stacks: bool,
     /// The relative change below which several runs count as the same.
     pub threshold: Threshold,
     /// The share of the CPU time of all groups below which a group of several runs has no verdict, 0 to 1.
@@ -131,6 +148,11 @@ pub struct CompareOptions {
     pub labels: Sides<String>,
     /// Bytes of memory that rows may take while they are made and written; `None` for any number.
     pub max_bytes: Option<usize>,
+}
+
+/// Whether a group is among those that the globs select; without globs, all are.
+pub(super) fn includes_group(only: &[GroupGlob], path: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|glob| glob.includes(path))
 }
 
 const SECTIONS_OF_TREE: &[Section] = &[
@@ -151,29 +173,32 @@ impl CompareOptions {
         let is_of_command = |head: &SnapshotHead| head.window.as_ref().is_some_and(|window| window.command.is_some());
         let usual = if captures.clone().all(is_of_command) { Scope::Command } else { Scope::Host };
         let has_programs = |head: &SnapshotHead| head.capture.as_ref().is_some_and(|capture| capture.programs);
-        let group_by = match self.group_by {
+        let axis = match self.grouping.axis {
             GroupBy::Command if !captures.clone().all(has_programs) => GroupBy::Pcomm,
-            group_by => group_by,
+            axis => axis,
         };
-        Self { scope: self.scope.or(Some(usual)), group_by, ..self }
+        let scope = self.grouping.scope.or(Some(usual));
+        Self { grouping: Grouping { scope, axis, ..self.grouping }, ..self }
     }
 
     /// The options for the tree below the groups; `None` without one, if the groups are such a tree, or if the overview is not
     /// selected.
     pub(super) fn tree(&self) -> Option<Self> {
-        let sections: Vec<_> = SECTIONS_OF_TREE.iter().copied().filter(|section| self.wants(*section)).collect();
+        let wanted = SECTIONS_OF_TREE.iter().copied().filter(|section| self.selection.wants(*section));
+        let sections: Vec<_> = wanted.collect();
         let has_tree = self.has_tree
-            && !matches!(self.group_by, GroupBy::All | GroupBy::Pid)
+            && !matches!(self.grouping.axis, GroupBy::All | GroupBy::Pid | GroupBy::Tid)
             && sections.contains(&Section::Overview);
         has_tree.then(|| Self {
-            group_by: GroupBy::All,
-            sections,
-            metrics: Vec::new(),
+            grouping: Grouping { axis: GroupBy::All, ..self.grouping.clone() },
+            selection: Selection { sections, metrics: Vec::new(), ..self.selection.clone() },
             has_tree: false,
             ..self.clone()
         })
     }
+}
 
+impl Selection {
     pub(super) fn wants(&self, section: Section) -> bool {
         match self.form {
             _ if !self.sections.is_empty() => self.sections.contains(&section),
@@ -184,14 +209,9 @@ impl CompareOptions {
     }
 
     pub(super) fn wants_group(&self, path: &[String]) -> bool {
-        self.only.is_empty() || self.only.iter().any(|glob| glob.includes(path))
+        includes_group(&self.only, path)
     }
 
-    /// The number of threads is a column of every row, and a row of its own only if selected.
-    pub(super) fn wants_quantity(&self, quantity: Quantity) -> bool {
-        let named = self.metrics.iter().any(|metric| metric.includes(quantity.name()));
-        named || (self.metrics.is_empty() && !matches!(quantity, Quantity::ThreadCount))
-    }
     /// Whether the overview has a column, by its name: all if none is selected.
     pub(super) fn wants_column(&self, name: &str) -> bool {
         let mut columns = self.metrics.iter().filter(|metric| metric.section() == Section::Overview).peekable();

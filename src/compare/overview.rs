@@ -2,78 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use super::exited_work::{TICKS, exited_that_matter, matters, run, sum};
-use super::group::side_group;
+use super::exited_work::matters;
+use super::group::cpu_time;
+use super::measure::GroupContext;
 use super::{
-    ColumnInput, Digest, Group, GroupTotals, Groups, Measurement, OVERVIEW, OverviewColumn, Per, Population, Quantity,
-    Row, Runs, SideGroup, SideSection, Sides, ThreadFilter, number, rate_unit,
+    Digest, GroupFacts, GroupTotals, Groups, OVERVIEW, OverviewColumn, Per, Quantity, ReportSection, Row, Runs,
+    SideGroup, SideSection, Sides, group,
 };
 use crate::diagnose::Note;
-use crate::model::{Cell, Direction, ExitedWork, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit};
+use crate::model::{Direction, ExitedWork, SnapshotHead, Totals};
 use crate::statistics::Verdict;
 
-/// What the values of a group depend on besides its totals; what is unknown is left out.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Times {
-    /// Seconds that amounts are divided by, 0 if they are unknown; `None` if amounts are not divided.
-    seconds: Option<f64>,
-    /// How long the threads were alive, in nanoseconds. Exited work was alive while it ran: it is no part of the sleep.
-    alive: Option<u64>,
-    blocked: Option<u64>,
-    /// Number of threads for which that is known.
-    blocked_of: u64,
-    /// How long the command took that was recorded, in nanoseconds.
-    elapsed: Option<u64>,
-}
-
-impl OverviewColumn {
-    fn amount(&self, totals: &Totals, times: Times) -> Option<u64> {
-        match self.amount {
-            ColumnInput::Elapsed => times.elapsed,
-            ColumnInput::Run => run(totals),
-            ColumnInput::Block => times.blocked,
-            ColumnInput::Sleep => sleep(totals, times),
-            ColumnInput::PartOfRun(part) => part_of_run(totals, part),
-            ColumnInput::Sum(metrics) | ColumnInput::Gauges(metrics) => sum(totals, metrics),
-        }
-    }
-
-    /// For each input, the number of threads that have a value.
-    fn covered(&self, totals: &Totals, times: Times) -> impl Iterator<Item = u64> + Clone {
-        let (metrics, blocked): ([&[M]; 2], _) = match self.amount {
-            ColumnInput::Elapsed => ([&[], &[]], None),
-            ColumnInput::Run => ([run_metrics(totals), &[]], None),
-            ColumnInput::Block => ([&[], &[]], Some(times.blocked_of)),
-            ColumnInput::Sleep => ([run_metrics(totals), &[M::wait_time_ns]], times.blocked.map(|_| times.blocked_of)),
-            ColumnInput::PartOfRun(_) => ([run_metrics(totals), TICKS], None),
-            ColumnInput::Sum(metrics) | ColumnInput::Gauges(metrics) => ([metrics, &[]], None),
-        };
-        metrics.into_iter().flatten().map(|id| id.metric().covered(totals)).chain(blocked)
-    }
-}
-
-/// Fewer ticks do not say how much of the time on a CPU was in user mode.
-const FEWEST_TICKS: u128 = 5;
-
-/// Time on a CPU, divided as its ticks are.
-fn part_of_run(totals: &Totals, part: M) -> Option<u64> {
-    let [part, all] = [sum(totals, &[part])?, sum(totals, TICKS)?].map(u128::from);
-    let all = Some(all).filter(|all| *all >= FEWEST_TICKS)?;
-    u64::try_from(u128::from(run(totals)?) * part / all).ok()
-}
-
-/// The metrics that the time on a CPU is from.
-fn run_metrics(totals: &Totals) -> &'static [M] {
-    if totals.run_time_ns.sum().is_some() { &[M::run_time_ns] } else { TICKS }
-}
-
-fn sleep(totals: &Totals, times: Times) -> Option<u64> {
-    let used = run(totals)?.saturating_add(totals.wait_time_ns.sum()?).saturating_add(times.blocked.unwrap_or(0));
-    Some(times.alive?.saturating_sub(used))
-}
-
-/// What values are divided by where the options don't say: a window's by its length, those of commands alone by nothing.
-/// A snapshot's are divided by the time that threads have existed, and by nothing if it is compared.
+/// What values are divided by where the options don't say: those of a window by its length, those of commands that are
+/// compared or repeated by nothing, as equal work has equal totals however long the command waits besides. A snapshot's are divided by the time that threads have existed, and by nothing if it is compared.
 pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
     let only = Some(&sides.baseline).filter(|side| sides.candidate.is_none() && side.count().is_none());
     if let Some([digest]) = only.map(|side| &side.digests[..]) {
@@ -81,26 +22,21 @@ pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
         let is_known = digest.head.window.is_some() || digest.threads.by_names.values().any(lived);
         return if is_known { Per::Second } else { Per::Run };
     }
-    // What the host does besides running the commands depends on how long they take.
-    let is_of_host =
-        |digest: &Digest| digest.head.window.is_some() && !matches!(digest.threads.filter, ThreadFilter::OfCommand);
-    if sides.iter().flat_map(|side| &side.digests).all(is_of_host) { Per::Second } else { Per::Run }
+    let is_without_command =
+        |digest: &Digest| digest.head.window.as_ref().is_some_and(|window| window.command.is_none());
+    if sides.iter().flat_map(|side| &side.digests).all(is_without_command) { Per::Second } else { Per::Run }
 }
 
 /// The overview of one capture: its groups, and below them the work of exited threads where it matters.
-pub(super) fn section(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> SideSection {
+pub(super) fn section(head: &SnapshotHead, groups: &Groups, per: Per) -> SideSection {
+    let has_command = head.window.as_ref().is_some_and(|window| window.command.is_some());
+    let columns = OVERVIEW.iter().filter(|column| has_command || column.is_of_groups());
+    let columns: Vec<_> = columns.map(Quantity::Column).collect();
+    let mut section = group::section(head, groups, per, &columns);
     let cpu_time = cpu_time(groups);
-    let mut section = SideSection::new();
-    for (key, members) in groups {
-        let mut times = Times::new(snapshot, members, per, cpu_time);
-        let command = snapshot.window.as_ref().and_then(|window| window.command.as_ref());
-        times.elapsed = command.filter(|_| key.is_empty()).map(|command| command.elapsed_ns);
-        let mut measurements = times.measurements(&members.totals, members.threads);
-        exited_that_matter(members).for_each(|(_, totals)| mark_excluding(&mut measurements, totals));
-        section.insert(key.clone(), side_group(snapshot, members, measurements));
-        if !key.is_empty() {
-            section.extend(exited(key, members, times));
-        }
+    for (key, members) in groups.iter().filter(|(key, _)| !key.is_empty()) {
+        let of = GroupContext::new(head, members, per, cpu_time);
+        section.extend(members.exited_work.iter().map(|(kind, totals)| exited(key, (*kind, totals), members, of)));
     }
     section
 }
@@ -115,17 +51,12 @@ pub(super) fn seconds(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Opt
     seconds.filter(|seconds| *seconds > 0.0)
 }
 
-/// The run time of all groups, in nanoseconds.
-pub(super) fn cpu_time(groups: &Groups) -> u64 {
-    let tops = groups.iter().filter(|(path, _)| path.len() == 1);
-    tops.filter_map(|(_, group)| run(&group.totals)).fold(0, u64::saturating_add)
-}
-
 /// A note on windows without exit records, if a line of exited children is shown.
-pub(super) fn unnamed_children(groups: &[Group], snapshots: Sides<&SnapshotHead>) -> Option<Note> {
+pub(super) fn unnamed_children(overview: &ReportSection, snapshots: Sides<&SnapshotHead>) -> Option<Note> {
     let has_records =
         |snapshot: &SnapshotHead| snapshot.window.as_ref().is_some_and(|window| window.exit_records.is_some());
-    let has_children = groups.iter().any(|group| group.exited_work() == Some(ExitedWork::Children));
+    let mut shown = overview.rows.iter().map(|row| &overview.groups[row.group]);
+    let has_children = shown.any(|group| group.exited_work() == Some(ExitedWork::Children));
     let unnamed = has_children && !snapshots.into_iter().all(has_records);
     unnamed.then_some(Note::ExitedChildrenUnnamed)
 }
@@ -133,95 +64,30 @@ pub(super) fn unnamed_children(groups: &[Group], snapshots: Sides<&SnapshotHead>
 /// Removes the lines of exited work that matter in no run of either side.
 pub(super) fn remove_minor_exits(sides: &mut Sides<SideSection>) {
     let matter = |groups: &SideSection| {
-        let matters = |group: &SideGroup| group.population.exited_work.is_some() && !group.population.is_minor;
+        let matters = |group: &SideGroup| group.facts.exited_work.is_some() && !group.facts.is_minor;
         groups.iter().filter(|(_, group)| matters(group)).map(|(path, _)| path.clone()).collect::<BTreeSet<_>>()
     };
     let kept: BTreeSet<_> = sides.iter().flat_map(matter).collect();
-    let is_kept = |path: &Vec<String>, group: &SideGroup| !group.population.is_minor || kept.contains(path);
+    let is_kept = |path: &Vec<String>, group: &SideGroup| !group.facts.is_minor || kept.contains(path);
     sides.as_mut().map(|groups| groups.retain(|path, group| is_kept(path, group)));
 }
 
-/// Marks the values of a group that lack those of exited work, of which processes count less than threads do.
-fn mark_excluding(measurements: &mut [Measurement], totals: &Totals) {
-    for measured in measurements.iter_mut().filter(|measured| measured.cell.is_some()) {
-        if let Some(Quantity::Column(column)) = measured.quantity {
-            measured.partial |= column.is_divided() && column.amount(totals, Times::default()).is_none();
-        }
-    }
-}
-
-/// The lines of exited work below a group. With the parentheses, their keys are longer than any name of a thread.
-fn exited(path: &[String], members: &GroupTotals, times: Times) -> impl Iterator<Item = (Vec<String>, SideGroup)> {
-    members.exited_work.iter().map(move |(kind, totals)| {
-        let measurements = Times { seconds: times.seconds, ..Times::default() }.measurements(totals, 0);
-        let population = Population {
-            own: members.are_own(),
-            exited_work: Some(*kind),
-            is_minor: !matters(members, totals),
-            ..Population::default()
-        };
-        let group = SideGroup { population, measurements, ..SideGroup::default() };
-        ([path, &[format!("({})", kind.name())]].concat(), group)
-    })
-}
-
-impl Times {
-    /// `cpu_time` is that of all groups, in nanoseconds.
-    pub(super) fn new(snapshot: &SnapshotHead, members: &GroupTotals, per: Per, cpu_time: u64) -> Self {
-        let lived = members.lifetimes.lived(snapshot);
-        let seconds = match (per, &snapshot.window) {
-            (Per::Run, _) => None,
-            (Per::Second, Some(window)) => Some(window.duration_ns as f64 / 1e9),
-            (Per::Second, None) => Some(lived.map_or(0.0, |(ns, threads)| ns as f64 / threads as f64 / 1e9)),
-            (Per::CpuSecond, _) => Some(cpu_time as f64 / 1e9),
-        };
-        let alive = match &snapshot.window {
-            Some(window) => Some(members.alive_within(window.duration_ns)),
-            None => lived.and_then(|(ns, _)| ns.try_into().ok()),
-        };
-        let exited_run = members.exited_work.values().filter_map(|totals| run(totals)).fold(0, u64::saturating_add);
-        let alive = alive.map(|alive: u64| alive.saturating_add(exited_run));
-        Self { seconds, alive, blocked: members.blocked_ns, blocked_of: members.blocked_of, elapsed: None }
-    }
-
-    /// The value of a column, as the overview shows it.
-    pub(super) fn shown(self, column: &OverviewColumn, totals: &Totals) -> Option<Cell> {
-        self.value(column, column.amount(totals, self)).1
-    }
-
-    fn measurements(self, totals: &Totals, members: u64) -> Vec<Measurement> {
-        let value = |column: &'static OverviewColumn| {
-            let (unit, cell) = self.value(column, column.amount(totals, self));
-            let in_ticks = match column.amount {
-                ColumnInput::Run => totals.run_time_ns.sum().is_none(),
-                ColumnInput::PartOfRun(_) => true,
-                _ => false,
-            };
-            let quantum = if in_ticks { self.value(column, Some(NS_PER_TICK)).1 } else { None };
-            let quantum = quantum.as_ref().and_then(number).unwrap_or(0.0);
-            let inputs = column.covered(totals, self);
-            // Of gauges, only the first thread of a process has a value.
-            let partial = column.is_divided() && inputs.clone().any(|covered| (1..members).contains(&covered));
-            let covered = inputs.min().unwrap_or(0);
-            Measurement {
-                partial,
-                quantity: Some(Quantity::Column(column)),
-                is_total: true,
-                quantum,
-                ..Measurement::new(column.name, unit, cell, covered)
-            }
-        };
-        OVERVIEW.iter().filter(|column| column.is_of_groups() || self.elapsed.is_some()).map(value).collect()
-    }
-
-    fn value(self, column: &OverviewColumn, amount: Option<u64>) -> (Unit, Option<Cell>) {
-        let Some(seconds) = self.seconds.filter(|_| column.is_divided()) else {
-            return (column.unit, amount.map(Cell::Number));
-        };
-        let (unit, scale) = rate_unit(column.unit).expect("columns are times, bytes or events");
-        let rate = |amount: u64| Cell::Ratio(amount as f64 / scale / seconds);
-        (unit, amount.filter(|_| seconds > 0.0).map(rate))
-    }
+/// The line of exited work below a group. With the parentheses, its key is longer than any name of a thread.
+fn exited<'g>(
+    path: &[String],
+    (kind, totals): (ExitedWork, &'g Totals),
+    members: &GroupTotals,
+    of: GroupContext<'g>,
+) -> (Vec<String>, SideGroup) {
+    let of = of.of_exited_work(totals);
+    let measurements = OverviewColumn::of_groups().map(|column| Quantity::Column(column).measure(&of)).collect();
+    let facts = GroupFacts {
+        own: members.are_own(),
+        exited_work: Some(kind),
+        is_minor: !matters(members, totals),
+        ..GroupFacts::default()
+    };
+    ([path, &[format!("({})", kind.name())]].concat(), SideGroup { facts, measurements, ..SideGroup::default() })
 }
 
 impl Row {

@@ -88,6 +88,11 @@ impl Quantity {
         matches!(self, Self::Column(_)) || !self.inputs().iter().any(is_optional)
     }
 
+    /// Whether each group has a value, not only all together.
+    pub(super) fn is_of_groups(self) -> bool {
+        !matches!(self, Self::Column(column) if !column.is_of_groups())
+    }
+
     /// Whether the value of a group is a total of its threads, so that it is 0 without any.
     pub(super) fn is_total(self) -> bool {
         match self {

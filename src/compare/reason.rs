@@ -47,11 +47,26 @@ impl GroupReason {
         })
     }
 
-    /// The same with fewer details: from level 0, which has the innermost function, to [`COARSEST`], which is only a class.
+    /// What is not known more exactly of the time in a column of the overview; `None` for columns that have no reasons.
+    pub(super) fn other(column: &str) -> Option<Self> {
+        let class = match column {
+            RUN => ReasonClass::Run,
+            WAIT => ReasonClass::Wait,
+            BLOCK => ReasonClass::Block,
+            SLEEP => ReasonClass::Sleep,
+            _ => return None,
+        };
+        Some(Self { class, entry: None, functions: Vec::new(), object: None, by: None })
+    }
+
+    /// The same with fewer details: from level 0, which has the innermost function, to [`COARSEST`], which is only a column.
     pub(super) fn coarse(&self, level: usize) -> Self {
         let mut coarse = self.clone();
         if self.class == ReasonClass::Idle {
             return Self { entry: None, functions: Vec::new(), object: None, by: None, ..coarse };
+        }
+        if let Some(other) = self.column().filter(|_| level >= COARSEST).and_then(Self::other) {
+            return other;
         }
         // Who took the CPU matters, not where the thread was when it lost it.
         let is_for_cpu = matches!(self.class, ReasonClass::Wait | ReasonClass::CpuQuota);
@@ -59,7 +74,7 @@ impl GroupReason {
         if level > 0 {
             (coarse.object, coarse.by) = (None, None);
         }
-        if level >= COARSEST || is_for_cpu {
+        if level > 2 || is_for_cpu {
             coarse.entry = None;
         }
         coarse
@@ -94,8 +109,8 @@ impl GroupReason {
     }
 }
 
-/// The level of [`GroupReason::coarse`] that has only a class.
-pub(super) const COARSEST: usize = 3;
+/// The level of [`GroupReason::coarse`] that has only a column.
+pub(super) const COARSEST: usize = 4;
 
 /// The text without its middle if it is very long.
 pub(crate) fn limited(text: &str) -> String {
@@ -120,7 +135,7 @@ impl fmt::Display for GroupReason {
 
 /// A name that reasons can have: that of a class, a system call, a function of the kernel or a culprit, in all columns of
 /// the overview or in one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReasonName {
     column: Option<&'static str>,
     name: String,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::{
-    BLOCK, COARSEST, CompareOptions, GroupBy, GroupReason, ITSELF, Measurement, Naming, ReasonName, SLEEP, SideGroup,
-    SideSection, Sides, ThreadNames, ThreadTotals, number, of_kind,
+    BLOCK, COARSEST, CompareOptions, GroupBy, GroupReason, ITSELF, Measurement, Naming, RUN, ReasonName, SLEEP,
+    SideGroup, SideSection, Sides, ThreadNames, ThreadTotals, WAIT, number, of_kind,
 };
 use crate::diagnose::{Note, Side};
 use crate::model::{
@@ -26,20 +26,16 @@ pub(super) fn names(reasons: &Reasons) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// Groups the reasons of a capture, and those of groups above others in a tree. Places that do not exist are left out.
-pub(super) fn grouped(
-    reasons: &Reasons,
-    threads: &ThreadTotals,
-    naming: &Naming<'_>,
-    options: &CompareOptions,
-) -> GroupedReasons {
+pub(super) fn grouped(reasons: &Reasons, threads: &ThreadTotals, naming: &Naming<'_>) -> GroupedReasons {
     let is_in_scope = |sampled: &SampledThreads| threads.filter.includes(sampled.owner, sampled.cgroup.as_deref());
+    let only_threads = threads.only_threads();
     let path = |process: &Name, (pid, program): (Option<u32>, Option<&Name>), thread: &Name, cgroup: &Option<Name>| {
+        let tid = pid.and_then(|pid| *only_threads.get(&(pid, &**thread))?);
         let [process, thread] = [process, thread].map(Name::clone);
-        naming.path(&ThreadNames { process, program: program.cloned(), thread, cgroup: cgroup.clone(), pid })
+        naming.path(&ThreadNames { process, program: program.cloned(), thread, cgroup: cgroup.clone(), pid, tid })
     };
-    let program_of = |sampled: &SampledThreads| threads.programs.get(&sampled.tgid?);
     let victim = |sampled: &SampledThreads| {
-        path(&sampled.pcomm, (sampled.tgid, program_of(sampled)), &sampled.comm, &sampled.cgroup)
+        path(&sampled.pcomm, (sampled.tgid, program_of(sampled, threads)), &sampled.comm, &sampled.cgroup)
     };
     let all: Vec<_> = reasons.threads.iter().map(victim).collect();
     // Which script or process a culprit is of is only known if there is one of its name.
@@ -53,7 +49,7 @@ pub(super) fn grouped(
     // In a tree, the same of its script.
     let mut programs: HashMap<&str, Option<Option<&Name>>> = HashMap::new();
     for sampled in reasons.threads.iter().filter(|_| naming.by == GroupBy::All) {
-        let program = program_of(sampled);
+        let program = program_of(sampled, threads);
         let known = programs.entry(&*sampled.pcomm).or_insert(Some(program));
         *known = known.filter(|known| *known == program);
     }
@@ -70,14 +66,18 @@ pub(super) fn grouped(
         let place = usize::try_from(*reason).unwrap_or(usize::MAX);
         let victim = usize::try_from(*threads).ok().and_then(|threads| *victims.get(threads)?);
         let (Some(path), Some(reason)) = (victim, reasons.reasons.get(place)) else { continue };
-        let total = options.wants_group(path).then_some(0);
-        for depth in total.into_iter().chain(1..=path.len()) {
+        for depth in 0..=path.len() {
             let by = culprits[place].as_ref().map(|culprit| culprit_name(culprit, path, depth));
             let group = groups.entry(path[..depth].to_vec()).or_default();
             group.entry(GroupReason::new(reason, by)).or_default().add(SampledTime { ns: *ns, samples: *samples });
         }
     }
     groups
+}
+
+/// What the process of threads runs. Files of 0.3.0 say it only in the rows of threads.
+fn program_of<'t>(sampled: &'t SampledThreads, threads: &'t ThreadTotals) -> Option<&'t Name> {
+    sampled.program.as_ref().or_else(|| threads.programs.get(&sampled.tgid?))
 }
 
 /// The name of a culprit for the group at this depth of its victim's path.
@@ -115,16 +115,8 @@ pub(super) fn rows(sides: &Sides<Vec<&GroupedReasons>>, passes: u64, options: &C
 }
 
 fn merged(mut reasons: BTreeMap<&GroupReason, u64>, passes: u64) -> BTreeMap<GroupReason, Arc<GroupReason>> {
-    let mut columns: BTreeMap<_, u64> = BTreeMap::new();
-    for (reason, samples) in &reasons {
-        let all = columns.entry(reason.column()).or_default();
-        *all = all.saturating_add(*samples);
-    }
     let is_idle = |reason: &GroupReason| reason.class == ReasonClass::Idle;
-    reasons.retain(|reason, _| {
-        let column = reason.column();
-        column.is_some() && (is_idle(reason) || columns[&column].min(passes) >= FEWEST_SAMPLES)
-    });
+    reasons.retain(|reason, _| reason.column().is_some());
     let mut rows = BTreeMap::new();
     for level in 0..=COARSEST {
         let mut coarse: BTreeMap<GroupReason, (u64, Vec<&GroupReason>)> = BTreeMap::new();
@@ -162,7 +154,7 @@ pub(super) fn section(
     wanted: &Wanted<'_>,
 ) -> SideSection {
     let none = BTreeMap::new();
-    let groups = overview.into_iter().filter(|(_, group)| group.population.exited_work.is_none());
+    let groups = overview.into_iter().filter(|(_, group)| group.facts.exited_work.is_none());
     let groups = groups.map(|(key, group)| {
         let weights = reasons.get(&key).unwrap_or(&none);
         let times = GroupTime::new(&group, weights, period_ns);
@@ -223,12 +215,25 @@ impl<'g> GroupTime<'g> {
         for (reason, row) in rows.into_iter().flatten() {
             *ns.entry(row).or_default() += weights.get(reason).map_or(0.0, |weight| weight.ns as f64);
         }
-        let row = |(row, ns): (&Arc<GroupReason>, f64)| {
+        let sampled = ns.into_iter().filter_map(|(row, ns)| {
             let column = self.column(row)?;
-            let measured = self.measured(row.to_string(), &[column], self.amount(column, ns));
-            Some(Measurement { reason: Some(Arc::clone(row)), ..measured })
+            Some((Arc::clone(row), (column, self.amount(column, ns))))
+        });
+        let amounts: BTreeMap<_, _> = sampled.chain(self.unsampled()).collect();
+        let row = |(row, (column, amount)): (Arc<GroupReason>, (&str, Option<f64>))| {
+            let measured = self.measured(row.to_string(), &[column], amount);
+            Measurement { reason: Some(row), ..measured }
         };
-        ns.into_iter().filter_map(row).collect()
+        amounts.into_iter().map(row).collect()
+    }
+
+    /// The time of columns without a sample, so that the reasons of a group add up to its time.
+    fn unsampled(&self) -> impl Iterator<Item = (Arc<GroupReason>, (&'static str, Option<f64>))> {
+        let columns = self.columns.iter().filter(|(_, (_, all))| *all <= 0.0);
+        columns.filter_map(|(column, (counter, _))| {
+            let time = number(counter.cell.as_ref()?).filter(|time| *time > 0.0);
+            Some((Arc::new(GroupReason::other(column)?), (*column, Some(time?))))
+        })
     }
 
     fn sum(&self, weights: &BTreeMap<GroupReason, SampledTime>, name: &ReasonName) -> Measurement {
@@ -256,7 +261,11 @@ impl<'g> GroupTime<'g> {
 /// The names that rows can have, whether the groups of a capture have them or not.
 pub(super) fn row_names(wanted: &Wanted<'_>) -> BTreeSet<String> {
     match wanted {
-        Wanted::Rows(rows) => rows.values().flat_map(BTreeMap::values).map(ToString::to_string).collect(),
+        Wanted::Rows(rows) => {
+            let others = [RUN, WAIT, BLOCK, SLEEP].into_iter().filter_map(GroupReason::other);
+            let sampled = rows.values().flat_map(BTreeMap::values).map(ToString::to_string);
+            sampled.chain(others.map(|other| other.to_string())).collect()
+        }
         Wanted::Sums(names) => names.iter().map(ToString::to_string).collect(),
     }
 }

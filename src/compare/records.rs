@@ -3,24 +3,17 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{CompareOptions, Measurement, SideGroup, SideSection, Sides};
+use super::{Measurement, SideGroup, SideSection, Sides};
 use crate::diagnose::Note;
 use crate::model::{RecordValue, Reduction, Section, SnapshotHead, ValueScope, WindowRule};
 
 /// A section about cgroups on one side: the values of each group of cgroups.
-pub(super) fn cgroup_section(
-    snapshot: &SnapshotHead,
-    section: Section,
-    key: impl Fn(&str) -> String,
-    options: &CompareOptions,
-) -> SideSection {
+pub(super) fn cgroup_section(snapshot: &SnapshotHead, section: Section, key: impl Fn(&str) -> String) -> SideSection {
     let mut groups: BTreeMap<Vec<String>, Collected<'_>> = BTreeMap::from([(Vec::new(), Collected::default())]);
     for (path, stats) in &snapshot.cgroup_stats {
-        let key = vec![key(path)];
-        if options.wants_group(&key) {
-            groups.entry(Vec::new()).or_default().add(path, stats.values(section));
+        for key in [Vec::new(), vec![key(path)]] {
+            groups.entry(key).or_default().add(path, stats.values(section));
         }
-        groups.entry(key).or_default().add(path, stats.values(section));
     }
     groups.into_iter().map(|(key, collected)| (key, collected.reduced())).collect()
 }
@@ -109,6 +102,7 @@ mod tests {
     use super::super::options::{CompareOptions, GroupBy};
     use super::super::{compare, show};
     use super::*;
+    use crate::compare::Grouping;
     use crate::model::{Cell, CtprofSnapshot, SettingRange};
 
     fn snapshot(cgroups: &str) -> CtprofSnapshot {
@@ -133,7 +127,8 @@ mod tests {
 
     fn options(glob: &str) -> CompareOptions {
         let flatten = vec![Flatten::new(glob).unwrap()];
-        CompareOptions { group_by: GroupBy::Cgroup, flatten, ..CompareOptions::default() }
+        let grouping = Grouping { axis: GroupBy::Cgroup, flatten, ..Grouping::default() };
+        CompareOptions { grouping, ..CompareOptions::default() }
     }
 
     /// The value of `name` in the only group.
@@ -166,8 +161,7 @@ mod tests {
     fn descendants_count_where_their_ancestor_has_no_value() {
         let tree = r#"{"/":{"cpu":{"usage_usec":10}},
             "/a":{"cpu":{"usage_usec":4},"memory":{"current":4}}, "/b":{"memory":{"current":1}}}"#;
-        let view =
-            show(&snapshot(tree), &CompareOptions { flatten: vec![Flatten::new("/**").unwrap()], ..options("/*") });
+        let view = show(&snapshot(tree), &options("/**"));
         assert!(view.sections.iter().flat_map(|table| &table.rows).any(|row| row.name == "memory.current"));
         assert_eq!(flattened(tree, "memory.current"), Cell::Number(5));
     }
@@ -243,7 +237,8 @@ mod tests {
             format!(r#"{{"threads":[{threads}],"cgroup_stats":{{"{cgroup}":{{"cpu":{{"usage_usec":1}}}}}}}}"#)
         };
         let read = |cgroup: &str| serde_json::from_str::<CtprofSnapshot>(&json(cgroup)).unwrap();
-        let options = CompareOptions { group_by: GroupBy::Cgroup, ..CompareOptions::default() };
+        let grouping = Grouping { axis: GroupBy::Cgroup, ..Grouping::default() };
+        let options = CompareOptions { grouping, ..CompareOptions::default() };
         let comparison = compare(&read("/old"), &read("/new"), &options);
         let stats = comparison.sections.iter().find(|table| table.section == Section::CgroupStats).unwrap();
         assert_eq!((stats.groups.len(), &*stats.groups[1].label, stats.groups[1].renamed), (2, "/old", true));

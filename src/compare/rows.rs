@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{
-    Change, Delta, GroupReason, Judge, KnownValues, Measurement, Population, Quantity, RowRuns, SideGroup, SideSection,
-    Sides, SortKey, Turnover, delta, joined, rank,
+    Change, Delta, ELAPSED, GroupFacts, GroupReason, Judge, KnownValues, Measurement, Quantity, RowRuns, Selection,
+    SideSection, Sides, SortKey, Turnover, delta, joined, of_kind, one_run, plain_number, score,
 };
 use crate::diagnose::Note;
 use crate::model::{Cell, ExitedWork, Name, Section, Unit, named};
@@ -27,6 +27,8 @@ pub struct ReportSection {
     pub rows: Vec<Row>,
     /// Of an overview, the names of its columns: first those that say most of what the groups did, or how they changed.
     pub(crate) foremost: Vec<&'static str>,
+    /// Of an overview, the rows whose verdicts stand for groups, by group: also those that are not selected.
+    pub(crate) headlines: BTreeMap<usize, Row>,
     /// Of an overview, how its groups are sorted.
     pub(crate) order: String,
     /// Notes on the section, such as why it has no data.
@@ -44,30 +46,28 @@ pub struct Group {
     pub key: Vec<String>,
     /// What is displayed: a name or a pattern; in a tree, the last part of the key.
     pub label: String,
-    /// Whether the kernel may have cut a name in the group, so that different threads are one group.
-    pub name_cut: bool,
     /// Whether its cgroup was renamed in the candidate.
     pub renamed: bool,
     /// How many cgroups of both sides it stands for; `None` if it is not the group of a cgroup, or if its members are cgroups.
     pub cgroups: Option<usize>,
-    /// Who started its processes that exited in the window, and how many of their threads: first the most. Of several runs, of
-    /// all together.
-    pub(crate) parents: Sides<Vec<(Name, u64)>>,
-    /// The members; `None` on a side where the group does not exist.
-    pub(super) population: Sides<Option<Population>>,
+    /// What is known of it; `None` on a side where the group does not exist.
+    pub(super) facts: Sides<Option<GroupFacts>>,
 }
 
 impl Group {
-    fn new(key: Vec<String>, sides: &Sides<Option<SideGroup>>) -> Self {
-        Self {
-            label: key.last().map_or(ALL_GROUPS, String::as_str).to_owned(),
-            key,
-            name_cut: sides.iter().flatten().any(|group| group.name_cut),
-            renamed: false,
-            cgroups: None,
-            parents: sides.as_ref().map(|side| side.as_ref().map(|group| group.parents.clone()).unwrap_or_default()),
-            population: sides.as_ref().map(|side| side.as_ref().map(|group| group.population)),
-        }
+    fn new(key: Vec<String>, facts: Sides<Option<GroupFacts>>) -> Self {
+        let label = key.last().map_or(ALL_GROUPS, String::as_str).to_owned();
+        Self { label, key, renamed: false, cgroups: None, facts }
+    }
+
+    /// Whether the kernel may have cut a name in the group, so that different threads are one group.
+    pub fn name_cut(&self) -> bool {
+        self.facts.iter().flatten().any(|facts| facts.name_cut)
+    }
+
+    /// Who started its processes that exited in the window, of each side.
+    pub(crate) fn parents(&self) -> Sides<&[(Name, u64)]> {
+        self.facts.as_ref().map(|facts| facts.as_ref().map_or(&[][..], |facts| &facts.parents))
     }
 
     /// Whether it stands for all groups of the section together.
@@ -82,27 +82,27 @@ impl Group {
 
     /// The number of members; `None` on a side where the group does not exist.
     pub fn members(&self) -> Sides<Option<u64>> {
-        self.of_members(|population| Some(population.members))
+        self.of_members(|facts| Some(facts.members))
     }
 
     /// In a window, how many of its threads started and exited; `None` on a side where the group does not exist.
     pub(crate) fn turnover(&self) -> Sides<Option<Turnover>> {
-        self.of_members(|population| Some(population.turnover))
+        self.of_members(|facts| Some(facts.turnover))
     }
 
     /// What is known of the members; `None` on a side where it is not, or where the group does not exist.
-    pub(crate) fn of_members<T>(&self, known: impl Fn(Population) -> Option<T>) -> Sides<Option<T>> {
-        self.population.map(|side| side.and_then(&known))
+    pub(crate) fn of_members<T>(&self, known: impl Fn(&GroupFacts) -> Option<T>) -> Sides<Option<T>> {
+        self.facts.as_ref().map(|side| side.as_ref().and_then(&known))
     }
 
     /// The kind of exited work, if it is no group of threads but exited work of the group above.
     pub(crate) fn exited_work(&self) -> Option<ExitedWork> {
-        self.population.iter().flatten().find_map(|population| population.exited_work)
+        self.facts.iter().flatten().find_map(|facts| facts.exited_work)
     }
 
     /// Whether all members are threads of the capturing process.
     pub(super) fn is_own(&self) -> bool {
-        self.population.iter().flatten().any(|population| population.own)
+        self.facts.iter().flatten().any(|facts| facts.own)
     }
 }
 
@@ -164,8 +164,9 @@ named! {
     }
 }
 
-/// Percentages below this are shown as 0.
-const LEAST_PERCENT: f64 = 0.05;
+fn is_zero(cell: &Cell) -> bool {
+    matches!(cell, Cell::Number(0) | Cell::Signed(0)) || *cell == Cell::Ratio(0.0)
+}
 
 impl Row {
     fn new(
@@ -182,7 +183,8 @@ impl Row {
         let like = measurements.iter().flatten().next()?;
         let (name, unit, quantity, reason) = (like.name.clone(), like.unit, like.quantity, like.reason.clone());
         let partial = measurements.iter().flatten().any(|measured| measured.partial);
-        let zero = like.cell.as_ref().filter(|_| like.is_total).and_then(delta::zero);
+        let total = like.cell.as_ref().filter(|cell| like.is_total && plain_number(cell).is_some());
+        let zero = total.map(|cell| of_kind(cell, 0.0));
         // A side without the group has a total of 0, unless it lacks the value altogether.
         let value = |((measured, exists), known): ((Option<Measurement>, bool), &KnownValues)| match measured {
             None if !exists && known.has(&name) => zero.clone(),
@@ -202,19 +204,29 @@ impl Row {
             change: exists.both().map(|exists| Change::new(&values, delta.as_ref(), exists)),
             runs,
             headline: None,
-            score: if section == Section::Reasons {
-                rank::amount(values.baseline.as_ref(), values.of_candidate())
-            } else {
-                rank::score(quantity, unit, values.baseline.as_ref(), values.of_candidate())
-            },
+            score: score::score(quantity, unit, values.baseline.as_ref(), values.of_candidate()),
             values,
         })
+    }
+
+    /// The numbers of each run, NaN where there is none; `None` if they are no numbers.
+    pub(super) fn samples(&self) -> Option<Sides<Box<[f64]>>> {
+        if let Some(runs) = &self.runs {
+            return Some(runs.values.clone());
+        }
+        self.values.as_ref().map(|cell| one_run(cell.as_ref())).of_all()
     }
 
     /// The numbers of both sides; 0 where there is none, or no such side.
     pub(super) fn numbers(&self) -> [f64; 2] {
         [self.values.baseline.as_ref(), self.values.of_candidate()]
             .map(|cell| cell.and_then(delta::number).unwrap_or(0.0))
+    }
+
+    /// How much it changed, or of one side how much it is. A group on one side has no value on the other, which counts as 0.
+    pub(crate) fn amount(&self) -> f64 {
+        let [before, after] = self.numbers();
+        (after - before).abs()
     }
 
     /// The difference, if both sides have a value.
@@ -238,7 +250,6 @@ impl Row {
 
     /// Why tables hide the row, if they do.
     pub fn hidden_reason(&self) -> Option<HiddenReason> {
-        let is_zero = |cell: &Cell| matches!(cell, Cell::Number(0) | Cell::Signed(0)) || *cell == Cell::Ratio(0.0);
         let zero = || self.values.iter().flatten().all(is_zero).then_some(HiddenReason::Zero);
         match (self.verdict(), self.change) {
             (Some(Verdict::Same), change) if change != Some(Change::Unchanged) => Some(HiddenReason::Same),
@@ -261,15 +272,35 @@ impl Row {
 
     /// Whether tables hide the row, or it has only percentages that are shown as 0.
     pub(crate) fn is_next_to_nothing(&self) -> bool {
-        let is_zero = |cell: &Cell| matches!(cell, Cell::Ratio(percent) if *percent < LEAST_PERCENT);
-        let are_zero = self.unit == Unit::Percent && self.values.iter().flatten().all(is_zero);
-        are_zero || self.hidden_reason().is_some()
+        let is_least = self.unit == Unit::Percent && self.is_shown_as_zero();
+        is_least || self.hidden_reason().is_some()
+    }
+
+    /// Whether it has only values that are 0, or percentages that are shown as 0.
+    pub(crate) fn is_shown_as_zero(&self) -> bool {
+        let is_least = |cell: &Cell| matches!(cell, Cell::Ratio(percent) if *percent < score::LEAST_SHOWN_PERCENT);
+        let is_percent = self.unit == Unit::Percent;
+        self.values.iter().flatten().all(|cell| is_zero(cell) || is_percent && is_least(cell))
     }
 }
 
 impl ReportSection {
     pub(super) fn empty(section: Section, notes: Vec<Note>) -> Self {
-        Self { section, groups: Vec::new(), rows: Vec::new(), foremost: Vec::new(), order: String::new(), notes }
+        let (groups, rows, foremost, headlines) = (Vec::new(), Vec::new(), Vec::new(), BTreeMap::new());
+        Self { section, groups, rows, foremost, headlines, order: String::new(), notes }
+    }
+
+    /// Leaves the rows of selected groups and columns. All groups together are not shown beside some of them: a reader would take
+    /// the sum for theirs. The command's time is the first fact of a comparison, whatever is selected.
+    pub(super) fn select(&mut self, selection: &Selection) {
+        let (groups, is_overview) = (&self.groups, self.section == Section::Overview);
+        self.rows.retain(|row| {
+            let group = &groups[row.group];
+            let is_time = is_overview && row.name == ELAPSED;
+            let is_column = !is_overview || is_time || selection.wants_column(&row.name);
+            is_column
+                && if group.is_all() { is_time || selection.only.is_empty() } else { selection.wants_group(&group.key) }
+        });
     }
 
     /// The groups and rows of a section, in the order of `keys` if there are any. Rows of all groups together come
@@ -277,13 +308,13 @@ impl ReportSection {
     pub(super) fn new(section: Section, sides: Sides<SideSection>, keys: &[SortKey], judge: &Judge) -> Self {
         let mut table = Self::empty(section, Vec::new());
         let mut sort_values = Vec::new();
-        for (place, (key, group)) in joined(sides).into_iter().enumerate() {
+        for (place, (key, mut group)) in joined(sides).into_iter().enumerate() {
             let exists = group.as_ref().map(Option::is_some);
             let cells = |key: usize| group.as_ref().map(|side| side.as_ref()?.sort_values.get(key)?.as_ref());
             sort_values.push((0..keys.len()).map(|key| sort_value(cells(key), exists)).collect());
-            table.groups.push(Group::new(key, &group));
-            let measured = group.map(|side| side.map(|group| group.measurements).unwrap_or_default());
-            let rows = joined_measurements(measured);
+            let facts = group.as_mut().map(|side| side.as_mut().map(|group| std::mem::take(&mut group.facts)));
+            table.groups.push(Group::new(key, facts));
+            let rows = joined_measurements(group.map(|side| side.map(|group| group.measurements).unwrap_or_default()));
             table.rows.extend(rows.filter_map(|row| Row::new((section, place), row, exists, judge)));
         }
         table.sort(&places(&sort_values, keys));
@@ -291,7 +322,11 @@ impl ReportSection {
     }
 
     fn sort(&mut self, places: &[usize]) {
-        let weights: Vec<_> = self.groups.iter().map(|group| rank::weight(&group.key)).collect();
+        // Times of reasons are parts of wholes, so that the largest part leads.
+        if self.section == Section::Reasons {
+            self.rows.iter_mut().for_each(|row| row.score = row.amount());
+        }
+        let weights: Vec<_> = self.groups.iter().map(|group| score::weight(&group.key)).collect();
         let is_group: Vec<_> = self.groups.iter().map(|group| !group.is_all()).collect();
         self.rows.iter_mut().for_each(|row| row.score *= weights[row.group]);
         let is_one_side = self.rows.iter().all(|row| row.change.is_none());
@@ -354,10 +389,9 @@ fn places(values: &[Vec<Option<f64>>], keys: &[SortKey]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::judge::Judged;
     use super::super::options::Threshold;
     use super::*;
-    use crate::compare::{CompareOptions, GroupBy, parse_sort_key};
+    use crate::compare::{CompareOptions, GroupBy, Grouping, SideGroup, parse_sort_key};
     use crate::model::{CtprofSnapshot, ThreadState};
     use crate::statistics::Design;
 
@@ -374,7 +408,7 @@ mod tests {
         let keys = [parse_sort_key(keys).unwrap()];
         let sides = Sides::two(side(baseline), side(candidate));
         let known = Sides::two(KnownValues::default(), KnownValues::default());
-        let judge = Judge { judged: Judged::No, known, design: Design::Independent, threshold: Threshold::default() };
+        let judge = Judge { known, design: Design::Independent, threshold: Threshold::default() };
         let table = ReportSection::new(Section::Primary, sides, &keys, &judge);
         table.rows.iter().map(|row| table.groups[row.group].label.clone()).collect()
     }
@@ -419,7 +453,7 @@ mod tests {
             };
             let known = Sides::two(KnownValues::of_runs(4), KnownValues::of_runs(4));
             let threshold = Threshold::default();
-            let judge = Judge { judged: Judged::Yes, known, design: Design::Independent, threshold };
+            let judge = Judge { known, design: Design::Independent, threshold };
             ReportSection::new(Section::Primary, Sides::two(side(1000), side(after)), &[], &judge).rows[0]
                 .hidden_reason()
         };
@@ -434,7 +468,8 @@ mod tests {
             thread
         };
         let snapshot = CtprofSnapshot { threads: [(1, 33), (2, 7)].map(thread).into(), ..CtprofSnapshot::default() };
-        let options = CompareOptions { group_by: GroupBy::Pid, ..CompareOptions::default() };
+        let grouping = Grouping { axis: GroupBy::Pid, ..Grouping::default() };
+        let options = CompareOptions { grouping, ..CompareOptions::default() };
         assert_eq!(crate::compare::show(&snapshot, &options).euids(), [7, 33].into());
     }
 }

@@ -65,6 +65,12 @@ impl<T> Sides<T> {
 }
 
 impl<T> Sides<Option<T>> {
+    /// The value of each side; `None` if one is missing.
+    pub(super) fn of_all(self) -> Option<Sides<T>> {
+        let baseline = self.baseline?;
+        Some(Sides { baseline, candidate: self.candidate.map_or(Some(None), |candidate| candidate.map(Some))? })
+    }
+
     /// The candidate's value, if there is a candidate and it has one.
     pub fn of_candidate(&self) -> Option<&T> {
         self.candidate.as_ref()?.as_ref()

@@ -2,6 +2,7 @@
 //!
 //! The rule is in docs/report.md. Time is in nanoseconds per run, and the slower side is called so whichever it is.
 
+use super::score::{LEAST_OF_SLOWDOWN, PREFERRED_OF_SLOWDOWN};
 use super::{BLOCK, RUN, Row, SLEEP, WAIT};
 use crate::statistics::Verdict;
 
@@ -10,11 +11,6 @@ const TIMES: [&str; 4] = [RUN, BLOCK, SLEEP, WAIT];
 const AT_RUN: usize = 0;
 const AT_SLEEP: usize = 2;
 const AT_WAIT: usize = 3;
-
-/// What explains less than this share of the change does not matter.
-const LEAST_SHARE: f64 = 0.05;
-/// A time that explains at least this share of what the largest one does is preferred to it by the order of [`TIMES`].
-const PREFERRED_SHARE: f64 = 0.5;
 
 /// How much longer the commands of the slower side take.
 #[derive(Clone, Copy, Debug)]
@@ -73,15 +69,17 @@ impl Slowdown {
     pub(super) fn explained(&self, times: &GroupTimes) -> Option<Explanation> {
         let time = |at: usize| if times.grew[at] { self.of_time(times, at).min(self.longer) } else { 0.0 };
         let all: [f64; 4] = std::array::from_fn(time);
-        let most = all.into_iter().fold(LEAST_SHARE * self.longer, f64::max);
-        let at = all.iter().position(|time| *time >= most * PREFERRED_SHARE && *time >= LEAST_SHARE * self.longer)?;
+        let most = all.into_iter().fold(LEAST_OF_SLOWDOWN * self.longer, f64::max);
+        let at = all
+            .iter()
+            .position(|time| *time >= most * PREFERRED_OF_SLOWDOWN && *time >= LEAST_OF_SLOWDOWN * self.longer)?;
         Some((times.places[at], all[at]))
     }
 
     /// The time asleep of a group, where no group has another explanation.
     pub(super) fn slept(&self, times: &GroupTimes) -> Option<Explanation> {
         let time = (times.slower[AT_SLEEP] - times.faster[AT_SLEEP]).min(self.longer);
-        let is_it = times.grew[AT_SLEEP] && time >= LEAST_SHARE * self.longer;
+        let is_it = times.grew[AT_SLEEP] && time >= LEAST_OF_SLOWDOWN * self.longer;
         is_it.then_some((times.places[AT_SLEEP], time))
     }
 
@@ -121,7 +119,7 @@ pub(super) fn has_more_threads(elapsed: &Row, rows: &[(usize, &Row)], cpus: f64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::judge::{Judge, Judged, KnownValues};
+    use crate::compare::judge::{Judge, KnownValues};
     use crate::compare::measurement::{SideGroup, SideSection};
     use crate::compare::{Measurement, ReportSection, Sides, Threshold};
     use crate::model::{Cell, Section, Unit};
@@ -226,7 +224,7 @@ mod tests {
                 SideSection::from([(Vec::new(), SideGroup::new(1, measured.to_vec()))])
             };
             let known = Sides::two(KnownValues::of_runs(1), KnownValues::of_runs(1));
-            let judge = Judge { judged: Judged::No, known, design: Design::Independent, threshold: Threshold(0.05) };
+            let judge = Judge { known, design: Design::Independent, threshold: Threshold(0.05) };
             ReportSection::new(Section::Overview, Sides::two(side(0), side(1)), &[], &judge).rows
         };
         let elapsed = &rows([("elapsed", [10, 20]), (SLEEP, [0, 0])])[0];

@@ -1,69 +1,68 @@
 //! When a series ends: a value of a group in a step.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use super::{BoundAmount, CompareOptions, Group, GroupGlob, OverviewColumn, Per, Quantity, Row, number, show};
+use super::{
+    BoundAmount, CompareOptions, Digest, Gate, GateError, GateMetric, Grouped, Grouping, OverviewColumn, Per, Query,
+    Row, Sides, beyond, number,
+};
 use crate::model::{CtprofSnapshot, Section, Unit};
-use crate::statistics::{Beyond, Bound, Scale};
+use crate::statistics::{Bound, Design, Scale};
 
-/// A bound on a column of the overview, of any group that matches or of all together: `redis-server:wait>200%`.
+/// A gate on what groups did in a step, by column of the overview: `redis-server:wait>200%`. Its bound is a rate, not a
+/// change.
 #[derive(Clone, Debug)]
-pub struct StepGate {
-    group: Option<GroupGlob>,
-    column: &'static OverviewColumn,
-    /// In percent, events per second or bytes per second.
-    limit: Bound,
-}
+pub struct StepGate(Gate);
 
 impl FromStr for StepGate {
-    type Err = String;
+    type Err = GateError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let at = text.rfind(['<', '>']).ok_or_else(|| "no bound; write COLUMN>BOUND, such as run>200%".to_owned())?;
-        let (what, bound) = (&text[..at], &text[at + 1..]);
-        let (group, column) = what.rsplit_once(':').map_or((None, what), |(group, column)| (Some(group), column));
-        // Of threads that did nothing in a step, only what they did is known.
-        let columns = || OverviewColumn::of_groups().filter(|column| column.is_ranked());
-        let column = columns().find(|known| known.name == column).ok_or_else(|| {
-            let names: Vec<_> = columns().map(|column| column.name).collect();
-            format!("`{column}` is no column of what groups did in a step: {}", names.join(", "))
-        })?;
-        let group = group.map(GroupGlob::new).transpose()?;
-        let amount = BoundAmount::parse(bound).map_err(|error| error.to_string())?;
-        let limit = amount.rate(column.unit).ok_or_else(|| {
-            let example = match column.unit {
-                Unit::Ns => "200%, where 100% is one CPU",
-                Unit::Bytes => "10MiB, which is per second",
-                _ => "1000, which is per second",
-            };
-            format!("`{bound}` does not fit {}; write a bound such as {}>{example}", column.name, column.name)
-        })?;
-        let beyond = if text[at..].starts_with('>') { Beyond::Above } else { Beyond::Below };
-        Ok(Self { group, column, limit: Bound { scale: Scale::Difference, beyond, limit } })
+    fn from_str(text: &str) -> Result<Self, GateError> {
+        Gate::parse(text, rate).map(Self)
     }
+}
+
+/// The bound of a column's values per second; `text` is the bound as it was written. It is met by what threads did: those that
+/// did nothing in a step are not looked at.
+fn rate(amount: BoundAmount, metrics: &[GateMetric], text: &str) -> Result<Bound, GateError> {
+    let columns = || OverviewColumn::of_groups().filter(|column| column.is_ranked());
+    let column = match metrics {
+        [metric] => columns().find(|column| column.name == metric.name),
+        _ => None,
+    };
+    let column = column.ok_or_else(|| {
+        let names: Vec<_> = columns().map(|column| column.name).collect();
+        GateError(format!("a gate of steps needs a column of what groups did: {}", names.join(", ")))
+    })?;
+    let limit = amount.rate(column.unit).ok_or_else(|| {
+        let example = match column.unit {
+            Unit::Ns => "200%, where 100% is one CPU",
+            Unit::Bytes => "10MiB, which is per second",
+            _ => "1000, which is per second",
+        };
+        GateError(format!("`{text}` does not fit {}; write a bound such as {}>{example}", column.name, column.name))
+    })?;
+    Ok(Bound { scale: Scale::Difference, beyond: beyond(text), limit })
 }
 
 impl StepGate {
     /// The first group whose value in this window is beyond the bound.
     #[must_use]
-    pub fn met_by(&self, window: &CtprofSnapshot, options: &CompareOptions) -> Option<String> {
-        let options = CompareOptions {
-            sections: vec![Section::Overview],
-            metrics: vec![Quantity::Column(self.column)],
-            per: Some(Per::Second),
-            ..options.clone()
+    pub fn met_by(&self, window: &CtprofSnapshot, grouping: &Grouping) -> Option<String> {
+        let Self(gate) = self;
+        let options = &CompareOptions { grouping: grouping.clone(), ..CompareOptions::default() };
+        let digests = Sides::one(vec![Digest::of_snapshot(window, options)]);
+        let quantities: Vec<_> = gate.metrics.iter().filter_map(|metric| metric.quantity).collect();
+        let query = Query { quantities: &quantities, ..Query::all(Section::Overview, Per::Second) };
+        let section = Grouped::new(digests, Design::Independent, options).section(query)?;
+        let groups: BTreeSet<usize> = gate.selected(&section).collect();
+        let is_met = |row: &&Row| {
+            let value = row.values.baseline.as_ref().and_then(number);
+            groups.contains(&row.group) && value.is_some_and(|value| gate.limit.is_exceeded(value))
         };
-        let is_of_gate = |group: &Group| match &self.group {
-            Some(glob) => !group.is_all() && glob.matches(&group.key),
-            None => group.is_all(),
-        };
-        let is_met = |row: &Row| {
-            row.values.baseline.as_ref().and_then(number).is_some_and(|value| self.limit.is_exceeded(value))
-        };
-        let report = show(window, &options);
-        let mut met =
-            report.rows().filter(|(group, row)| row.name == self.column.name && is_of_gate(group) && is_met(row));
-        met.next().map(|(group, _)| group.label.clone())
+        let mut rows = section.rows.iter().filter(|row| gate.metrics.iter().any(|metric| metric.row == row.name));
+        rows.find(is_met).map(|row| section.groups[row.group].label.clone())
     }
 }
 
@@ -82,16 +81,12 @@ mod tests {
             window.head.window = Some(WindowInfo { duration_ns: 1_000_000_000, ..WindowInfo::default() });
             window
         };
-        let met =
-            |gate: &str, run_ms| gate.parse::<StepGate>().unwrap().met_by(&window(run_ms), &CompareOptions::default());
+        let met = |gate: &str, run_ms| gate.parse::<StepGate>().unwrap().met_by(&window(run_ms), &Grouping::default());
         assert_eq!(met("redis:run>50%", 510), Some("redis".to_owned()));
         assert_eq!([met("redis:run>50%", 490), met("other:run>1%", 510)], [None, None]);
-        assert_eq!(met("run<50%", 490), Some(ALL_GROUPS.to_owned()));
+        assert_eq!(met(" run < 50 %", 490), Some(ALL_GROUPS.to_owned()));
         // Whatever the screen divides by.
-        let total = CompareOptions { per: Some(Per::Run), ..CompareOptions::default() };
-        let of_switches =
-            CompareOptions { metrics: vec![Quantity::named("csw").unwrap()], ..CompareOptions::default() };
-        assert!("run>50%".parse::<StepGate>().unwrap().met_by(&window(510), &of_switches).is_some(), "or shows");
+        let total = Grouping { per: Some(Per::Run), ..Grouping::default() };
         assert_eq!("run>200%".parse::<StepGate>().unwrap().met_by(&window(510), &total), None);
         for wrong in ["run", "rum>1%", "run>x", "[:run>1%", "elapsed>1s", "run>-1%", "rss>1MiB", "sleep>1%"] {
             assert!(wrong.parse::<StepGate>().is_err(), "{wrong}");
@@ -100,15 +95,15 @@ mod tests {
 
     #[test]
     fn a_bound_of_steps_has_the_unit_of_its_column() {
-        let bound = |gate: &str| gate.parse::<StepGate>().map(|gate| gate.limit.limit);
+        let bound = |gate: &str| gate.parse::<StepGate>().map(|StepGate(gate)| gate.limit.limit);
         assert_eq!(bound("read>10MiB"), Ok(10_485_760.0));
         assert_eq!([bound("wait>200%"), bound("csw>1000")], [Ok(200.0), Ok(1000.0)]);
         assert_eq!(
-            bound("run>1").unwrap_err(),
-            "`1` does not fit run; write a bound such as run>200%, where 100% is one CPU"
+            bound("run > 1").unwrap_err().to_string(),
+            "`> 1` does not fit run; write a bound such as run>200%, where 100% is one CPU"
         );
         for wrong in ["csw>10%", "read>10%", "wait>2s"] {
-            assert!(bound(wrong).unwrap_err().contains(" does not fit "), "{wrong}");
+            assert!(bound(wrong).unwrap_err().to_string().contains(" does not fit "), "{wrong}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::score::{LEAST_OTHER_REASON, LEAST_REASON, MOST_EXPLAINED_COLUMNS, MOST_REASONS};
 use super::{BLOCK, RUN, ReportSection, Row, SLEEP, WAIT};
 use crate::model::ReasonClass;
 use crate::statistics::Verdict;
@@ -15,13 +16,6 @@ pub(crate) struct Why {
     /// The reasons, the longest first; of two sides, those that changed most.
     pub(crate) rows: Vec<Row>,
 }
-
-/// Minimum share of the time of a group for a reason to be shown.
-const LEAST_SHARE: f64 = 0.1;
-/// Minimum share for other reasons to be shown with it.
-const LEAST_OTHER_SHARE: f64 = 0.01;
-const MOST_REASONS: usize = 3;
-const MOST_COLUMNS: usize = 2;
 
 /// Why the time of the groups of an overview passes, in their order; in a tree, of the lowest groups only.
 pub(super) fn lines(overview: &ReportSection, reasons: &ReportSection) -> Vec<Why> {
@@ -61,7 +55,7 @@ fn of_columns(overview: &[Row], reasons: &[&Row], (busiest, has_entries): (f64, 
     let awake = (a - c).max(b - d);
     let active = most_of(overview, &[RUN, WAIT, BLOCK]);
     // Why a group sleeps that hardly does anything is of no interest.
-    let is_busy = active >= busiest * LEAST_OTHER_SHARE;
+    let is_busy = active >= busiest * LEAST_OTHER_REASON;
     let is_told = |row: &Row, column: &str| {
         let is_of_column = row.reason.as_ref().and_then(|reason| reason.column()) == Some(column);
         let is_stopped = is_of(row, |class| class == ReasonClass::Stopped);
@@ -74,18 +68,17 @@ fn of_columns(overview: &[Row], reasons: &[&Row], (busiest, has_entries): (f64, 
             // Of the time in which a group had something to do, or of all but what it was idle.
             let whole = if column == SLEEP { awake } else { active };
             let told = reasons.iter().filter(|row| is_told(row, column));
-            let mut rows: Vec<(f64, Row)> = told.map(|row| (size(row), (*row).clone())).collect();
-            rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-            let is_much = rows.first().is_some_and(|(size, _)| *size > 0.0 && *size >= whole * LEAST_SHARE);
-            rows.retain(|(size, _)| *size >= whole * LEAST_OTHER_SHARE);
+            let mut rows: Vec<Row> = told.map(|row| (*row).clone()).collect();
+            rows.sort_by(|a, b| b.amount().total_cmp(&a.amount()));
+            let is_much = rows.first().is_some_and(|row| row.amount() > 0.0 && row.amount() >= whole * LEAST_REASON);
+            rows.retain(|row| row.amount() >= whole * LEAST_OTHER_REASON);
             rows.truncate(MOST_REASONS);
-            let all = rows.iter().map(|(size, _)| size).sum();
-            let rows = rows.into_iter().map(|(_, row)| row).collect();
+            let all = rows.iter().map(Row::amount).sum();
             is_much.then_some((all, Why { group: overview[0].group, column, rows }))
         })
         .collect();
     lines.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    lines.into_iter().map(|(_, why)| why).take(MOST_COLUMNS).collect()
+    lines.into_iter().map(|(_, why)| why).take(MOST_EXPLAINED_COLUMNS).collect()
 }
 
 fn is_of(row: &Row, is: impl Fn(ReasonClass) -> bool) -> bool {
@@ -97,10 +90,4 @@ fn is_cause(row: &Row) -> bool {
     let is_known = row.reason.as_ref().is_some_and(|reason| reason.is_known());
     let is_unclear = row.verdict().is_some_and(|verdict| matches!(verdict, Verdict::Same | Verdict::Unclear));
     is_known && !is_unclear && !is_of(row, |class| class == ReasonClass::Idle)
-}
-
-/// How long a reason lasted; of two sides, how much that changed.
-fn size(row: &Row) -> f64 {
-    let [before, after] = row.numbers();
-    if row.values.candidate.is_some() { (after - before).abs() } else { before }
 }

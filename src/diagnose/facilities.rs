@@ -95,7 +95,8 @@ fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
     }
     // With BPF, only processes that its iterator missed are queried.
     let denial = if evidence.is_by_bpf() { Coverage::Partial } else { Coverage::Missing };
-    match (summary.eperm_count, summary.other_err_count) {
+    let unread = |count| evidence.census.unread("taskstats", count);
+    match (unread(summary.eperm_count), unread(summary.other_err_count)) {
         (0, 0) => Finding::complete(DataSource::Taskstats),
         (0, failed) => affecting(failed, Coverage::Partial, Cause::NoAnswer),
         (denied, _) if evidence.holds(&Capability::NetAdmin) => affecting(denied, denial, OTHER_USER_NAMESPACE),

@@ -10,20 +10,24 @@ pub(super) fn all(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let summary = evidence.head.parse_summary.clone().unwrap_or_default();
     for file in SourceFile::KNOWN {
-        let Some(errnos) = summary.read_failures_by_errno.get(file).filter(|errnos| !errnos.is_empty()) else {
+        let failures = summary.read_failures_by_errno.get(file).into_iter().flatten();
+        let errnos = failures.map(|(errno, count)| (errno, evidence.census.unread(file.name(), *count)));
+        let errnos: Vec<_> = errnos.filter(|(_, count)| *count > 0).collect();
+        if errnos.is_empty() {
             findings.push(unread(evidence, file));
             continue;
-        };
-        // Names are recorded per file: with several errors, which one each process had is unknown.
-        let names = summary.unread_names.get(file).filter(|_| errnos.len() == 1);
-        let finding = |(errno, count): (&Errno, &u64)| Finding {
+        }
+        // Names are recorded per file: with several errors, which one each process had is unknown, as are those of a part.
+        let names = summary.unread_names.get(file).filter(|_| errnos.len() == 1 && !evidence.census.is_part());
+        let finding = |(errno, count): (&Errno, u64)| Finding {
             names: names.cloned().unwrap_or_default(),
-            ..failed(evidence, file, errno, *count)
+            ..failed(evidence, file, errno, count)
         };
-        findings.extend(errnos.iter().map(finding));
+        findings.extend(errnos.into_iter().map(finding));
     }
     let skipped = [(Cause::TooLarge, summary.smaps_skipped), (Cause::OutOfTime, summary.smaps_out_of_time)];
-    let skipped = skipped.into_iter().filter(|(_, count)| *count > 0);
+    let of_part = |count| evidence.census.unread(SourceFile::SmapsRollup.name(), count);
+    let skipped = skipped.map(|(cause, count)| (cause, of_part(count))).into_iter().filter(|(_, count)| *count > 0);
     findings.extend(skipped.map(|(cause, count)| {
         let total = Some(evidence.census.user_processes.max(count));
         let finding = Finding::new(DataSource::File(SourceFile::SmapsRollup), Coverage::Partial, cause);

@@ -22,6 +22,15 @@ coded! {
         /// The architectures differ.
         DifferentArch { baseline: Option<String>, candidate: Option<String> } = "different-arch",
             ("different architecture: {}", both(baseline, candidate));
+        /// The processors differ, so that equal work takes another time.
+        DifferentProcessor { baseline: Option<String>, candidate: Option<String> } = "different-processor",
+            ("different processor (cpu_model): {}", both(baseline, candidate));
+        /// The microcode of the processors differs, which can cost or save time.
+        DifferentMicrocode { baseline: String, candidate: String } = "different-microcode",
+            ("different microcode: {baseline} → {candidate}");
+        /// The virtual machines are those of different hypervisors, or one side is none.
+        DifferentHypervisor { baseline: String, candidate: String } = "different-hypervisor",
+            ("different hypervisor: {baseline} → {candidate}");
         /// The numbers of CPUs online differ.
         DifferentCpuCount { baseline: Option<String>, candidate: Option<String> } = "different-cpu-count",
             ("different number of CPUs: {}", both(baseline, candidate));
@@ -33,7 +42,7 @@ coded! {
         /// The captures were made with different options, named as in the snapshot file.
         DifferentOptions { options: Vec<String> } = "different-options",
             ("captured with different options: {}", options.join(", "));
-        /// The runs of a side are from different hosts, kernels or numbers of CPUs.
+        /// The runs of a side are from different hosts, kernels, processors or numbers of CPUs.
         MixedRuns { side: Option<Side>, fields: Vec<String> } = "mixed-runs",
             ("{}the runs differ: {}", prefix(*side), fields.join("; "));
     }
@@ -52,6 +61,14 @@ impl Warning {
             "hostname" => Self::DifferentHost { baseline, candidate },
             "kernel_release" => Self::DifferentKernel { baseline, candidate },
             "arch" => Self::DifferentArch { baseline, candidate },
+            "cpu_model" => Self::DifferentProcessor { baseline, candidate },
+            // Captures of earlier versions do not say it.
+            "cpu_microcode" => {
+                baseline.zip(candidate).map(|(baseline, candidate)| Self::DifferentMicrocode { baseline, candidate })?
+            }
+            "hypervisor" => baseline
+                .zip(candidate)
+                .map(|(baseline, candidate)| Self::DifferentHypervisor { baseline, candidate })?,
             "online_cpus" => Self::DifferentCpuCount { baseline, candidate },
             "clock_ticks_per_second" => Self::DifferentTickRate { baseline, candidate },
             _ => return None,

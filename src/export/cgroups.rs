@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::column::columns;
 use super::{Column, ColumnType, Entries, column_name, entries};
 use crate::model::{
-    Cell, CgroupStats, Container, Psi, PsiHalf, PsiResource, RecordRow, RecordValue, Section, Value, ValueType,
-    record_rows,
+    Cell, CgroupStats, Container, PSI_HALF, Psi, PsiHalf, PsiResource, RecordRow, RecordValue, Section, Value,
+    ValueType, record_rows,
 };
 use crate::names::{cgroup_pattern, workload};
 
@@ -136,7 +136,8 @@ pub(super) fn pressure_values(psi: &Psi) -> RecordValues {
 
 /// A pressure with every resource and half.
 fn full_psi() -> Psi {
-    let half = Some(PsiHalf::default());
-    let resource = || Some(PsiResource { some: half, full: half });
+    let mut half = PsiHalf::default();
+    PSI_HALF.iter().for_each(|field| field.set(&mut half, Value::Unsigned(0)).expect("0 is a number"));
+    let resource = || Some(PsiResource { some: Some(half), full: Some(half) });
     Psi { cpu: resource(), memory: resource(), io: resource(), irq: resource() }
 }

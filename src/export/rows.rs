@@ -79,7 +79,7 @@ fn each_rows(
     }
     let mut steps = 0..;
     let range = part.range.clone().unwrap_or_default();
-    series.each_window(&range, &mut |CtprofSnapshot { head, threads: changed }| {
+    series.each_window(&range, &mut |CtprofSnapshot { head, threads: changed }, _| {
         let identity = identity.of_step(steps.next().unwrap_or(u64::MAX), &head);
         let mut threads = ThreadRows::new(&identity, schemas, None);
         changed.into_iter().for_each(|thread| threads.add(thread));

@@ -1,6 +1,8 @@
 //! Counts of threads that findings need, so that the threads themselves need not be kept.
 
-use super::{METRIC_COUNT, METRICS, Metric, ThreadState};
+use std::collections::BTreeMap;
+
+use super::{METRIC_COUNT, METRICS, Metric, SourceFile, ThreadState};
 
 /// Numbers of threads and processes, and the metrics that any thread has a value of.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +21,9 @@ pub struct Census {
     pub exited: u64,
     /// The metrics that any thread has a value of, a bit for each.
     present: u128,
+    /// How many threads lack the values of each source, by its name. `None` if the census is of all threads of a capture, whose
+    /// own counts also cover threads that it could not read.
+    lacking: Option<BTreeMap<&'static str, u64>>,
     /// Process ids of the first and the last thread.
     ends: Option<(u32, u32)>,
 }
@@ -31,6 +36,21 @@ impl Census {
         let mut census = Self::default();
         threads.iter().for_each(|thread| census.add(thread));
         census
+    }
+
+    /// No threads yet of a part of a capture's threads.
+    pub fn of_part() -> Self {
+        Self { lacking: Some(BTreeMap::new()), ..Self::default() }
+    }
+
+    /// How many of these threads a capture could not read a source for, if it failed `count` times for all its threads.
+    pub fn unread(&self, source: &str, count: u64) -> u64 {
+        self.lacking.as_ref().map_or(count, |lacking| lacking.get(source).copied().unwrap_or(0).min(count))
+    }
+
+    /// Whether these are only some of the capture's threads.
+    pub fn is_part(&self) -> bool {
+        self.lacking.is_some()
     }
 
     /// Counts one more thread, of the last process or of a new one.
@@ -46,12 +66,18 @@ impl Census {
         self.user_processes += u64::from(thread.is_leader() && thread.has_memory());
         self.kernel_threads += u64::from(thread.kernel_thread);
         self.ends = Some((self.ends.map_or(thread.tgid, |(first, _)| first), thread.tgid));
-        self.present |= thread.metrics.present();
+        let present = thread.metrics.present();
+        self.present |= present;
+        if let Some(lacking) = &mut self.lacking {
+            for source in sources().filter(|source| lacks(thread, present, source)) {
+                *lacking.entry(source).or_default() += 1;
+            }
+        }
     }
 
     /// Counts the threads that follow these.
     pub fn append(&mut self, next: Self) {
-        let Self { threads, processes, user_processes, kernel_threads, started, exited, present, ends } = next;
+        let Self { threads, processes, user_processes, kernel_threads, started, exited, present, lacking, ends } = next;
         let shared = matches!((self.ends, ends), (Some((_, last)), Some((first, _))) if last == first);
         self.threads += threads;
         self.processes += processes - u64::from(shared);
@@ -60,6 +86,9 @@ impl Census {
         self.started = self.started.saturating_add(started);
         self.exited = self.exited.saturating_add(exited);
         self.present |= present;
+        for (source, threads) in lacking.into_iter().flatten() {
+            *self.lacking.get_or_insert_default().entry(source).or_default() += threads;
+        }
         self.ends = match (self.ends, ends) {
             (Some((first, _)), Some((_, last))) => Some((first, last)),
             (before, after) => before.or(after),
@@ -74,6 +103,23 @@ impl Census {
     /// The metrics that any thread has a value of.
     pub fn present(&self) -> impl Iterator<Item = &'static Metric> + '_ {
         METRICS.iter().filter(|metric| self.present >> metric.id as u32 & 1 == 1)
+    }
+}
+
+/// The sources whose failures captures count: files of procfs, and taskstats.
+fn sources() -> impl Iterator<Item = &'static str> {
+    SourceFile::KNOWN.iter().map(SourceFile::name).chain(["taskstats"])
+}
+
+/// Whether a thread with these metrics, a bit for each, has no value from a source.
+fn lacks(thread: &ThreadState, present: u128, source: &str) -> bool {
+    match source {
+        "cgroup" => thread.cgroup.is_none(),
+        "smaps_rollup" => thread.is_leader() && thread.has_memory() && thread.smaps_rollup_kib.is_none(),
+        source => {
+            let of_source = METRICS.iter().filter(|metric| metric.file() == source);
+            of_source.fold(0, |bits, metric| bits | 1_u128 << metric.id as u32) & present == 0
+        }
     }
 }
 
@@ -99,6 +145,17 @@ mod tests {
             assert_eq!(counts(&parts), counts(&whole), "cut at {cut}");
             assert!(parts.has(|metric| metric.name == "minflt") && !parts.has(|metric| metric.name == "majflt"));
         }
+    }
+
+    #[test]
+    fn a_part_counts_only_the_failures_of_its_own_threads() {
+        let mut read = thread(1, 1);
+        read.metrics.rchar = Some(0.into());
+        let mut part = Census::of_part();
+        part.add(&read);
+        assert_eq!((part.unread("io", 150), Census::of(&[read]).unread("io", 150)), (0, 150));
+        part.add(&thread(7, 7));
+        assert_eq!((part.unread("io", 150), part.unread("io", 0)), (1, 0));
     }
 
     #[test]

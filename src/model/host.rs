@@ -79,6 +79,10 @@ optional_record! {
         pub cpu_model: String,
         /// CPU vendor.
         pub cpu_vendor: String,
+        /// Version of the microcode of the first CPU.
+        pub cpu_microcode: String,
+        /// What runs the virtual machine, `unknown` if its name is not, and `none` on hardware.
+        pub hypervisor: String,
         /// CPUs online.
         pub online_cpus: u64,
         /// NUMA nodes online.
@@ -133,6 +137,8 @@ optional_record! {
     pub struct HostCpuTime {
         /// CPUs that the counters cover.
         pub cpus: u64,
+        /// Time of tasks in user and system mode, in `USER_HZ` ticks.
+        pub task_ticks: u64,
         /// Idle time in `USER_HZ` ticks; exact on tickless kernels.
         pub idle_ticks: u64,
         /// Idle time with I/O outstanding, in `USER_HZ` ticks.

@@ -1,7 +1,6 @@
 //! Pressure stall information (`Documentation/accounting/psi.rst`).
 
-use serde::{Deserialize, Serialize};
-
+use super::record::record;
 use super::{CounterUs, Hundredths, Reading, RecordField, RecordValue, ValueScope, ValueType};
 
 optional_record! {
@@ -28,37 +27,20 @@ optional_record! {
     }
 }
 
-macro_rules! psi_half {
-    ($($(#[doc = $doc:literal])+ $name:ident: $type:ident = $key:literal;)+) => {
-        /// One line of a pressure file. Averages are in hundredths of a percent, 0 to 10,099: the
-        /// kernel's rounding can pass 100.00.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-        #[non_exhaustive]
-        pub struct PsiHalf { $($(#[doc = $doc])+ pub $name: $type,)+ }
-
-        /// The values of [`PsiHalf`], with their keys in the file.
-        pub(crate) static PSI_HALF: &[RecordField<PsiHalf, &str>] = &[$(RecordField {
-            name: stringify!($name),
-            doc: concat!($($doc),+).trim_ascii(),
-            value_type: ValueType::of::<$type>(),
-            scope: ValueScope::Subtree,
-            source: $key,
-            get: |half| Some(half.$name.value()),
-            set: |half, value| $type::from_value(value).map(|value| half.$name = value.unwrap_or_default()),
-            clear: None,
-        },)+];
-    };
-}
-
-psi_half! {
-    /// Share of the last 10 seconds that was stalled.
-    avg10: Hundredths = "avg10";
-    /// Share of the last 60 seconds that was stalled.
-    avg60: Hundredths = "avg60";
-    /// Share of the last 300 seconds that was stalled.
-    avg300: Hundredths = "avg300";
-    /// Time stalled.
-    total_usec: CounterUs = "total";
+record! {
+    /// One line of a pressure file. Averages are in hundredths of a percent, 0 to 10,099: the kernel's rounding can pass
+    /// 100.00.
+    #[derive(Copy, Eq)]
+    pub struct PsiHalf, "" in pub(crate) PSI_HALF: &'static str {
+        /// Share of the last 10 seconds that was stalled.
+        avg10: Hundredths = "avg10";
+        /// Share of the last 60 seconds that was stalled.
+        avg60: Hundredths = "avg60";
+        /// Share of the last 300 seconds that was stalled.
+        avg300: Hundredths = "avg300";
+        /// Time stalled.
+        total_usec: CounterUs = "total";
+    }
 }
 
 impl Hundredths {

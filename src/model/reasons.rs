@@ -105,9 +105,9 @@ stored! {
         pub period_ns: u64,
         /// Samples of threads that had a reason other than to be idle.
         pub samples: u64,
-        /// Samples that were lost.
+        /// Samples, and ends of threads, that were lost.
         pub lost: u64,
-        /// Samples of reasons that were merged because there were too many.
+        /// Samples of reasons that were merged, or of threads whose names were, because there were too many.
         pub merged: u64,
         /// CPU time of the sampler, in nanoseconds.
         pub cost_ns: u64,
@@ -146,6 +146,8 @@ stored! {
         pub pcomm: Name,
         /// Name of the threads.
         pub comm: Name,
+        /// Name of the script or program that the process runs; `None` if the name of the process says it, or if it is unknown.
+        optional program: Option<Name>,
         /// Path of their cgroup.
         optional cgroup: Option<Name>,
         /// Whose threads they are, if that matters.

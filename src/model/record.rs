@@ -72,8 +72,7 @@ pub struct RecordField<R: 'static, S: 'static> {
     pub source: S,
     pub(super) get: fn(&R) -> Option<Value<'_>>,
     pub(super) set: fn(&mut R, Value<'_>) -> Result<(), Mismatch>,
-    /// `None` if the record cannot lack the value.
-    pub(super) clear: Option<fn(&mut R)>,
+    pub(super) clear: fn(&mut R),
 }
 
 impl<R, S> RecordField<R, S> {
@@ -90,14 +89,12 @@ impl<R, S> RecordField<R, S> {
     /// Replaces the value in `later` by that of a window that started with `earlier`.
     pub fn subtract(&self, earlier: &R, later: &mut R) -> InWindow {
         let in_window = self.value_type.window.apply(self.get(earlier).as_ref(), self.get(later).as_ref());
-        in_window.stored(later, self.set, |record| self.clear(record))
+        in_window.stored(later, self.set, self.clear)
     }
 
-    /// Makes the value absent, if the record can lack it.
+    /// Makes the value absent.
     pub fn clear(&self, record: &mut R) {
-        if let Some(clear) = self.clear {
-            clear(record);
-        }
+        (self.clear)(record);
     }
 
     /// The record's value, described by the row.
@@ -166,7 +163,7 @@ macro_rules! record {
             source: $from,
             get: |record| record.$name.as_ref().map(Reading::value),
             set: |record, value| Reading::from_value(value).map(|value| record.$name = value),
-            clear: Some(|record| record.$name = None),
+            clear: |record| record.$name = None,
         },)+];
     };
 }
@@ -178,7 +175,7 @@ mod tests {
     use super::super::limit::ProtectedBytes;
     use super::super::record_types::{CounterEvents, CurrentBytes};
     use super::super::reduce::SettingRange;
-    use super::super::unit::{OrdinalI32, PeakBytes, StateWord};
+    use super::super::unit::{CategoricalString, OrdinalI32, PeakBytes};
     use super::*;
 
     #[test]
@@ -197,8 +194,9 @@ mod tests {
         assert_eq!(of(ValueType::of::<ProtectedBytes>()), Some(Cell::Settings(Box::new(range))));
         assert_eq!(of(ValueType::of::<OrdinalI32>()), Some(Cell::Range { min: 3, max: 5 }));
         assert_eq!(ValueType::of::<PeakBytes>().reduce([]), None);
-        let words =
-            |words: &[&'static str]| ValueType::of::<StateWord>().reduce(words.iter().copied().map(Value::Name));
+        let words = |words: &[&'static str]| {
+            ValueType::of::<CategoricalString>().reduce(words.iter().copied().map(Value::Name))
+        };
         assert_eq!(words(&["enabled", "disabled", "disabled"]), Some(Cell::Word("disabled".into())));
         assert_eq!(words(&["b", "a"]), Some(Cell::Word("a".into())), "of equally many, the first in the alphabet");
     }

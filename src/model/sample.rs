@@ -21,8 +21,8 @@ pub struct ThreadSample {
     pub exiting: bool,
     /// Whether only passes over all threads looked at it lately.
     pub rarely_sampled: bool,
-    /// Address of its `struct css_set`, which is equal for threads in the same cgroups; 0 if it is unknown.
-    pub cgroups: u64,
+    /// What the kernel knows its cgroup by; `None` if it is unknown.
+    pub cgroup: Option<u64>,
     /// Voluntary and involuntary context switches so far.
     pub switches: u64,
     /// Voluntary ones alone; 0 if they are unknown.
@@ -70,18 +70,21 @@ pub struct ThreadEnd {
     pub pcomm: Name,
     /// Its name when it exited.
     pub comm: Name,
+    /// Process id, and the name of what the process ran, if the record is of the first thread and has it.
+    pub program: Option<(u32, Name)>,
 }
 
 impl ThreadEnd {
     /// The end of a thread whose exit was recorded.
     pub fn of(exit: &ExitedThread) -> Option<Self> {
-        let ExitedThread { state, started_monotonic_ns, elapsed_ns, .. } = exit;
+        let state = &exit.state;
         Some(Self {
             tid: state.tid,
             start_time_clock_ticks: state.start_time_clock_ticks?,
-            monotonic_ns: started_monotonic_ns.saturating_add(*elapsed_ns),
+            monotonic_ns: exit.exited_monotonic_ns(),
             pcomm: Name::clone(&state.pcomm),
             comm: Name::clone(&state.comm),
+            program: state.program.clone().filter(|_| state.is_leader()).map(|program| (state.tgid, program)),
         })
     }
 }

@@ -1,15 +1,15 @@
 //! The state of `sched_ext` (`Documentation/scheduler/sched-ext.rst`).
 
 use super::record::{RecordField, RecordValue, ValueScope, ValueType, record};
-use super::{CounterEvents, Reading, StateWord, SwitchNumber};
+use super::{CategoricalString, CounterEvents, Reading, SwitchNumber};
 
 record! {
     /// `/sys/kernel/sched_ext/`. The source of a value is its file there.
     pub struct SchedExtSysfs, "" in pub(crate) SCHED_EXT: &str {
         /// `enabled`, `disabled` or a state in between.
-        state: StateWord = "state";
+        state: CategoricalString = "state";
         /// Name of the loaded scheduler.
-        ops: StateWord = "root/ops";
+        ops: CategoricalString = "root/ops";
         /// 1 if the scheduler runs all normal threads, 0 if only those that ask for it.
         switch_all: SwitchNumber = "switch_all";
         /// Threads that were refused SCHED_EXT since a scheduler was loaded.

@@ -14,7 +14,7 @@ use super::{
 pub const FORMAT_VERSION: u32 = 2;
 
 /// Version of the file format of series, which earlier versions lack.
-pub const SERIES_FORMAT_VERSION: u32 = 3;
+pub const SERIES_FORMAT_VERSION: u32 = 4;
 
 /// A snapshot of a host: its threads, and everything else.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

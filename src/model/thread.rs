@@ -71,7 +71,8 @@ pub struct ThreadState {
     pub pcomm: Name,
     /// Name of the thread.
     pub comm: Name,
-    /// Name of the script, module or main class that the process runs, if it is an interpreter that could be read.
+    /// Name of the script, module, main class or program that the process runs; `None` if the name of the process says it, or
+    /// if it could not be read.
     pub program: Option<Name>,
     /// Who started it, of processes that started and exited in a window: the nearest ancestor that is alive at its end, with what
     /// its interpreter runs.
@@ -112,9 +113,10 @@ pub struct ThreadState {
 /// The time at which a thread was read, in steps of 10 µs: rates need no more, and round numbers take less space in
 /// files.
 pub(crate) fn read_time(ns: u64) -> u64 {
-    const STEP_NS: u64 = 10_000;
-    ns / STEP_NS * STEP_NS
+    ns / READ_STEP_NS * READ_STEP_NS
 }
+
+const READ_STEP_NS: u64 = 10_000;
 
 /// Time since boot of a start in ticks, in nanoseconds; `None` for a thread that is older than the clock of this time
 /// namespace: the kernel prints its negative start as an unsigned number (`timens_add_boottime_ns` of
@@ -171,11 +173,34 @@ pub struct ExitedThread {
     pub elapsed_ns: u64,
     /// User and system time that ticks of the clock found, in nanoseconds: how its run time is divided.
     pub cpu_time_ns: Option<[u64; 2]>,
-    /// Equal for threads in the same cgroups; `None` where the cgroup is known.
-    pub cgroups: Option<u64>,
+    /// What the kernel knows its cgroup by, where that has no name yet.
+    pub unnamed_cgroup: Option<u64>,
     /// The thread that continued with its ids: its id before. A thread that calls execve(2) gets those of the first thread
     /// (`de_thread` in fs/exec.c).
     pub replaced_by: Option<u32>,
+}
+
+impl ExitedThread {
+    /// `CLOCK_MONOTONIC` at its exit, in nanoseconds.
+    #[must_use]
+    pub fn exited_monotonic_ns(&self) -> u64 {
+        self.started_monotonic_ns.saturating_add(self.elapsed_ns)
+    }
+
+    /// Whether `listed`, which a capture read under the ids of this thread, is the thread that continued with them. The capture
+    /// began at this time, and has another thread if `has_thread`. Until the ids change, it has both threads.
+    pub(crate) fn is_replaced_by(
+        &self,
+        listed: &ThreadState,
+        began_monotonic_ns: u64,
+        has_thread: impl Fn(ThreadId) -> bool,
+    ) -> bool {
+        let read_ns = listed.read_at_ns.map_or(u64::MAX, |at| began_monotonic_ns.saturating_add(at + READ_STEP_NS));
+        let other = self.replaced_by.map(|tid| ThreadId { tid, ..listed.id() });
+        listed.start_time_clock_ticks == self.state.start_time_clock_ticks
+            && self.exited_monotonic_ns() < read_ns
+            && other.is_some_and(|other| !has_thread(other))
+    }
 }
 
 /// A collection that takes the threads of a snapshot in order, ascending by process id, then thread

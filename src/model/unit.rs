@@ -209,47 +209,36 @@ numbers! {
     OrdinalU32(u32 as u32) is Rangeable(i64): Range, None, Unsigned, Later;
 }
 
-macro_rules! words {
-    ($($(#[doc = $doc:literal])+ $name:ident($inner:ty);)+) => {$(
-        $(#[doc = $doc])+
-        #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[repr(transparent)]
-        #[serde(transparent)]
-        pub struct $name(pub $inner);
+/// A name, borrowed if it is from a set that is known at compile time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[repr(transparent)]
+#[serde(transparent)]
+pub struct CategoricalString(pub Cow<'static, str>);
 
-        impl Modeable for $name {}
+impl Modeable for CategoricalString {}
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl Reading for $name {
-            type Reduced = Mode<Self>;
-            const NAME: &'static str = stringify!($name);
-            const SHAPE: Shape = Shape::Text;
-
-            fn value(&self) -> Value<'_> {
-                Value::Text(Cow::Borrowed(&self.0))
-            }
-
-            fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
-                match value {
-                    Value::Name(name) => Ok(Some(Self(name.into()))),
-                    Value::Text(text) => Ok(Some(Self(text.into_owned().into()))),
-                    other => Err(other.mismatch("a string")),
-                }
-            }
-        }
-    )+};
+impl fmt::Display for CategoricalString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
-words! {
-    /// A name from a small set, borrowed if the set is known at compile time.
-    CategoricalString(Cow<'static, str>);
-    /// A state or a name.
-    StateWord(String);
+impl Reading for CategoricalString {
+    type Reduced = Mode<Self>;
+    const NAME: &'static str = "CategoricalString";
+    const SHAPE: Shape = Shape::Text;
+
+    fn value(&self) -> Value<'_> {
+        Value::Text(Cow::Borrowed(&self.0))
+    }
+
+    fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
+        match value {
+            Value::Name(name) => Ok(Some(Self(name.into()))),
+            Value::Text(text) => Ok(Some(Self(text.into_owned().into()))),
+            other => Err(other.mismatch("a string")),
+        }
+    }
 }
 
 impl Modeable for char {}

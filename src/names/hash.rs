@@ -26,10 +26,11 @@ impl Hash {
         hash.as_bytes().iter().take(WORD).map(|byte| char::from(LETTERS[usize::from(byte % 16)])).collect()
     }
 
-    /// A long id of the same length and case, with at least one decimal digit and one letter, so
+    /// A long id with as many characters, of the same case, with at least one decimal digit and one letter, so
     /// that it is an id again.
     pub(super) fn long_id(&self, id: &str) -> String {
-        let mut bytes = vec![0; id.len()];
+        let length = id.chars().count();
+        let mut bytes = vec![0; length];
         blake3::Hasher::new_keyed(&self.key).update(id.as_bytes()).finalize_xof().fill(&mut bytes);
         let is_upper = id.bytes().any(|b| b.is_ascii_uppercase());
         let letters = if is_upper { b"ABCDEF" } else { b"abcdef" };
@@ -37,10 +38,10 @@ impl Hash {
         let digit = |(at, (old, byte)): (usize, (char, u8))| {
             let choice = match at {
                 0 => &digits[..10],
-                at if at + 1 == id.len() => letters,
+                at if at + 1 == length => letters,
                 _ => &digits,
             };
-            if old.is_ascii_alphanumeric() { char::from(choice[usize::from(byte) % choice.len()]) } else { old }
+            if old.is_ascii_punctuation() { old } else { char::from(choice[usize::from(byte) % choice.len()]) }
         };
         id.chars().zip(bytes).enumerate().map(digit).collect()
     }
@@ -106,6 +107,10 @@ mod tests {
             assert_eq!(hashed.len(), id.len());
             assert!(hashed.starts_with(|c: char| c.is_ascii_digit()) && hashed.ends_with(|c: char| c.is_alphabetic()));
         }
+        assert!(
+            hash.long_id("kunde-müller-日本").bytes().all(|b| b.is_ascii_hexdigit() || b == b'-'),
+            "of any letters"
+        );
         assert!(hash.long_id("0F3C9E2A5B1D4C7E").bytes().all(|b| b.is_ascii_digit() || b.is_ascii_uppercase()));
     }
 }

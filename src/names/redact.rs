@@ -106,7 +106,7 @@ impl Hash {
         };
         let cgroup = |path: &mut Option<Name>| path.iter_mut().for_each(|path| *path = self.cgroup(path).into());
         for threads in &mut reasons.threads {
-            [&mut threads.pcomm, &mut threads.comm].into_iter().for_each(task);
+            [&mut threads.pcomm, &mut threads.comm].into_iter().chain(&mut threads.program).for_each(task);
             cgroup(&mut threads.cgroup);
         }
         for Reason { object, by, .. } in &mut reasons.reasons {
@@ -270,6 +270,7 @@ mod tests {
             let names = || SampledThreads {
                 pcomm: "redis-server".into(),
                 comm: "bio_aof".into(),
+                program: Some("postgres.py".into()),
                 cgroup: Some("/system.slice/redis.service".into()),
                 ..SampledThreads::default()
             };

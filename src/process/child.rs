@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 
 use super::command_end::{CommandEnd, SpawnError};
 use super::invocation::Invocation;
+use super::priority::start_in_turn;
 use super::privileges::{CannotDrop, with_file_capabilities};
 use super::signals::{Received, Signals};
 use crate::sys::signals::inherit;
@@ -34,7 +35,7 @@ impl Child {
     /// Starts the command. From now on, ctprof is the parent of processes whose parent exited, so that those of
     /// the command are found among its descendants.
     ///
-    /// Capabilities: start ctprof with [`Privileges::Record`](super::Privileges::Record).
+    /// Capabilities: start ctprof with [`Privileges::RecordCommand`](super::Privileges::RecordCommand).
     ///
     /// # Errors
     /// If the command cannot be started, or a signal that would have ended ctprof has arrived meanwhile.
@@ -48,6 +49,7 @@ impl Child {
         let mut command = invocation.prepared();
         command.envs(removed_variables()?);
         inherit(&mut command, signals.mask, signals.ignored.clone());
+        start_in_turn(&mut command);
         let started = Instant::now();
         let child = command.spawn().map_err(|error| SpawnError::of_spawn(&invocation.program, error))?;
         let pid = i32::try_from(child.id()).expect("process ids are positive i32");

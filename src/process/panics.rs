@@ -1,11 +1,17 @@
-//! Panics: each is one line on standard error. It ends the process, whatever thread has it, unless it is contained.
+//! Panics and lack of memory: each is one line on standard error. It ends the process, whatever thread has it, unless a panic is
+//! contained.
 
 use std::cell::Cell;
 use std::fmt::{self, Write};
 use std::io;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
+use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::sys::allocator::end_without_memory;
 use crate::sys::exit_now;
+
+/// The exit status of what ends the process.
+static FAILURE: AtomicU8 = AtomicU8::new(1);
 
 thread_local! {
     static IS_CONTAINED: Cell<bool> = const { Cell::new(false) };
@@ -19,15 +25,25 @@ pub(crate) fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
     done.ok()
 }
 
-/// Lets other panics end the process with this status. What unwinds instead takes memory that there may be none of, runs
+/// Lets lack of memory and other panics end the process with this status. What unwinds instead takes memory that there may be none of, runs
 /// destructors that wait for other threads, and lets other threads wait for one that has ended.
 pub(crate) fn end_at_panics(status: u8) {
-    set_hook(Box::new(move |panic| {
+    FAILURE.store(status, Ordering::Relaxed);
+    end_without_memory(|size| fail_now(format_args!("not enough memory: {size} bytes are missing")));
+    set_hook(Box::new(|panic| {
         Line::of(panic).print();
         if !IS_CONTAINED.try_with(Cell::get).unwrap_or(false) {
-            exit_now(status);
+            exit_now(FAILURE.load(Ordering::Relaxed));
         }
     }));
+}
+
+/// Ends the process with one line, whatever its other threads do or hold, and with the status of a panic.
+pub(crate) fn fail_now(message: impl fmt::Display) -> ! {
+    let mut line = Line { bytes: [0; 400], length: 0 };
+    let _ = write!(line, "ctprof: {message}");
+    line.print();
+    exit_now(FAILURE.load(Ordering::Relaxed))
 }
 
 /// A line of text that takes no memory, and is cut at its end.

@@ -1,14 +1,15 @@
 //! Capabilities that this process has, and capabilities that a command needs.
 
 use std::fs;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
+use std::thread;
 
 use nix::errno::Errno;
 use nix::unistd::{getegid, geteuid, getgid, getuid};
 
-use super::worker;
-use crate::sys::capabilities::{HeldCapabilities, Inheritable, keep, limit_effective, set_effective};
+use crate::sys::capabilities::{Inheritable, keep, limit_effective, set_effective};
 
 /// The capabilities that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,10 +18,11 @@ pub enum Privileges {
     /// Read any process, load BPF programs, use taskstats, open mapped files of processes, and write files like
     /// root.
     Capture,
-    /// Like `Capture`. Also start a command, which gets the capabilities that it would have without ctprof,
-    /// forward signals to it even if it changes its user, and lower the nice values of the threads that capture and that
-    /// receive records.
+    /// Like `Capture`. Also lower the nice values of the threads that capture and that receive records.
     Record,
+    /// Like `Record`. Also start commands, which get the capabilities that they would have without ctprof, and forward
+    /// signals to them even if they change their user.
+    RecordCommand,
     /// Only read and write files like root, where the caller may. For commands that parse untrusted files.
     Files,
 }
@@ -49,7 +51,8 @@ impl Privileges {
                 let reads = ["net_admin", "sys_ptrace", "checkpoint_restore"];
                 Self::Files.include(name) || reads.contains(&name) || LOADS_BPF.contains(&name)
             }
-            Self::Record => Self::Capture.include(name) || ["kill", "sys_nice"].contains(&name),
+            Self::Record => Self::Capture.include(name) || name == "sys_nice",
+            Self::RecordCommand => Self::Record.include(name) || name == "kill",
         }
     }
 
@@ -64,8 +67,8 @@ impl Privileges {
         if permitted & suffices == suffices { kept & !mask(|name| name == "sys_admin") } else { kept }
     }
 
-    /// Drops all other capabilities, in the calling thread and threads it starts later; a thread that it keeps for more work
-    /// ends. Those that only the file `ctprof` has are set aside until [`with_file_capabilities`].
+    /// Drops all other capabilities, in the calling thread and threads that it starts later. Those that only the file `ctprof`
+    /// has are set aside until [`with_file_capabilities`].
     ///
     /// # Errors
     /// [`CannotDrop`] if this thread still has them.
@@ -76,19 +79,40 @@ impl Privileges {
         self.limit(self.kept(permitted(), of_caller()))
     }
 
-    /// Like [`keep`](Self::keep). Also drops the capabilities that only loading BPF programs needs, after that.
+    /// Like [`keep`](Self::keep). Also drops the capabilities that only loading BPF programs needs, after that. A command that
+    /// is started later still gets them if it would have them without ctprof.
     ///
     /// # Errors
     /// [`CannotDrop`] if this thread still has them.
     pub fn keep_after_loading(self) -> Result<(), CannotDrop> {
-        self.limit(self.kept(permitted(), of_caller()) & !mask(|name| LOADS_BPF.contains(&name)))
+        self.limit(self.kept_after_loading())
+    }
+
+    /// Like [`keep_after_loading`](Self::keep_after_loading). Also drops what only commands need, after the last one was started.
+    ///
+    /// # Errors
+    /// [`CannotDrop`] if this thread still has them.
+    pub fn keep_after_starting(self) -> Result<(), CannotDrop> {
+        limit(self.kept_after_loading(), Inheritable::Limit)
+    }
+
+    fn kept_after_loading(self) -> u64 {
+        self.kept(permitted(), of_caller()) & !mask(|name| LOADS_BPF.contains(&name))
     }
 
     fn limit(self, kept: u64) -> Result<(), CannotDrop> {
-        worker::dismiss();
-        let inheritable = if self == Self::Record { Inheritable::Keep } else { Inheritable::Limit };
-        keep(kept, inheritable).and_then(|()| limit_effective(of_caller())).map_err(CannotDrop::Capabilities).map(drop)
+        limit(kept, if self == Self::RecordCommand { Inheritable::Keep } else { Inheritable::Limit })
     }
+}
+
+fn limit(kept: u64, inheritable: Inheritable) -> Result<(), CannotDrop> {
+    keep(kept, inheritable).and_then(|()| limit_effective(of_caller())).map_err(CannotDrop::Capabilities).map(drop)
+}
+
+/// Drops what a thread that reads does not need: it neither loads BPF programs nor starts commands.
+pub(super) fn keep_to_read() {
+    let kept = Privileges::Record.kept_after_loading();
+    keep(kept, Inheritable::Limit).expect("the thread that started this one could drop capabilities");
 }
 
 /// Capabilities for loading BPF programs. Before Linux 5.11, their memory counts as locked, and `sys_resource`
@@ -98,7 +122,7 @@ const LOADS_BPF: [&str; 4] = ["bpf", "perfmon", "sys_admin", "sys_resource"];
 /// Drops the capabilities that only the file `ctprof` has (`setcap`). They are for files of the kernel, and would let every
 /// user who may execute ctprof read any other file.
 pub(crate) fn drop_file_capabilities() -> Result<(), CannotDrop> {
-    Privileges::Record.limit(of_caller())
+    limit(of_caller(), Inheritable::Keep)
 }
 
 /// Does `work` with the capabilities of the file `ctprof` too, also in threads that it starts. They are for files of the kernel:
@@ -110,23 +134,25 @@ pub(crate) fn with_file_capabilities<T>(work: impl FnOnce() -> T) -> Result<T, C
     with_effective(set_effective(u64::MAX), work)
 }
 
+/// Starts a thread for `work` with the capabilities of the file `ctprof` too, but without those that only loading BPF programs or
+/// starting commands needs.
+///
+/// # Errors
+/// If a limit does not allow another thread.
+pub(crate) fn start_reader(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let run = move || {
+        Privileges::Record.keep_after_loading()?;
+        with_file_capabilities(work)
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
+}
+
 /// Does `work` with the rights of the user who started this process, and none that only its file has.
 ///
 /// # Errors
 /// [`CannotDrop`] if the capabilities cannot be set aside: then nothing is done.
 pub(crate) fn as_caller<T>(work: impl FnOnce() -> T) -> Result<T, CannotDrop> {
     with_effective(limit_effective(of_caller()), work)
-}
-
-impl HeldCapabilities {
-    /// Does `work` with these in a thread that has them, and drops the others. Those that only the file `ctprof` has are set aside
-    /// after it.
-    pub(super) fn during(self, work: impl FnOnce()) {
-        let taken = keep(self.permitted, Inheritable::Keep).and_then(|()| set_effective(self.effective));
-        taken.expect("the thread that it works for could change its capabilities");
-        work();
-        limit_effective(of_caller()).expect("capabilities could be changed before");
-    }
 }
 
 /// Does `work`, and makes what was effective before effective again.

@@ -2,6 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Steps of all tasks of this process.
+static ALL: AtomicU64 = AtomicU64::new(0);
+
+/// Steps of all tasks of this process: while it rises, some of its threads work on.
+pub(super) fn of_all() -> u64 {
+    ALL.load(Ordering::Relaxed)
+}
+
 /// Steps of a task, readable from other threads.
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -16,6 +24,7 @@ impl Progress {
 
     pub fn advance(&self, steps: u64) {
         self.done.fetch_add(steps, Ordering::Relaxed);
+        ALL.fetch_add(steps, Ordering::Relaxed);
     }
 
     /// Steps announced so far; 0 until their number is known.

@@ -10,6 +10,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
+use super::watchdog::Watchdog;
 use crate::sys::signals::{self, keep_zombies, was_ignored};
 
 /// Signals that end a pause.
@@ -23,16 +24,23 @@ const CHANGED: [Signal; 3] = [Signal::SIGPIPE, Signal::SIGCHLD, Signal::SIGXFSZ]
 
 /// Blocked signals, received one by one. Create this before other threads start: threads inherit the blocked
 /// signals. Dropping it discards what has arrived and unblocks them in the calling thread, so that a later
-/// Ctrl-C ends ctprof.
+/// Ctrl-C ends ctprof: do so when the recording is written, which a second signal would lose.
 ///
-/// A signal that was ignored when ctprof started, for example SIGHUP under nohup(1), stays ignored.
+/// A signal that was ignored when ctprof started, for example SIGHUP under nohup(1), stays ignored. Only a SIGINT that a process
+/// sends counts all the same: shells without job control ignore it for commands in the background, because of Ctrl-C.
 #[derive(Debug)]
 pub struct Signals {
     descriptor: SignalFd,
+    /// Becomes readable with those that would have ended ctprof. Nothing is received from it.
+    fatal: SignalFd,
     /// The signal mask when ctprof started.
     pub(super) mask: SigSet,
     /// Signals of [`CHANGED`] that were ignored when ctprof started.
     pub(super) ignored: Vec<Signal>,
+    /// Whether Ctrl-C is for other processes.
+    ignores_interrupts: bool,
+    /// `None` where no thread can be started.
+    watchdog: Option<Watchdog>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,10 +99,28 @@ impl Signals {
         let ignored = CHANGED.into_iter().filter(|&signal| was_ignored(signal)).collect();
         keep_zombies()?;
         // A blocked signal is queued even if it is ignored (`sig_ignored` of kernel/signal.c).
-        let blocked: SigSet = signals.iter().copied().filter(|&signal| !was_ignored(signal)).collect();
+        let counts = |signal: &Signal| *signal == Signal::SIGINT || !was_ignored(*signal);
+        let blocked: SigSet = signals.iter().copied().filter(counts).collect();
         let descriptor = SignalFd::with_flags(&blocked, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        let fatal_signals: SigSet =
+            blocked.iter().filter(|&signal| signal != Signal::SIGCHLD && !was_ignored(signal)).collect();
+        let fatal = SignalFd::with_flags(&fatal_signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let mask = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-        Ok(Self { descriptor, mask, ignored })
+        let watchdog =
+            Watchdog::start(&fatal_signals).inspect_err(|error| tracing::debug!("signals have no watchdog: {error}"));
+        let ignores_interrupts = was_ignored(Signal::SIGINT);
+        Ok(Self { descriptor, fatal, mask, ignored, ignores_interrupts, watchdog: watchdog.ok() })
+    }
+
+    /// Says that from now on, this thread waits for signals, or captures: one that it does not receive within seconds, because it
+    /// waits for something else without end, ends ctprof.
+    pub fn begin_recording(&self) {
+        self.watchdog.iter().for_each(|watchdog| watchdog.set_concludes(false));
+    }
+
+    /// Says that a recording is concluded from now on: as long as that works on, signals wait for its end.
+    pub fn begin_conclusion(&self) {
+        self.watchdog.iter().for_each(|watchdog| watchdog.set_concludes(true));
     }
 
     /// Waits for `duration`, or until SIGINT, SIGTERM or SIGHUP arrives, and returns the number of that. One that has arrived
@@ -111,6 +137,13 @@ impl Signals {
             }
         }
         Ok(None)
+    }
+
+    /// Waits for `duration`, or until a signal arrives that would have ended ctprof, and returns whether one has. It remains to be
+    /// received.
+    pub(crate) fn wait_for_interruption(&self, duration: Duration) -> bool {
+        let mut polled = [PollFd::new(self.fatal.as_fd(), PollFlags::POLLIN)];
+        ppoll(&mut polled, Some(duration.into()), None).is_ok_and(|ready| ready > 0)
     }
 
     /// The next signal, waiting for one until `deadline`, or forever if there is none.
@@ -137,12 +170,18 @@ impl Signals {
         arrived.filter_map(Received::interrupts).fold(None, |first, signal| first.or(Some(signal)))
     }
 
-    pub(super) fn arrived(&self) -> io::Result<Option<Received>> {
-        let Some(info) = self.descriptor.read_signal()? else { return Ok(None) };
-        // Codes of signals from processes are not positive (`SI_FROMUSER`).
-        let is_from_process = info.ssi_code <= libc::SI_USER;
-        let signal = i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
-        Ok(signal.map(|signal| Received { signal, is_from_process }))
+    fn arrived(&self) -> io::Result<Option<Received>> {
+        while let Some(info) = self.descriptor.read_signal()? {
+            // Codes of signals from processes are not positive (`SI_FROMUSER`).
+            let is_from_process = info.ssi_code <= libc::SI_USER;
+            let signal = i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
+            let received = signal.map(|signal| Received { signal, is_from_process });
+            let is_ignored = |it: &Received| it.signal == Signal::SIGINT && !is_from_process && self.ignores_interrupts;
+            if let Some(received) = received.filter(|it| !is_ignored(it)) {
+                return Ok(Some(received));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use super::privileges::keep_to_read;
+
 thread_local! {
     /// The pool of this thread alone: rayon lets a thread be in one pool, and never out of it.
     static ALONE: Arc<ThreadPool> = {
@@ -25,7 +27,8 @@ pub fn no_workers() -> Arc<ThreadPool> {
 
 /// A pool of `jobs` workers, or of the calling thread alone if a limit does not allow threads.
 pub fn workers(jobs: usize) -> Arc<ThreadPool> {
-    let pool = ThreadPoolBuilder::new().num_threads(jobs).thread_name(|worker| format!("ctprof-{worker}")).build();
+    let pool = ThreadPoolBuilder::new().num_threads(jobs).thread_name(|worker| format!("ctprof-{worker}"));
+    let pool = pool.start_handler(|_| keep_to_read()).build();
     pool.map(Arc::new).unwrap_or_else(|error| {
         tracing::warn!(
             "cannot start {jobs} worker threads ({error}): continuing with one; raise the limit with ulimit -u"

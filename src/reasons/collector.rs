@@ -12,8 +12,10 @@ use crate::model::{
 
 /// Distinct reasons that are kept apart; beyond that, those of a class are one.
 const MAX_REASONS: usize = 1 << 14;
-/// Distinct names of threads; beyond that, a thread has the names that it had before, or none.
+/// Distinct names of threads; beyond that, threads with new names are one, and their samples count as merged.
 const MAX_NAMES: usize = 1 << 16;
+/// The name of threads that have no room.
+const OTHERS: &str = "(others)";
 /// Kinds of threads that have exited; samples of others count as lost.
 const MAX_GONE: usize = 1 << 14;
 
@@ -35,6 +37,8 @@ pub struct ReasonCollector {
     pub(super) threads: HashMap<u32, TrackedThread>,
     /// Threads that have exited, by the number of their names and by their process, if it was there before the window.
     pub(super) gone: HashMap<GoneThreads, AmountsByReason>,
+    /// What processes that have exited ran, by their id and start in ticks.
+    pub(super) programs: HashMap<(u32, u64), Name>,
     pub(super) names: NumberedValues<SampledNames>,
     pub(super) reasons: NumberedValues<RawReason>,
     /// Threads that ran or were ready to run in the pass before: if they are not in the next one, they have exited.
@@ -62,6 +66,8 @@ pub(super) struct TrackedThread {
     pub(super) is_idle: bool,
     /// Whether it started after the first pass.
     is_new: bool,
+    /// The start of its process in ticks, if the first thread was sampled before.
+    pub(super) process_started: Option<u64>,
     /// Whether it was exiting when it was last sampled.
     is_exiting: bool,
     pub(super) times: AmountsByReason,
@@ -70,9 +76,11 @@ pub(super) struct TrackedThread {
 /// Threads that have exited, together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct GoneThreads {
-    /// Their process, if it was there before the window, or `started` in it.
+    /// Their process and its start in ticks, if they are known, and if there are not too many.
     pub(super) tgid: Option<u32>,
     pub(super) started: Option<u64>,
+    /// Whether the process started in the window: before, another one can have had its id.
+    pub(super) is_new: bool,
     pub(super) names: u32,
 }
 
@@ -122,7 +130,7 @@ impl ReasonCollector {
     /// Adds a pass, which lost so many samples.
     pub fn add(&mut self, moment: PassMoment, samples: &[ThreadSample], lost: u64) {
         let pass = self.passes.add(moment.at_ns, moment.period_ns);
-        self.lost = self.lost.saturating_add(lost);
+        self.lose(lost);
         let turn = SamplerTurn::new(self.sampler, samples, moment);
         let activity = |sample: &ThreadSample| match turn.as_ref().map_or(sample.activity, |turn| turn.activity(sample))
         {
@@ -152,15 +160,24 @@ impl ReasonCollector {
         }
     }
 
+    /// Counts what was lost: samples, or ends of threads.
+    pub fn lose(&mut self, lost: u64) {
+        self.lost = self.lost.saturating_add(lost);
+    }
+
     /// Adds the end of a thread, which also says what its names were in the end.
     pub fn end(&mut self, end: &ThreadEnd) {
+        if let Some((tgid, program)) = end.program.clone().filter(|_| self.programs.len() < MAX_GONE) {
+            self.programs.insert((tgid, end.start_time_clock_ticks), program);
+        }
         let Some(thread) = self.threads.get_mut(&end.tid) else { return };
         if thread.start_time_clock_ticks != end.start_time_clock_ticks {
             return;
         }
-        let cgroups = self.names.values.get(index(thread.names)).map_or(0, |names| names.cgroups);
-        let names = SampledNames { pcomm: Name::clone(&end.pcomm), comm: Name::clone(&end.comm), cgroups };
-        thread.names = self.names.number_up_to(MAX_NAMES, &names).unwrap_or(thread.names);
+        let cgroup = self.names.values.get(index(thread.names)).and_then(|names| names.cgroup);
+        let names = SampledNames { pcomm: Name::clone(&end.pcomm), comm: Name::clone(&end.comm), cgroup };
+        let (Ok(number) | Err(number)) = numbered(&mut self.names, &names);
+        thread.names = number;
         let last = self.passes.last();
         let pass = self.passes.after(end.monotonic_ns);
         let is_later = end.monotonic_ns >= last.at;
@@ -169,9 +186,9 @@ impl ReasonCollector {
 
     /// How many entries each map has that outlives a window.
     pub fn entries(&self) -> Vec<(&'static str, usize)> {
-        let Self { threads, gone, names, reasons, .. } = self;
+        let Self { threads, gone, programs, names, reasons, .. } = self;
         vec![
-            ("threads with reasons", threads.len() + gone.len()),
+            ("threads with reasons", threads.len() + gone.len() + programs.len()),
             ("names of threads with reasons", names.values.len()),
             ("reasons", reasons.values.len()),
         ]
@@ -211,6 +228,7 @@ impl ReasonCollector {
             reasons: all_reasons,
             threads: std::mem::replace(&mut self.threads, next),
             gone: std::mem::take(&mut self.gone),
+            programs: std::mem::take(&mut self.programs),
             active: Vec::new(),
             ..*self
         };
@@ -258,9 +276,12 @@ impl ReasonCollector {
             // Its id was reused.
             self.remove(sample.tid, (pass.until, pass.number));
         }
-        let names = self.names.number_up_to(MAX_NAMES, &SampledNames::of(sample));
+        let names = numbered(&mut self.names, &SampledNames::of(sample)).unwrap_or_else(|others| {
+            self.merged += 1;
+            others
+        });
         if let Some(thread) = self.threads.get_mut(&sample.tid) {
-            thread.names = names.unwrap_or(thread.names);
+            thread.names = names;
             thread.seen = pass.number;
             if thread.is_in_same_sleep(sample) {
                 return;
@@ -279,10 +300,15 @@ impl ReasonCollector {
         let reason = sleep.filter(|_| slept);
         let reason = reason.unwrap_or_else(|| self.reason(&self.raw_reason(sample, activity, running)));
         let is_first = pass.number == 0;
+        let process_started = match sample.tid == sample.tgid {
+            true => Some(sample.start_time_clock_ticks),
+            false => self.threads.get(&sample.tgid).map(|leader| leader.start_time_clock_ticks),
+        };
         let new = || TrackedThread {
             start_time_clock_ticks: sample.start_time_clock_ticks,
             tgid: sample.tgid,
-            names: names.unwrap_or(0),
+            names,
+            process_started,
             reason,
             since: pass,
             seen: pass.number,
@@ -310,12 +336,11 @@ impl ReasonCollector {
     fn remove(&mut self, tid: u32, (end, pass): (u64, u64)) {
         let Some(mut thread) = self.threads.remove(&tid) else { return };
         thread.close(end, pass);
-        let is_new = |tgid: &u32| self.threads.get(tgid).is_none_or(|leader| leader.is_new);
-        // Of many processes that start and exit, only the names are kept. Another one can have the id.
-        let is_new_process = thread.is_new && thread.tgid == tid && self.gone.len() < MAX_GONE / 2;
-        let started = Some(thread.start_time_clock_ticks).filter(|_| is_new_process);
-        let is_known = |tgid: &u32| is_new_process || !thread.is_new || (*tgid != tid && !is_new(tgid));
-        let key = GoneThreads { tgid: Some(thread.tgid).filter(is_known), started, names: thread.names };
+        // Of many processes that start and exit, only the names are kept. Another process can have the id later.
+        let is_kept = !thread.is_new || (thread.process_started.is_some() && self.gone.len() < MAX_GONE / 2);
+        let tgid = is_kept.then_some(thread.tgid);
+        let is_new = thread.is_new && self.threads.get(&thread.tgid).is_none_or(|leader| leader.is_new);
+        let key = GoneThreads { tgid, started: tgid.and(thread.process_started), is_new, names: thread.names };
         if self.gone.len() >= MAX_GONE && !self.gone.contains_key(&key) {
             self.lost = thread.times.iter().fold(self.lost, |lost, (_, amount)| lost.saturating_add(amount.samples));
             return;
@@ -327,11 +352,11 @@ impl ReasonCollector {
     /// Who ran on each CPU.
     fn running_threads(&mut self, samples: &[(&ThreadSample, Activity)]) -> RunningThreads {
         let running = samples.iter().filter(|(_, activity)| *activity == Activity::Running);
-        running
-            .filter_map(|(sample, _)| {
-                Some((sample.cpu?, self.names.number_up_to(MAX_NAMES, &SampledNames::of(sample))?))
-            })
-            .collect()
+        let named = |(sample, _): &(&ThreadSample, Activity)| {
+            let (Ok(number) | Err(number)) = numbered(&mut self.names, &SampledNames::of(sample));
+            Some((sample.cpu?, number))
+        };
+        running.filter_map(named).collect()
     }
 
     fn raw_reason(&self, sample: &ThreadSample, activity: Activity, running: &RunningThreads) -> RawReason {
@@ -353,6 +378,12 @@ impl ReasonCollector {
         let ThreadSample { entry, stack, object, .. } = sample.clone();
         RawReason { class, entry: without_arguments(entry), stack, object, by }
     }
+}
+
+/// The number of names of threads; if there are too many, the error is that of others.
+fn numbered(all: &mut NumberedValues<SampledNames>, names: &SampledNames) -> Result<u32, u32> {
+    let others = || SampledNames { pcomm: OTHERS.into(), comm: OTHERS.into(), cgroup: None };
+    all.number_up_to(MAX_NAMES, names).ok_or_else(|| all.number(&others()))
 }
 
 /// The number of a reason in a list that lacks reasons of no thread.

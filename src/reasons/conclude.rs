@@ -17,7 +17,7 @@ pub struct Conclusion<'a> {
     pub has_exited: bool,
     /// The functions of the kernel by addresses in them.
     pub functions: &'a HashMap<u64, Name>,
-    /// The cgroup by the address of its `struct css_set`.
+    /// The cgroup by what the kernel knows it by.
     pub cgroup: &'a dyn Fn(u64) -> Option<Name>,
 }
 
@@ -52,7 +52,7 @@ impl ReasonCollector {
     /// The reasons of the window that the last pass ended.
     pub fn conclude(mut self, known: &Conclusion<'_>) -> Reasons {
         self.close();
-        let names = WindowNames::new(known);
+        let names = WindowNames::new(known, &self.programs);
         let reasons: Vec<_> = self.reasons.values.iter().map(|raw| self.named(raw, known)).collect();
         let mut times = BTreeMap::<SampledThreads, BTreeMap<Reason, SampledTime>>::new();
         let mut add = |threads: SampledThreads, of_threads: &AmountsByReason, is_idle: bool| {
@@ -106,7 +106,7 @@ impl ReasonCollector {
         let by = raw.by.and_then(|number| self.names.values.get(index(number))).map(|names| OtherThread {
             pcomm: Name::clone(&names.pcomm),
             comm: Name::clone(&names.comm),
-            cgroup: (known.cgroup)(names.cgroups),
+            cgroup: names.cgroup.and_then(known.cgroup),
         });
         Reason { class: raw.class, entry, functions, object: raw.object.clone(), by }
     }
@@ -130,30 +130,40 @@ fn listed(times: BTreeMap<SampledThreads, BTreeMap<Reason, SampledTime>>, mut sa
     Reasons { sampling, threads: times.into_keys().collect(), reasons, times: rows }
 }
 
-type OwnersByCgroup<'a> = HashMap<Option<&'a Name>, Option<Owner>>;
+type KindsByCgroup<'a> = HashMap<Option<&'a Name>, NamedThreads<'a>>;
+
+/// What all threads with some names have in common, each `None` if they differ.
+#[derive(Clone, Copy, Default)]
+struct NamedThreads<'a> {
+    owner: Option<Owner>,
+    program: Option<&'a Name>,
+}
 
 /// The names that threads have in the window, so that its reasons are in the groups of its counters.
 struct WindowNames<'a> {
     known: &'a Conclusion<'a>,
     by_id: HashMap<(u32, u32), &'a ThreadState>,
-    /// The cgroups of the threads of a name, and whose those in each are, if all are somebody's.
-    named: HashMap<(&'a str, &'a str), OwnersByCgroup<'a>>,
+    /// What processes that have exited ran, by their id and start in ticks.
+    ended: &'a HashMap<(u32, u64), Name>,
+    /// The cgroups of the threads of a name, and what those in each have in common.
+    named: HashMap<(&'a str, &'a str), KindsByCgroup<'a>>,
     processes: HashSet<u32>,
 }
 
 impl<'a> WindowNames<'a> {
-    fn new(known: &'a Conclusion<'a>) -> Self {
-        let mut named: HashMap<_, OwnersByCgroup<'_>> = HashMap::new();
+    fn new(known: &'a Conclusion<'a>, ended: &'a HashMap<(u32, u64), Name>) -> Self {
+        let mut named: HashMap<_, KindsByCgroup<'_>> = HashMap::new();
         for thread in known.threads {
             let cgroups = named.entry((&*thread.pcomm, &*thread.comm)).or_default();
-            let owner = cgroups.entry(thread.cgroup.as_ref()).or_insert(thread.owner);
-            if *owner != thread.owner {
-                *owner = None;
-            }
+            let of_thread = NamedThreads { owner: thread.owner, program: thread.program.as_ref() };
+            let same = cgroups.entry(thread.cgroup.as_ref()).or_insert(of_thread);
+            same.owner = same.owner.filter(|owner| of_thread.owner == Some(*owner));
+            same.program = same.program.filter(|program| of_thread.program == Some(*program));
         }
         let by_id = known.threads.iter().copied().filter(|thread| thread.tid > 0);
         Self {
             known,
+            ended,
             by_id: by_id.map(|thread| ((thread.tgid, thread.tid), thread)).collect(),
             named,
             processes: known.threads.iter().map(|thread| thread.tgid).collect(),
@@ -168,35 +178,40 @@ impl<'a> WindowNames<'a> {
                 tgid: Some(found.tgid),
                 pcomm: Name::clone(&found.pcomm),
                 comm: Name::clone(&found.comm),
+                program: found.program.clone(),
                 cgroup: found.cgroup.clone(),
                 owner: found.owner,
             },
-            None => self.gone(GoneThreads { tgid: Some(thread.tgid), started: None, names: thread.names }, names),
+            None => {
+                let (tgid, started) = (Some(thread.tgid), thread.process_started);
+                self.gone(GoneThreads { tgid, started, is_new: false, names: thread.names }, names)
+            }
         }
     }
 
     /// Threads that are not in the window, by the names that they had. Those of a name can be in another cgroup there: procfs
     /// shows zombies in the root of hierarchies of version 1.
     fn gone(&self, gone: GoneThreads, names: &[SampledNames]) -> SampledThreads {
-        let names = names.get(index(gone.names)).cloned().unwrap_or_default();
-        let cgroup = (self.known.cgroup)(names.cgroups);
+        let SampledNames { pcomm, comm, cgroup } = names.get(index(gone.names)).cloned().unwrap_or_default();
+        let cgroup = cgroup.and_then(self.known.cgroup);
         let tgid = gone.tgid.filter(|tgid| self.processes.contains(tgid));
         let is_same = |leader: &&&ThreadState| {
-            leader.pcomm == names.pcomm && (gone.started.is_none() || leader.start_time_clock_ticks == gone.started)
+            leader.pcomm == pcomm && (!gone.is_new || leader.start_time_clock_ticks == gone.started)
         };
         let leader = tgid.and_then(|tgid| self.by_id.get(&(tgid, tgid))).filter(is_same);
-        let tgid = tgid.filter(|_| gone.started.is_none() || leader.is_some());
+        let tgid = tgid.filter(|_| !gone.is_new || leader.is_some());
         if let Some(leader) = leader {
-            let (cgroup, owner) = (leader.cgroup.clone(), leader.owner);
-            return SampledThreads { tgid, pcomm: names.pcomm, comm: names.comm, cgroup, owner };
+            let (program, cgroup, owner) = (leader.program.clone(), leader.cgroup.clone(), leader.owner);
+            return SampledThreads { tgid, pcomm, comm, program, cgroup, owner };
         }
-        let cgroups = self.named.get(&(&*names.pcomm, &*names.comm));
+        let cgroups = self.named.get(&(&*pcomm, &*comm));
         let only = cgroups.filter(|cgroups| cgroups.len() == 1).and_then(|cgroups| cgroups.iter().next());
         let same = cgroups.and_then(|cgroups| cgroups.get_key_value(&cgroup.as_ref()));
-        let (cgroup, owner) = match same.or(only) {
-            Some((cgroup, owner)) => (cgroup.cloned(), *owner),
-            None => (cgroup, None),
+        let (cgroup, same) = match same.or(only) {
+            Some((cgroup, same)) => (cgroup.cloned(), *same),
+            None => (cgroup, NamedThreads::default()),
         };
-        SampledThreads { tgid, pcomm: names.pcomm, comm: names.comm, cgroup, owner }
+        let ended = gone.tgid.zip(gone.started).and_then(|process| self.ended.get(&process));
+        SampledThreads { tgid, pcomm, comm, program: ended.or(same.program).cloned(), cgroup, owner: same.owner }
     }
 }

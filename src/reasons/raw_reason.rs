@@ -14,17 +14,17 @@ pub(super) struct RawReason {
     pub(super) by: Option<u32>,
 }
 
-/// The names of threads, and the address of their `struct css_set`.
+/// The names of threads, and what the kernel knows their cgroup by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct SampledNames {
     pub(super) pcomm: Name,
     pub(super) comm: Name,
-    pub(super) cgroups: u64,
+    pub(super) cgroup: Option<u64>,
 }
 
 impl SampledNames {
     pub(super) fn of(sample: &ThreadSample) -> Self {
-        let ThreadSample { pcomm, comm, cgroups, .. } = sample;
-        Self { pcomm: Name::clone(pcomm), comm: Name::clone(comm), cgroups: *cgroups }
+        let ThreadSample { pcomm, comm, cgroup, .. } = sample;
+        Self { pcomm: Name::clone(pcomm), comm: Name::clone(comm), cgroup: *cgroup }
     }
 }

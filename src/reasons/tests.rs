@@ -12,6 +12,8 @@ use crate::model::{
     ThreadSample, ThreadState,
 };
 
+mod bounds;
+
 const SAMPLER: u32 = 99;
 /// Milliseconds in nanoseconds.
 const MS: u64 = 1_000_000;
@@ -49,7 +51,7 @@ fn collected(passes: &[Vec<ThreadSample>]) -> ReasonCollector {
 fn concluded(collector: ReasonCollector, threads: &[ThreadState]) -> Reasons {
     let functions = [(1, "do_epoll_wait"), (2, "submit_bio_wait"), (3, "handle_mm_fault"), (4, "bit_wait_io")];
     let functions: HashMap<u64, Name> = functions.map(|(address, name)| (address, name.into())).into();
-    let cgroup = |address: u64| (address == 5).then(|| "/db".into());
+    let cgroup = |key: u64| (key == 5).then(|| "/db".into());
     let threads = &*Vec::from_iter(threads);
     collector.conclude(&Conclusion { threads, has_exited: true, functions: &functions, cgroup: &cgroup })
 }
@@ -141,6 +143,7 @@ fn windows_that_follow_each_other_add_up_to_one_without_passes_over_all_threads(
         monotonic_ns: 1090 * MS,
         pcomm: "p4".into(),
         comm: "t4".into(),
+        program: None,
     });
     let second = concluded(collector.next_window(), &[]);
     assert_eq!(second.sampling.passes, 3);
@@ -295,6 +298,7 @@ fn the_last_sleep_of_a_thread_ends_when_it_exits() {
         monotonic_ns: ms * MS,
         pcomm: "cc1".into(),
         comm: "cc1".into(),
+        program: None,
     };
     let with = |end: &ThreadEnd| {
         let mut collector = collected(&passes);
@@ -410,7 +414,7 @@ fn threads_have_the_names_of_the_window() {
         owner: Some(Owner::Command),
         ..ThreadState::default()
     };
-    let other = ThreadSample { cgroups: 5, ..sample(2, Activity::Running, 1) };
+    let other = ThreadSample { cgroup: Some(5), ..sample(2, Activity::Running, 1) };
     let pass = vec![sample(1, Activity::Running, 5), other];
     let threads = concluded(collected(&[pass.clone(), pass]), &[thread]).threads;
     let known = SampledThreads {
@@ -419,10 +423,47 @@ fn threads_have_the_names_of_the_window() {
         comm: "bio_aof".into(),
         cgroup: Some("/redis".into()),
         owner: Some(Owner::Command),
+        ..SampledThreads::default()
     };
-    let unknown =
-        SampledThreads { tgid: None, pcomm: "p2".into(), comm: "t2".into(), cgroup: Some("/db".into()), owner: None };
+    let unknown = SampledThreads {
+        pcomm: "p2".into(),
+        comm: "t2".into(),
+        cgroup: Some("/db".into()),
+        ..SampledThreads::default()
+    };
     assert_eq!(threads, [unknown, known]);
+}
+
+#[test]
+fn all_threads_of_an_interpreter_that_has_exited_are_of_its_script() {
+    let of_python = |tid: u32, tgid: u32| {
+        let names = ["python3"; 2].map(Name::from);
+        let [pcomm, comm] = names;
+        ThreadSample { tgid, pcomm, comm, ..sample(tid, Activity::Running, 5) }
+    };
+    let both: Vec<_> = [(10, 10), (11, 10), (20, 20), (21, 20)].map(|(tid, tgid)| of_python(tid, tgid)).into();
+    let mut collector = collected(&[vec![], both.clone(), both, vec![]]);
+    for (tgid, program) in [(10, "a.py"), (20, "b.py")] {
+        collector.end(&ThreadEnd {
+            tid: tgid,
+            start_time_clock_ticks: 7,
+            monotonic_ns: 1050 * MS,
+            pcomm: "python3".into(),
+            comm: "python3".into(),
+            program: Some((tgid, program.into())),
+        });
+    }
+    // A window has the threads of a name as one.
+    let merged = |program: &str| ThreadState {
+        pcomm: "python3".into(),
+        comm: "python3".into(),
+        program: Some(program.into()),
+        ..ThreadState::default()
+    };
+    let reasons = concluded(collector, &[merged("a.py"), merged("b.py")]);
+    let programs: Vec<_> = reasons.threads.iter().map(|threads| threads.program.as_deref().unwrap()).collect();
+    assert_eq!(programs, ["a.py", "b.py"]);
+    assert_eq!(reasons.times.iter().map(|time| time.samples).sum::<u64>(), 8);
 }
 
 #[test]
@@ -458,6 +499,7 @@ fn the_next_window_has_the_names_and_reasons_of_its_threads_and_no_others() {
             monotonic_ns: 1010 * MS + 40 * MS * window,
             pcomm: starts.pcomm,
             comm: starts.comm,
+            program: None,
         });
         add(&mut collector, 2 * window + 1, &[]);
         let shown = amounts(&concluded(collector.next_window(), &[]));
@@ -495,38 +537,6 @@ fn an_exited_thread_is_of_a_process_that_was_there_before_the_window() {
     assert_eq!(later, [("t2".to_owned(), Some(2))].into(), "it started in an earlier window");
 }
 
-#[test]
-fn too_many_kinds_of_exited_threads_count_as_lost_samples() {
-    const MOST: u32 = 1 << 14;
-    let again = ThreadSample { tid: 2 * MOST, ..sample(1, Activity::Running, 5) };
-    let exit: Vec<_> = (1..=MOST + 2).map(|tid| sample(1000 + tid, Activity::Running, 5)).collect();
-    let known = ThreadSample { tgid: 1001, pcomm: "p1001".into(), comm: "t1001".into(), ..again };
-    let pass: Vec<_> = exit.into_iter().chain([known]).collect();
-    let reasons = concluded(collected(&[pass, Vec::new()]), &[]);
-    assert_eq!((reasons.threads.len(), reasons.sampling.lost), (1 << 14, 2));
-    assert_eq!(amounts(&reasons)["p1001 Run"], (20, 2), "two threads of one kind");
-}
-
-#[test]
-fn the_addresses_of_functions_are_those_of_all_stacks() {
-    let stack = ThreadSample { stack: vec![7, 8], ..in_call(1, Activity::Asleep, 5, libc::SYS_read, 7) };
-    let collector = collected(&[vec![stack, in_call(2, Activity::Asleep, 5, libc::SYS_read, 9)]]);
-    assert_eq!(collector.addresses().collect::<Vec<_>>(), [7, 8, 9]);
-}
-
-#[test]
-fn too_many_reasons_are_merged_by_class_and_counted() {
-    let named = |number: u32| ThreadSample {
-        object: Some(format!("/file-{number}").into()),
-        ..in_call(100 + number, Activity::Blocked, 6, libc::SYS_read, 2)
-    };
-    let pass: Vec<_> = (0..20_000).map(named).collect();
-    let reasons = concluded(collected(&[pass.clone(), pass]), &[]);
-    assert_eq!(reasons.sampling.merged, 20_000 - (1 << 14));
-    let merged = reasons.reasons.iter().filter(|reason| reason.object.is_none()).collect::<Vec<_>>();
-    assert_eq!(merged, [&Reason { class: ReasonClass::Block, ..Reason::default() }]);
-}
-
 proptest! {
     /// Times run backwards, ids are used again, threads appear and vanish, the sampler is one of them or none.
     #[test]
@@ -554,7 +564,7 @@ proptest! {
         }
         for (tid, start_time_clock_ticks, ms) in ends {
             let [pcomm, comm] = ["p", "t"].map(|kind| format!("{kind}{tid}").into());
-            let end = ThreadEnd { tid, start_time_clock_ticks, monotonic_ns: ms * MS, pcomm, comm };
+            let end = ThreadEnd { tid, start_time_clock_ticks, monotonic_ns: ms * MS, pcomm, comm, program: None };
             collector.end(&end);
         }
         let window = at.saturating_sub(passes[0].0) * MS;

@@ -13,6 +13,9 @@ pub enum RecordError {
     /// Nothing could be captured.
     #[error(transparent)]
     Capture(#[from] CaptureError),
+    /// A signal arrived while the last step waited for what was missing for a capture.
+    #[error("the last step is missing: {0}")]
+    Interrupted(#[source] CaptureError),
     /// The command did not start.
     #[error(transparent)]
     NotStarted(SpawnError),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::Container;
 
-/// Each step of a series has all names, so there are at most so many.
+/// Each step of a series has all names, so there are at most this many.
 const MOST: usize = 1024;
 
 /// Containers that have exited, by their cgroup, with the time of the first capture without them.
@@ -26,6 +26,7 @@ impl ExitedContainers {
         exited.retain(|path, _| !later.contains_key(path));
         let surplus = exited.len().saturating_sub(MOST);
         if surplus > 0 {
+            tracing::info!("more than {MOST} containers have exited: {surplus} of the first ones lose their names");
             let mut oldest: Vec<_> = exited.iter().map(|(path, (time, _))| (*time, path.clone())).collect();
             oldest.sort_unstable();
             oldest.iter().take(surplus).for_each(|(_, path)| drop(exited.remove(path)));

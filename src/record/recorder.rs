@@ -45,7 +45,7 @@ impl Recorder {
     /// [`CaptureError`] if there is no procfs, or not the engine of the options.
     pub fn new(options: Options, windows: usize, ring_bytes: u32) -> Result<Self, CaptureError> {
         let listener = listener(&options, ring_bytes)?;
-        Ok(Self { listener, ..Self::of(Capturer::new(options.clone(), windows.saturating_mul(2))?, &options) })
+        Ok(Self::of(Capturer::new(options.clone(), windows.saturating_mul(2))?, &options, listener))
     }
 
     /// As [`Recorder::new`], for a series of steps.
@@ -54,7 +54,7 @@ impl Recorder {
     /// As [`Recorder::new`].
     pub fn of_series(options: Options, ring_bytes: u32) -> Result<Self, CaptureError> {
         let listener = listener(&options, ring_bytes)?;
-        Ok(Self { listener, ..Self::of(Capturer::of_changes(options.clone())?, &options) })
+        Ok(Self::of(Capturer::of_changes(options.clone())?, &options, listener))
     }
 
     /// Prepares one capture, without records of exiting threads.
@@ -62,11 +62,12 @@ impl Recorder {
     /// # Errors
     /// [`CaptureError`] if there is no procfs, or not the engine of the options.
     pub fn of_one_capture(options: Options) -> Result<Self, CaptureError> {
-        Ok(Self::of(Capturer::new(options.clone(), 1)?, &options))
+        Ok(Self::of(Capturer::new(options.clone(), 1)?, &options, None))
     }
 
-    fn of(capturer: Capturer, options: &Options) -> Self {
-        Self { capturer, pids: options.pids.as_slice().into(), listener: None, sampler: None }
+    fn of(mut capturer: Capturer, options: &Options, listener: Option<ExitListener>) -> Self {
+        listener.iter().for_each(|listener| capturer.share_cgroups(listener));
+        Self { capturer, pids: options.pids.as_slice().into(), listener, sampler: None }
     }
 
     /// Samples during all windows from now on, so many times per second or as often as that takes 1 % of one CPU. Why there
@@ -123,7 +124,6 @@ impl Recorder {
     pub fn open(&mut self) -> Result<OpenWindow<'_>, CaptureError> {
         self.capturer.check_selected()?;
         let raised = RaisedPriority::of_this_thread();
-        self.capturer.forget_cgroups();
         self.listener.iter_mut().for_each(ExitListener::restart);
         // As the samples end before the later capture, they begin before this one, which can take long.
         let samples = self.sampler.as_ref().and_then(|sampler| sampler.begin(SampledAs::OneWindow));
@@ -170,6 +170,7 @@ impl OpenWindow<'_> {
     /// [`RecordError`] if nothing useful can be read, or the command was reaped elsewhere.
     pub fn close(self, end: WindowEnd) -> Result<CtprofSnapshot, RecordError> {
         let Self { recorder, earlier, threads, folded, samples, raised: _raised } = self;
+        let _all_raised = RaisedPriority::of_all_if_crowded();
         let Recorder { capturer, listener, pids, .. } = recorder;
         let requested_ns = end.requested_ns;
         let sampled = samples.map(OpenSamples::end);
@@ -180,12 +181,12 @@ impl OpenWindow<'_> {
         let mut later = capturer.capture(smaps)?;
         let command = end.conclude(&mut later)?;
         let host = later.head.host.clone().unwrap_or_default();
-        let mut records = listener.as_mut().map(|listener| listener.drain(&host, capturer));
+        let mut records = listener.as_mut().map(|listener| listener.drain(&host));
         complete_zombies(&mut later.threads, records.iter().flat_map(RecordedExits::threads));
         let each = |add: &mut dyn FnMut(ExitedThread)| {
             records.iter().flat_map(RecordedExits::threads).filter(|exit| is_selected(pids, exit)).for_each(add);
         };
-        let cgroup = |cgroups| records.as_ref()?.cgroup(cgroups);
+        let cgroup = |key| capturer.cgroup(key);
         let summary = records.as_ref().map(|exits| exits.summary.clone());
         let exits = Exits { summary, each: Some(&each), folded, cgroup: Some(&cgroup) };
         let recording = Recording { exits, recorder: Some(std::process::id()), command, requested_ns };
@@ -195,7 +196,7 @@ impl OpenWindow<'_> {
             if let Some(records) = &records {
                 sampled.add_ends(records.threads());
             }
-            let reasons = sampled.reasons(&window.threads, &|css_set| capturer.cgroup(css_set));
+            let reasons = sampled.reasons(&window.threads, &cgroup);
             window.head.reasons = Some(Box::new(reasons));
         }
         Ok(window)

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -13,7 +12,7 @@ use nix::unistd::gettid;
 use super::pass_rate::{PassRate, SampledAs};
 use crate::capture::{NoSamples, Options, ThreadSampler, add_files, nanoseconds, thread_cpu_time};
 use crate::model::{ExitedThread, Name, PassScope, Reasons, ThreadEnd, ThreadSample, ThreadState};
-use crate::process::{self, Privileges, RaisedPriority, lock, with_file_capabilities, without_stops};
+use crate::process::{self, RaisedPriority, lock, start_reader, with_file_capabilities, without_stops};
 use crate::reasons::{Conclusion, PassMoment, ReasonCollector, waits_for_mutex, works_on_descriptor};
 
 /// Names of functions take some 0.1 s. A window does not wait for a sampler that the host has stopped.
@@ -22,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LONGEST_SESSION: Duration = Duration::from_secs(60);
 /// Windows that wait for a sampler that something holds up. The next ones have no samples.
 const MAX_WAITING: usize = 1;
-/// Ends of threads that wait for the next pass.
+/// Ends of threads that wait for the next pass. Others are counted as lost.
 const MAX_ENDS: usize = 1 << 16;
 
 /// A thread that samples windows, and exits when this is dropped.
@@ -48,7 +47,14 @@ pub(super) struct EndedSamples(Receiver<SampledWindow>);
 
 /// Threads that have exited, until the next pass.
 #[derive(Default)]
-pub(super) struct ThreadEnds(Mutex<Vec<ThreadEnd>>);
+pub(super) struct ThreadEnds(Mutex<NotedEnds>);
+
+#[derive(Default)]
+struct NotedEnds {
+    ends: Vec<ThreadEnd>,
+    /// The number of those that had no room.
+    lost: u64,
+}
 
 /// A window to sample.
 struct Window {
@@ -84,12 +90,8 @@ impl Sampler {
         let shared = Arc::clone(&entries);
         let period = Duration::try_from_secs_f64(1.0 / rate).map_err(|error| NoSamples::because(&error))?;
         let pids = options.pids.clone();
-        let work = move || {
-            Privileges::Record.keep_after_loading()?;
-            with_file_capabilities(|| serve(sampler, (period, &pids), (&next, &shared)))
-        };
-        let thread = thread::Builder::new().name("ctprof-samples".to_owned());
-        thread.spawn(work).map_err(|error| NoSamples::because(&error))?;
+        let work = move || serve(sampler, (period, &pids), (&next, &shared));
+        start_reader("ctprof-samples", work).map_err(|error| NoSamples::because(&error))?;
         Ok(Self { windows, session: LONGEST_SESSION, entries })
     }
 
@@ -131,22 +133,28 @@ impl EndedSamples {
 impl ThreadEnds {
     /// Adds a thread that has exited.
     pub(super) fn add(&self, exit: &ExitedThread) {
-        let mut ends = lock(&self.0);
-        if ends.len() < MAX_ENDS {
-            ends.extend(ThreadEnd::of(exit));
-        }
+        lock(&self.0).add(ThreadEnd::of(exit));
     }
 
     /// Takes those that were too late for the last pass of the window before.
     pub(super) fn take_from(&self, before: &Self) {
-        let late = before.take();
-        let mut ends = lock(&self.0);
-        let room = MAX_ENDS.saturating_sub(ends.len());
-        ends.extend(late.into_iter().take(room));
+        let NotedEnds { ends, lost } = before.take();
+        let mut all = lock(&self.0);
+        all.lost = all.lost.saturating_add(lost);
+        ends.into_iter().for_each(|end| all.add(Some(end)));
     }
 
-    fn take(&self) -> Vec<ThreadEnd> {
+    fn take(&self) -> NotedEnds {
         std::mem::take(&mut lock(&self.0))
+    }
+}
+
+impl NotedEnds {
+    fn add(&mut self, end: Option<ThreadEnd>) {
+        match end {
+            Some(_) if self.ends.len() >= MAX_ENDS => self.lost = self.lost.saturating_add(1),
+            end => self.ends.extend(end),
+        }
     }
 }
 
@@ -212,6 +220,8 @@ struct SamplingSession {
     began: Duration,
     /// When the last pass was made.
     before_at: u64,
+    /// Whether threads may have ended that sleep on here.
+    lacks_ends: bool,
 }
 
 impl SamplingSession {
@@ -223,11 +233,20 @@ impl SamplingSession {
             rate: PassRate::new(period, nanoseconds(monotonic())),
             began: monotonic(),
             before_at: 0,
+            lacks_ends: false,
         }
     }
 
     fn goes_on(&self, window: &Window) -> bool {
-        window.sampled_as == SampledAs::Step && monotonic().saturating_sub(self.began) < window.session
+        let is_recent = monotonic().saturating_sub(self.began) < window.session;
+        window.sampled_as == SampledAs::Step && is_recent && !self.lacks_ends
+    }
+
+    /// Notes which threads have ended.
+    fn end(&mut self, noted: &NotedEnds) {
+        noted.ends.iter().for_each(|end| self.collector.end(end));
+        self.collector.lose(noted.lost);
+        self.lacks_ends |= noted.lost > 0;
     }
 
     /// Samples until the window ends.
@@ -243,7 +262,7 @@ impl SamplingSession {
             self.pass_at_rate(sampler, scope, &mut samples, (next, thread_cpu_time()))?;
         }
         loop {
-            window.ends.take().iter().for_each(|end| self.collector.end(end));
+            self.end(&window.ends.take());
             next = (next + self.rate.period).max(monotonic());
             // When the next pass is due, and this thread's CPU time until then.
             let due = (self.rate.due(next), thread_cpu_time());
@@ -336,7 +355,7 @@ mod tests {
             state: ThreadState { tid, start_time_clock_ticks: Some(1), ..ThreadState::default() },
             ..ExitedThread::default()
         };
-        let tids = |ends: &ThreadEnds| ends.take().iter().map(|end| end.tid).collect::<Vec<_>>();
+        let tids = |ends: &ThreadEnds| ends.take().ends.iter().map(|end| end.tid).collect::<Vec<_>>();
         let [ends, next] = [ThreadEnds::default(), ThreadEnds::default()];
         ends.add(&exit(7));
         assert_eq!((tids(&ends), tids(&ends)), (vec![7], vec![]));
@@ -348,6 +367,29 @@ mod tests {
             (0..=MAX_ENDS).for_each(|_| ends.add(&exit(1)));
             next.take_from(&ends);
         }
-        assert_eq!(tids(&next).len(), MAX_ENDS, "also where the sampler takes none of them for long");
+        let NotedEnds { ends, lost } = next.take();
+        let kept = u64::try_from(MAX_ENDS).unwrap();
+        assert_eq!((ends.len(), lost), (MAX_ENDS, kept + 2), "also where the sampler takes none of them for long");
+    }
+
+    #[test]
+    fn ends_without_room_are_counted_as_lost_and_followed_by_a_pass_over_all_threads() {
+        let (_end, ended) = channel();
+        let (sampled, _sampled) = channel();
+        let (ends, session) = (Arc::default(), LONGEST_SESSION);
+        let window = Window { sampled_as: SampledAs::Step, session, end: ended, ends, sampled };
+        let mut session = SamplingSession {
+            collector: ReasonCollector::new(1, &[]),
+            rate: PassRate::new(Duration::from_millis(20), 0),
+            began: monotonic(),
+            before_at: 1,
+            lacks_ends: false,
+        };
+        session.end(&NotedEnds::default());
+        assert!(session.goes_on(&window));
+        session.end(&NotedEnds { lost: 7, ..NotedEnds::default() });
+        assert!(!session.goes_on(&window));
+        let known = Conclusion { threads: &[], has_exited: true, functions: &HashMap::new(), cgroup: &|_| None };
+        assert_eq!(session.collector.conclude(&known).sampling.lost, 7);
     }
 }

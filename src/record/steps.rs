@@ -12,14 +12,21 @@ use super::sampler::{EndedSamples, OpenSamples};
 use super::step_length::StepLength;
 use super::until::{Until, WindowEnd, arguments};
 use super::zombies::complete_zombies;
-use crate::capture::{CaptureScope, ExitListener, Pass, RecordedExits, Smaps, nanoseconds};
+use crate::capture::{CaptureScope, Capturer, ExitListener, Pass, RecordedExits, Smaps, nanoseconds};
 use crate::model::{
     CtprofSnapshot, ExitedThread, METRICS, Owner, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadId,
     ThreadState, Value, WindowInfo, WindowRule,
 };
-use crate::process::{RaisedPriority, lock};
+use crate::process::{RaisedPriority, Signals, lock};
 use crate::series::{Applied, Moment, Part, Step, StepExits};
 use crate::window::{FoldedExits, FoldedPart};
+
+/// How long a step waits for what is missing for a capture, such as descriptors.
+const LONGEST_LACK: Duration = Duration::from_secs(10);
+/// The same after a signal: who has sent it waits for the end.
+const LONGEST_LACK_AFTER_SIGNAL: Duration = Duration::from_secs(1);
+/// How long a step waits between two captures.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Changes captures before anything is made of them, for example to replace names.
 pub type Preparation = Box<dyn Fn(&mut CtprofSnapshot)>;
@@ -66,7 +73,6 @@ impl Recorder {
         prepare: Option<Preparation>,
     ) -> Result<OpenSeries<'_>, RecordError> {
         let raised = RaisedPriority::of_this_thread();
-        self.capturer.forget_cgroups();
         self.listener.iter_mut().for_each(ExitListener::restart);
         let sampled_as = if self.listener.is_some() { SampledAs::Step } else { SampledAs::OneWindow };
         let samples = self.sampler.as_ref().and_then(|sampler| sampler.begin(sampled_as));
@@ -146,7 +152,8 @@ impl OpenSeries<'_> {
     ///
     /// # Errors
     /// [`RecordError`] if nothing useful can be read, or the command was reaped elsewhere.
-    pub fn step(&mut self, end: Option<WindowEnd>) -> Result<RecordedStep, RecordError> {
+    pub fn step(&mut self, end: Option<WindowEnd>, signals: &Signals) -> Result<RecordedStep, RecordError> {
+        let _all_raised = RaisedPriority::of_all_if_crowded();
         let ends = self.samples.as_ref().map(|samples| Arc::clone(&samples.ends));
         let sampled = self.samples.take().map(OpenSamples::end);
         let Recorder { capturer, listener, sampler, .. } = &mut *self.recorder;
@@ -160,13 +167,14 @@ impl OpenSeries<'_> {
             None => CaptureScope::Changed { threads: self.moment.threads(), head: &self.head },
             Some(_) => CaptureScope::AllThreads,
         };
-        let Pass { capture: mut later, gone } = capturer.pass(scope)?;
+        let Pass { capture: mut later, gone } =
+            pass_in_time(capturer, scope, signals, end.as_ref().and_then(|end| end.interrupted))?;
         // Now and then, a step reads all.
         let is_usual = gone.is_some() || self.prepare.is_some();
         let command = end.map(|end| end.conclude(&mut later)).transpose()?.flatten();
         later.head.window = command.map(|command| WindowInfo { command: Some(command), ..WindowInfo::default() });
         let host = later.head.host.clone().unwrap_or_default();
-        let mut records = listener.as_mut().map(|listener| listener.drain(&host, capturer));
+        let mut records = listener.as_mut().map(|listener| listener.drain(&host));
         // Those that are listed since an earlier step have been carried.
         let recorded = records.iter().flat_map(RecordedExits::threads);
         complete_zombies(&mut later.threads, self.carried.iter().cloned().chain(recorded));
@@ -191,8 +199,6 @@ impl OpenSeries<'_> {
         let mut exited = CtprofSnapshot { head: later.head, threads };
         records.iter_mut().for_each(|records| records.name_containers(&mut exited));
         later.head = exited.head;
-        let captured_at_unix_ns = later.head.captured_at_unix_ns;
-        self.exited_containers.keep(&self.head.containers, &mut later.head.containers, captured_at_unix_ns);
         if let (Some(samples), Some(ends)) = (&self.samples, ends) {
             samples.ends.take_from(&ends);
             exits.each.iter().for_each(|exit| samples.ends.add(exit));
@@ -203,12 +209,14 @@ impl OpenSeries<'_> {
             }
             let unchanged = gone.iter().flat_map(|_| self.moment.threads().values());
             let threads = unchanged.chain(&later.threads).chain(exits.states());
-            sampled.reasons(threads, &|css_set| self.recorder.capturer.cgroup(css_set))
+            sampled.reasons(threads, &|key| self.recorder.capturer.cgroup(key))
         });
         later.head.reasons = reasons.map(Box::new);
         if let Some(prepare) = &self.prepare {
             prepare_with(prepare, &mut later, &mut exits);
         }
+        let captured_at_unix_ns = later.head.captured_at_unix_ns;
+        self.exited_containers.keep(&self.head.containers, &mut later.head.containers, captured_at_unix_ns);
         let reasons = later.head.reasons.take();
         let command = later.head.window.take().and_then(|window| window.command);
         let later_head = later.head.clone();
@@ -238,23 +246,27 @@ impl OpenSeries<'_> {
         records: Option<&RecordedExits>,
     ) -> (StepExits, Vec<ExitedThread>) {
         let end_ns = later.head.capture.as_ref().and_then(|capture| capture.monotonic_ns).unwrap_or(u64::MAX);
-        let is_listed = |exit: &ThreadState| {
-            let id = exit.id();
-            let changed =
-                later.threads.binary_search_by_key(&id, ThreadState::id).ok().map(|place| &later.threads[place]);
+        let changed =
+            |id| later.threads.binary_search_by_key(&id, ThreadState::id).ok().map(|place| &later.threads[place]);
+        let listed = |id: ThreadId| {
             let unchanged =
                 || self.moment.threads().get(&id).filter(|_| gone.is_some_and(|gone| gone.binary_search(&id).is_err()));
-            let thread = changed.or_else(unchanged);
-            thread.is_some_and(|thread| thread.start_time_clock_ticks == exit.start_time_clock_ticks)
+            changed(id).or_else(unchanged)
+        };
+        let is_listed = |exit: &ExitedThread| {
+            let same = listed(exit.state.id())
+                .filter(|thread| thread.start_time_clock_ticks == exit.state.start_time_clock_ticks);
+            let is_replaced = |thread| exit.is_replaced_by(thread, end_ns, |id| listed(id).is_some());
+            same.is_some() && !changed(exit.state.id()).is_some_and(is_replaced)
         };
         let pids = Arc::clone(&self.recorder.pids);
         let all = std::mem::take(&mut self.carried)
             .into_iter()
             .chain(records.into_iter().flat_map(RecordedExits::threads).filter(|exit| is_selected(&pids, exit)));
-        let is_later = |exit: &ExitedThread| exit.started_monotonic_ns >= end_ns || is_listed(&exit.state);
+        let is_later = |exit: &ExitedThread| exit.started_monotonic_ns >= end_ns || is_listed(exit);
         let (carried, mut each): (Vec<_>, Vec<_>) = all.partition(is_later);
         each.iter_mut().for_each(|exit| complete(self.moment.threads(), &mut exit.state));
-        let cgroup = |cgroups| records?.cgroup(cgroups);
+        let cgroup = |key| self.recorder.capturer.cgroup(key);
         let exits = StepExits {
             records: records.map(|records| records.summary.clone()),
             each,
@@ -265,10 +277,48 @@ impl OpenSeries<'_> {
     }
 }
 
+/// Makes a pass, again after a while where what was missing may come back, so that a series of weeks does not end for it. No further
+/// one begins after a signal, which can have `interrupted` the step before the first one.
+fn pass_in_time(
+    capturer: &mut Capturer,
+    scope: CaptureScope<'_>,
+    signals: &Signals,
+    interrupted: Option<i32>,
+) -> Result<Pass, RecordError> {
+    let begin = Instant::now();
+    let longest = interrupted.map_or(LONGEST_LACK, |_| LONGEST_LACK_AFTER_SIGNAL);
+    let mut has_warned = false;
+    loop {
+        let error = match capturer.pass(scope) {
+            Err(error) if error.may_pass() => error,
+            pass => return Ok(pass?),
+        };
+        if !std::mem::replace(&mut has_warned, true) {
+            tracing::warn!("{error}: the step ends when that works again");
+        }
+        let left = longest.saturating_sub(begin.elapsed());
+        let is_over = signals.wait_for_interruption(left.min(RETRY_AFTER)) || left.is_zero() && interrupted.is_some();
+        match error {
+            error if is_over => return Err(RecordError::Interrupted(error)),
+            error if left.is_zero() => return Err(error.into()),
+            _ => {}
+        }
+    }
+}
+
 /// Gives a record of an exit the counters that the last capture had read later: of a zombie, it has all, and the record has them
 /// only if the kernel has freed the thread since. The last capture had the `known` threads.
 fn complete(known: &BTreeMap<ThreadId, ThreadState>, exited: &mut ThreadState) {
     let same = |known: &&ThreadState| known.start_time_clock_ticks == exited.start_time_clock_ticks;
+    let leader = known.get(&ThreadId { tgid: exited.tgid, tid: exited.tgid });
+    // The id can have been that of another process.
+    let is_its_leader = |leader: &&ThreadState| match exited.is_leader() {
+        true => leader.start_time_clock_ticks == exited.start_time_clock_ticks,
+        false => leader.start_time_clock_ticks <= exited.start_time_clock_ticks && leader.pcomm == exited.pcomm,
+    };
+    // A part of the series may have no capture of the process.
+    let program = leader.filter(is_its_leader).and_then(|leader| leader.program.clone());
+    exited.program = exited.program.take().or(program);
     let Some(known) = known.get(&exited.id()).filter(same) else { return };
     for metric in METRICS.iter().filter(|metric| metric.window == WindowRule::Increase) {
         if let (Some(Value::Unsigned(recorded)), Some(Value::Unsigned(read))) =
@@ -305,15 +355,21 @@ fn mark_command(
     let is_same = |thread: &ThreadState| {
         leader(thread.tgid).is_some_and(|known| known.start_time_clock_ticks == thread.start_time_clock_ticks)
     };
-    let is_new = |thread: &&ThreadState| thread.is_leader() && !is_same(thread);
-    let mut started: Vec<_> = later.iter().filter(is_new).collect();
-    started.sort_by_key(|thread| (thread.start_time_clock_ticks, thread.tgid));
+    let is_new = |thread: &ThreadState| thread.is_leader() && !is_same(thread);
+    let listed = later.iter().filter(|thread| is_new(thread)).map(|thread| {
+        let ppid = thread.process.as_ref().and_then(|process| process.ppid);
+        (thread.start_time_clock_ticks, thread.tgid, ppid.unwrap_or(0))
+    });
+    // One that started while the last capture was made can have exited since: no capture has it.
+    let exited = exits.each.iter().filter(|exit| is_new(&exit.state));
+    let exited = exited.map(|exit| (exit.state.start_time_clock_ticks, exit.state.tgid, exit.ppid));
+    let mut started: Vec<_> = listed.chain(exited).collect();
+    started.sort_unstable();
     let mut owners = HashMap::new();
-    for thread in started {
-        let ppid = thread.process.as_ref().and_then(|process| process.ppid).unwrap_or(0);
+    for (_, tgid, ppid) in started {
         let of_parent = owners.get(&ppid).copied().unwrap_or_else(|| leader(ppid).and_then(|parent| parent.owner));
         let is_of_command = ppid == recorder || of_parent == Some(Owner::Command);
-        owners.insert(thread.tgid, is_of_command.then_some(Owner::Command));
+        owners.insert(tgid, is_of_command.then_some(Owner::Command));
     }
     let owner = |tgid: u32| owners.get(&tgid).copied().unwrap_or_else(|| leader(tgid)?.owner);
     later.iter_mut().for_each(|thread| thread.owner = thread.owner.or_else(|| owner(thread.tgid)));
@@ -360,15 +416,27 @@ mod tests {
             thread((40, 40), 8, 30),
             thread((41, 41), 9, RECORDER),
         ];
-        let exit = |state: ThreadState| ExitedThread { state, ..ExitedThread::default() };
+        let exit = |state: ThreadState| ExitedThread {
+            ppid: state.process.as_ref().and_then(|process| process.ppid).unwrap_or(0),
+            state,
+            ..ExitedThread::default()
+        };
         let folded = |tgid, part| (tgid, part, exit(thread((50, 50), 9, 0)));
         let mut exits = StepExits {
-            each: vec![exit(thread((30, 33), 9, 0)), exit(thread((20, 23), 9, 0))],
+            each: vec![
+                exit(thread((30, 33), 9, 0)),
+                exit(thread((20, 23), 9, 0)),
+                // No capture has had them.
+                exit(thread((61, 61), 9, 60)),
+                exit(thread((60, 60), 8, 30)),
+                exit(thread((62, 62), 9, 20)),
+            ],
             folded: vec![
                 folded(RECORDER, FoldedPart::Threads),
                 folded(RECORDER, FoldedPart::Children),
                 folded(20, FoldedPart::Children),
                 folded(41, FoldedPart::Threads),
+                folded(60, FoldedPart::Children),
             ],
             ..StepExits::default()
         };
@@ -377,7 +445,8 @@ mod tests {
             threads.map(|thread| thread.owner == Some(Owner::Command)).collect()
         };
         assert_eq!(marked(&mut later.iter()), [false, true, false, false, true, false, true, true]);
-        assert_eq!(marked(&mut exits.states()), [true, false, false, true, false, true]);
+        let of_exits = [true, false, true, true, false, false, true, false, true, true];
+        assert_eq!(marked(&mut exits.states()), of_exits);
     }
 
     #[test]
@@ -397,6 +466,19 @@ mod tests {
         };
         assert_eq!(completed(3), metrics(7, 9, 1));
         assert_eq!(completed(4), metrics(5, 9, 1), "another process with the id");
+    }
+
+    #[test]
+    fn an_exit_has_the_program_that_its_process_ran() {
+        let leader = ThreadState { program: Some("job.py".into()), ..thread((30, 30), 3, 1) };
+        let known = BTreeMap::from([(leader.id(), leader)]);
+        let program = |ids, start| {
+            let mut exit = thread(ids, start, 1);
+            complete(&known, &mut exit);
+            exit.program.as_deref().map(str::to_owned)
+        };
+        assert_eq!([((30, 30), 3), ((30, 31), 9)].map(|(ids, start)| program(ids, start).unwrap()), ["job.py"; 2]);
+        assert_eq!([((30, 30), 4), ((31, 31), 3)].map(|(ids, start)| program(ids, start)), [None, None]);
     }
 
     #[test]

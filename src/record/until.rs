@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::error::RecordError;
-use crate::capture::{nanoseconds, program_of};
+use crate::capture::{nanoseconds, program_of_command};
 use crate::model::{CtprofSnapshot, RecordedCommand};
 use crate::process::{Child, CommandEnd, Invocation, Signals};
 
@@ -81,6 +81,13 @@ impl Waiting {
     /// # Errors
     /// [`RecordError`] if the end cannot be waited for.
     pub fn wait(&mut self, signals: &Signals, deadline: Option<Instant>) -> Result<Option<WindowEnd>, RecordError> {
+        signals.begin_recording();
+        let end = self.wait_for_end(signals, deadline)?;
+        end.iter().for_each(|_| signals.begin_conclusion());
+        Ok(end)
+    }
+
+    fn wait_for_end(&mut self, signals: &Signals, deadline: Option<Instant>) -> Result<Option<WindowEnd>, RecordError> {
         let Some((mut child, invocation)) = self.command.take() else { return self.pause(signals, deadline) };
         let Some(end) = child.wait_exited(signals, deadline).map_err(RecordError::CannotWaitForCommand)? else {
             self.command = Some((child, invocation));
@@ -125,10 +132,9 @@ impl WindowEnd {
         let mut leader = later.threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());
         if let Some(leader) = leader.as_mut().filter(|leader| leader.program.is_none()) {
             // Unless it has executed another program.
-            let words = command.arguments.iter().map(String::as_bytes);
             let name = command.arguments.first().and_then(|first| Path::new(first).file_name());
             let is_same = name.is_some_and(|name| name.as_encoded_bytes().starts_with(leader.pcomm.as_bytes()));
-            leader.program = program_of(&leader.pcomm, words).filter(|_| is_same);
+            leader.program = program_of_command(&leader.pcomm, &command.arguments).filter(|_| is_same);
         }
         if let Some(process) = leader.and_then(|leader| leader.process.as_deref_mut()) {
             process.read_bytes.get_or_insert(io.read_bytes.into());

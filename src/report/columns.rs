@@ -138,7 +138,7 @@ fn has_members(section: Section) -> bool {
 /// The group's name, indented by its depth in the tree: with `≈` before it if its cgroup was renamed,
 /// with `…` after it if the kernel may have cut it, and with the number of its cgroups if these are several.
 pub(super) fn label(group: &Group) -> String {
-    let (renamed, cut) = (if group.renamed { "≈ " } else { "" }, if group.name_cut { "…" } else { "" });
+    let (renamed, cut) = (if group.renamed { "≈ " } else { "" }, if group.name_cut() { "…" } else { "" });
     let cgroups = group.cgroups.filter(|count| *count > 1).map(|count| format!(" ({count} cgroups)"));
     let indent = indent(group.key.len().saturating_sub(1));
     format!("{indent}{renamed}{}{cut}{}", group.label, cgroups.unwrap_or_default())

@@ -5,13 +5,13 @@ use std::io::{self, Write};
 
 use csv::{Terminator, Writer, WriterBuilder};
 
-use super::{Selection, ShownSection, cell_digits, cell_text, decimals, delta_digits, delta_text, escaped};
+use super::{DisplayOptions, ShownSection, cell_digits, cell_text, decimals, delta_digits, delta_text, escaped};
 use crate::compare::{Group, Report, Row};
 use crate::model::Unit;
 use crate::statistics::Estimate;
 
 /// Writes a report as CSV. Errors are those of `out`.
-pub fn write_csv(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
+pub fn write_csv(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
     let mut csv = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out);
     let sides: &[&str] = if report.is_comparison() { &["baseline", "candidate"] } else { &["value"] };
     let runs: &[&str] = match report.is_repeated() {
@@ -45,8 +45,8 @@ fn heading(sides: &[&str]) -> Vec<String> {
 }
 
 fn fields(group: &Group, row: &Row) -> Vec<String> {
-    let path = harmless(escaped(&group.full_label()).into_owned());
-    let name = harmless(escaped(&row.name).into_owned());
+    let path = harmless(&group.full_label());
+    let name = harmless(&row.name);
     let mut fields = vec![row.section.name().to_owned(), path, name, row.unit.name().to_owned()];
     fields.extend(group.members().iter().map(count));
     fields.extend(row.covered.iter().map(count));
@@ -85,9 +85,12 @@ fn fields_of_runs(row: &Row) -> Vec<String> {
     of_sides.chain(judged).collect()
 }
 
-/// A name that no spreadsheet takes for a formula: with an apostrophe in front, which they do not show, if it begins like one.
-pub(super) fn harmless(name: String) -> String {
-    if name.starts_with(['=', '+', '-', '@']) { format!("'{name}") } else { name }
+/// A text that no spreadsheet takes for a formula: with an apostrophe in front, which they do not show, if it begins like
+/// one and is no number. Spreadsheets read full-width signs as the ASCII ones.
+pub(super) fn harmless(text: &str) -> String {
+    let text = escaped(text);
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}', '\t', '\r']);
+    if is_formula && text.parse::<f64>().is_err() { format!("'{text}") } else { text.into_owned() }
 }
 
 fn count(count: &Option<u64>) -> String {
@@ -102,9 +105,7 @@ fn number_or_text<T>(
     text: fn(Option<&T>, Unit) -> String,
 ) -> (String, String) {
     let number = value.and_then(digits);
-    let text = value.filter(|_| number.is_none()).map(|value| escaped(&text(Some(value), unit)).into_owned());
-    // Ranges and differences are of numbers.
-    let text = text.map(|text| if text.starts_with(['=', '@']) { harmless(text) } else { text });
+    let text = value.filter(|_| number.is_none()).map(|value| harmless(&text(Some(value), unit)));
     (number.unwrap_or_default(), text.unwrap_or_default())
 }
 

@@ -48,9 +48,14 @@ fn of_one_side(report: &Report) -> Vec<Fact<'_>> {
     ]
 }
 
+/// Whether the report has more than an overview, and says for each gap why it is one.
+pub(super) fn explains_gaps(report: &Report) -> bool {
+    report.sections.iter().any(|section| section.section != Section::Overview)
+}
+
 /// What could not be read of what the report shows; if it only has an overview, for how many threads.
 fn gaps(report: &Report) -> Vec<FactLine> {
-    if report.sections.iter().any(|section| section.section != Section::Overview) {
+    if explains_gaps(report) {
         return report.needed_gaps().map(|gap| FactLine::fact("missing", gap.to_string())).collect();
     }
     let mut sources: Vec<_> = report.needed_gaps().map(Finding::extent).collect();
@@ -183,7 +188,7 @@ fn difference(difference: &Difference) -> Option<String> {
     (before != after).then(|| format!("load: {before} → {after}"))
 }
 
-fn described(side: &SideSummary) -> String {
+pub(super) fn described(side: &SideSummary) -> String {
     let when = Some(i128::from(side.captured_at_unix_ns)).filter(|when| *when > 0);
     let when = when.and_then(|when| Timestamp::from_nanosecond(when).ok());
     let when = when.map_or_else(|| "time unknown".to_owned(), |when| format!("{when:.0}"));

@@ -57,13 +57,13 @@ pub(super) fn counts(results: &[GateResult]) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// `make run: 3.00s → 3.50s (+16.7%, 95% interval +12.0..+21.0%), bound >10%`.
+/// `make run: 3.00s → 3.50s (+16.7%, 95% interval +12.0..+21.0%), bound >10%`; of several gates with a wider interval.
 fn line(result: &GateResult) -> String {
     let [_, group, metric, baseline, candidate, change, interval, bound] = cells(result);
     if let GateOutcome::Error(fault) = &result.outcome {
         return format!("{group} {metric}{bound}: {fault}");
     }
-    let interval = if interval.is_empty() { interval } else { format!(", 95% interval {interval}") };
+    let interval = if interval.is_empty() { interval } else { format!(", {interval}") };
     let needed = result.runs_needed.filter(|_| result.outcome == GateOutcome::Unclear);
     let needed = needed
         .map(|runs| format!("; {} runs per side would decide in 4 of 5 cases", runs_text(runs)))
@@ -72,12 +72,16 @@ fn line(result: &GateResult) -> String {
 }
 
 fn change(result: &GateResult) -> [String; 2] {
-    let Some(GateChange { scale, amount, interval }) = result.change else { return ["-".to_owned(), String::new()] };
+    let Some(GateChange { scale, amount, interval, tail }) = result.change else {
+        return ["-".to_owned(), String::new()];
+    };
     let text = |amount| match scale {
         Scale::Ratio => change_text(amount),
         Scale::Difference => difference_text(amount, result.unit),
     };
-    let interval = interval.map(|Interval { low, high }| range_text([low, high].map(text)));
+    let level = ((1.0 - 2.0 * tail) * 1000.0).round() / 10.0;
+    let interval =
+        interval.map(|Interval { low, high }| format!("{level}% interval {}", range_text([low, high].map(text))));
     [text(amount), interval.unwrap_or_default()]
 }
 
@@ -91,7 +95,7 @@ fn difference_text(difference: f64, unit: Unit) -> String {
 }
 
 pub(super) const HEADINGS: [&str; 8] =
-    ["result", "group", "metric", "baseline", "candidate", "change", "95% interval", "bound"];
+    ["result", "group", "metric", "baseline", "candidate", "change", "interval", "bound"];
 
 /// Whether it is something else than that a gate passed.
 pub(super) fn is_told(result: &GateResult) -> bool {

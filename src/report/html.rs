@@ -2,22 +2,27 @@
 //!
 //! The page around the data is built from `web/`.
 
+mod course;
 mod document;
 mod rows;
+mod sections;
+mod shared;
+mod sides;
 
 use std::io::{self, Write};
 
 use self::document::PageData;
 use self::rows::selected;
-use super::{Selection, escaped_json, facts, steers};
+use super::{DisplayOptions, escaped_json, facts, steers};
 use crate::compare::Report;
 
 const PAGE: &str = include_str!("html/page.html");
 
 const DATA: &str = "{{data}}";
 
-/// Writes a report as HTML, with a limited number of rows: the overview first, then the largest changes of each section. Errors are those of `out`.
-pub fn write_html(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
+/// Writes a report as HTML, with a limited number of rows: the overview first, then the largest changes of each section. An error
+/// comes from `out`.
+pub fn write_html(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
     let (before, after) = PAGE.split_once(DATA).expect("the page has a place for the data");
     out.write_all(before.as_bytes())?;
     let (groups, tree) = selected(report, selection);

@@ -7,19 +7,19 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::ser::Formatter;
 
-use super::{REPORT_FORMAT_VERSION, Selection, ShownSection, facts, interval_json, steers};
+use super::{DisplayOptions, REPORT_FORMAT_VERSION, ShownSection, facts, interval_json, steers};
 use crate::compare::{Report, ReportSection, Row, RowRuns};
 use crate::diagnose::Note;
 use crate::model::{Cell, Section};
 use crate::statistics::Verdict;
 
 /// Writes a report as JSON. Errors are those of `out`.
-pub fn write_json(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
+pub fn write_json(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
     object(out, &ReportJson(report, selection))
 }
 
 /// Writes the rows of a report, each as JSON on one line. Errors are those of `out`.
-pub fn write_json_lines(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
+pub fn write_json_lines(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
     report.sections.iter().try_for_each(|section| {
         let section = ShownSection::new(section, selection);
         section.rows.iter().try_for_each(|row| object(out, &RowJson(&section, row)))
@@ -54,7 +54,7 @@ impl Formatter for EscapingFormatter {
     }
 }
 
-struct ReportJson<'r>(&'r Report, &'r Selection);
+struct ReportJson<'r>(&'r Report, &'r DisplayOptions);
 
 impl Serialize for ReportJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -93,7 +93,7 @@ impl Serialize for RowJson<'_> {
         map.serialize_entry("section", row.section.name())?;
         map.serialize_entry("group", &group.label)?;
         map.serialize_entry("path", &group.key)?;
-        map.serialize_entry("name_cut", &group.name_cut)?;
+        map.serialize_entry("name_cut", &group.name_cut())?;
         map.serialize_entry("renamed", &group.renamed)?;
         map.serialize_entry("cgroups", &group.cgroups)?;
         map.serialize_entry("metric", &row.name)?;
@@ -106,9 +106,10 @@ impl Serialize for RowJson<'_> {
         if row.section == Section::Overview {
             map.serialize_entry("turnover", &group.turnover())?;
             map.serialize_entry("pid", &group.of_members(|members| members.pid))?;
+            map.serialize_entry("tid", &group.of_members(|members| members.tid))?;
             map.serialize_entry("euid", &group.of_members(|members| members.euid))?;
             map.serialize_entry("throttled", &group.of_members(|members| members.throttled))?;
-            let parents = group.parents.as_ref();
+            let parents = group.parents();
             let parents = parents.map(|of| of.iter().map(|(name, count)| (&**name, count)).collect::<BTreeMap<_, _>>());
             map.serialize_entry("parents", &parents)?;
             map.serialize_entry("hottest", &group.of_members(|members| members.hottest))?;

@@ -9,8 +9,10 @@ use super::escaped;
 /// How a column shrinks if the table is too wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnShape {
-    /// A number: right-aligned, never cut.
+    /// A number or another value: right-aligned, and cut in the middle only if it is no number.
     Number,
+    /// A number of at most so many columns, and words after it: right-aligned, and cut after the number.
+    Count(usize),
     /// A word: never cut.
     Whole,
     /// A name: cut in the middle, because its ends are the most significant.
@@ -22,9 +24,10 @@ pub(super) enum ColumnShape {
 }
 
 impl ColumnShape {
-    /// The widest column of a table that is not for a terminal: every row is padded to it.
+    /// The widest column of a table that is not for a terminal: every row is padded to it. Words and sentences are those
+    /// of ctprof; other texts come from files.
     fn widest(self) -> usize {
-        if self == Self::Name { LONGEST_NAME } else { usize::MAX }
+        if matches!(self, Self::Whole | Self::Prose) { usize::MAX } else { LONGEST_TEXT }
     }
 }
 
@@ -36,10 +39,15 @@ pub(super) struct Head<'h> {
     pub(super) dispensable: Option<usize>,
 }
 
+/// Names are cut further rather than to leave out columns whose [`Head::dispensable`] is below this.
+pub(super) const CORE: usize = 8;
+
 /// Paths of cgroups are rarely longer. Files can have names of 16 KiB.
-const LONGEST_NAME: usize = 256;
+const LONGEST_TEXT: usize = 256;
 /// Names are cut to this before a column is left out.
 const SHORT_NAME: usize = 20;
+/// And to this before one of the core is.
+const SHORTER_NAME: usize = 12;
 const SHORT_PROSE: usize = 24;
 /// The minimum width of a few words: `unclear: ±246%`.
 const SHORT_PHRASE: usize = 14;
@@ -82,9 +90,13 @@ fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usiz
     optional.sort_by_key(|at| heads[*at].dispensable);
     loop {
         let mut narrow = widths.clone();
+        cut_counts(&mut narrow, heads, room);
         shrink(&mut narrow, heads, ColumnShape::Prose, SHORT_PROSE, room);
         shrink(&mut narrow, heads, ColumnShape::Phrase, SHORT_PHRASE, room);
         shrink(&mut narrow, heads, ColumnShape::Name, SHORT_NAME, room);
+        if optional.last().and_then(|at| heads[*at].dispensable).is_none_or(|rank| rank < CORE) {
+            shrink(&mut narrow, heads, ColumnShape::Name, SHORTER_NAME, room);
+        }
         if total(&narrow) <= room {
             return narrow;
         }
@@ -93,6 +105,7 @@ fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usiz
             None => break,
         }
     }
+    cut_counts(&mut widths, heads, room);
     for shape in [ColumnShape::Prose, ColumnShape::Phrase, ColumnShape::Name, ColumnShape::Whole] {
         shrink(&mut widths, heads, shape, SHORTEST_NAME, room);
     }
@@ -103,6 +116,16 @@ fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usiz
         *first = room.min(*first);
     }
     widths
+}
+
+/// Cuts the words after counts until the table fits or there are none.
+fn cut_counts(widths: &mut [Option<usize>], heads: &[Head<'_>], room: usize) {
+    for (at, head) in heads.iter().enumerate() {
+        let excess = total(widths).saturating_sub(room);
+        if let (ColumnShape::Count(least), Some(width)) = (head.shape, &mut widths[at]) {
+            *width = width.saturating_sub(excess).max(least.max(head.text.width()).min(*width));
+        }
+    }
 }
 
 /// Narrows the widest columns of a shape until the table fits or they have the width `least`.
@@ -151,7 +174,7 @@ fn line(row: &[String], heads: &[Head<'_>], widths: &[Option<usize>], tone: Opti
             text = format!("\x1b[{tone}m{text}\x1b[0m");
         }
         match head.shape {
-            ColumnShape::Number => line.extend([blanks.as_str(), &text]),
+            ColumnShape::Number | ColumnShape::Count(_) => line.extend([blanks.as_str(), &text]),
             _ => line.extend([&text, blanks.as_str()]),
         }
         line.extend([" "; GAP]);
@@ -166,7 +189,13 @@ fn cut(text: &str, shape: ColumnShape, width: usize) -> String {
         return text.to_owned();
     }
     let room = width.saturating_sub(1);
-    let back = if matches!(shape, ColumnShape::Prose | ColumnShape::Phrase) { 0 } else { room / 2 };
+    if let ColumnShape::Count(least) = shape
+        && width <= least
+    {
+        return taken(text.graphemes(true), width).concat().trim_end().trim_end_matches(" by").to_owned();
+    }
+    let is_cut_at_end = matches!(shape, ColumnShape::Prose | ColumnShape::Phrase | ColumnShape::Count(_));
+    let back = if is_cut_at_end { 0 } else { room / 2 };
     let front = taken(text.graphemes(true), room - back);
     let back = taken(text.graphemes(true).rev(), back);
     format!("{}…{}", front.concat(), back.into_iter().rev().collect::<String>())
@@ -190,9 +219,9 @@ mod tests {
     const GROUP: Head<'_> = Head { text: "group", shape: ColumnShape::Name, dispensable: None };
     const METRIC: Head<'_> = Head { text: "metric", shape: ColumnShape::Name, dispensable: None };
     const VALUE: Head<'_> = Head { text: "value", shape: ColumnShape::Number, dispensable: None };
-    const THREADS: Head<'_> = Head { text: "threads", shape: ColumnShape::Number, dispensable: Some(0) };
-    const DELTA: Head<'_> = Head { text: "delta", shape: ColumnShape::Number, dispensable: Some(0) };
-    const MEANING: Head<'_> = Head { text: "meaning", shape: ColumnShape::Prose, dispensable: Some(0) };
+    const THREADS: Head<'_> = Head { text: "threads", shape: ColumnShape::Number, dispensable: Some(CORE) };
+    const DELTA: Head<'_> = Head { text: "delta", shape: ColumnShape::Number, dispensable: Some(CORE) };
+    const MEANING: Head<'_> = Head { text: "meaning", shape: ColumnShape::Prose, dispensable: Some(CORE) };
 
     fn written(heads: &[Head<'_>], rows: &[&[&str]], width: Option<u16>) -> String {
         let rows: Vec<Vec<String>> =
@@ -204,7 +233,7 @@ mod tests {
     fn a_very_long_name_makes_no_other_row_long() {
         let long = "n".repeat(16 << 10);
         let text = written(&[GROUP, VALUE], &[&[&long, "1"], &["short", "2"]], None);
-        assert!(text.lines().all(|line| line.chars().count() == LONGEST_NAME + GAP + "value".len()), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() == LONGEST_TEXT + GAP + "value".len()), "{text}");
     }
 
     #[test]
@@ -225,6 +254,15 @@ mod tests {
         assert_eq!(row(60), "a-very-lon…-of-a-pool       12  wait_time_ns  1.25ms  +3.1ms");
         assert_eq!(row(55), "a-very-long-…e-of-a-pool       12  wait_time_ns  1.25ms");
         assert_eq!(row(40), "a-very-lo…f-a-pool  wait_time_ns  1.25ms");
+    }
+
+    #[test]
+    fn words_after_a_count_make_way_for_columns() {
+        let count = Head { text: "threads", shape: ColumnShape::Count(9), dispensable: Some(2) };
+        let row: &[&str] = &["sh", "0 (+6 −6) by a-very-long-name-of-a-parent", "12%", "+3%"];
+        let narrow = |width| written(&[GROUP, count, VALUE, DELTA], &[row], Some(width));
+        assert_eq!(narrow(40).lines().nth(1).unwrap(), "sh     0 (+6 −6) by a-ver…    12%    +3%");
+        assert_eq!(narrow(30).lines().nth(1).unwrap(), "sh     0 (+6 −6)    12%    +3%");
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use super::table::cells;
 use super::{
-    CHANGE, Column, HEADINGS, RENAMED, Selection, ShownSection, USER, VERDICT, counts, cut, escaped, facts, gates,
-    hidden_line, is_told, list_columns, list_title, overview, why, worst_first,
+    Column, ColumnShape, DisplayOptions, HEADINGS, PivotColumn, RENAMED, ShownSection, counts, cut, escaped, facts,
+    gates, hidden_line, is_told, list_columns, list_title, overview, why, worst_first,
 };
 use crate::compare::{Renamed, Report};
 use crate::model::Section;
@@ -15,8 +15,25 @@ const MOST_GATES: usize = 20;
 /// Renamed cgroups that are listed.
 const MOST_RENAMED: usize = 20;
 
+/// Longer documents are cut, in bytes: GitHub refuses summaries of jobs above 1 MiB, with what it adds to them.
+const MOST_BYTES: usize = 1_000_000;
+
 /// Writes a report as Markdown. Errors are those of `out`.
-pub fn write_markdown(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
+pub fn write_markdown(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
+    let mut whole = Vec::new();
+    write_whole(&mut whole, report, selection)?;
+    let end_of_line = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte == b'\n');
+    let Some(cut) = whole.get(..MOST_BYTES).and_then(end_of_line) else { return out.write_all(&whole) };
+    let (shown, rest) = whole.split_at(cut + 1);
+    let text = String::from_utf8_lossy(shown);
+    let open = text.matches("<details>").count().saturating_sub(text.matches("</details>").count());
+    let lines = rest.iter().filter(|byte| **byte == b'\n').count();
+    out.write_all(shown)?;
+    (0..open).try_for_each(|_| writeln!(out, "\n</details>"))?;
+    writeln!(out, "\n**{lines} more lines**: a summary has at most 1 MB; show fewer rows with --limit or --sections")
+}
+
+fn write_whole(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
     if !report.gates.is_empty() {
         writeln!(out, "**{}**\n", inline(&counts(&report.gates)))?;
     }
@@ -24,8 +41,13 @@ pub fn write_markdown(out: &mut dyn Write, report: &Report, selection: &Selectio
     if gates.is_empty() {
         return write_report(out, report, selection);
     }
-    let is_text = |place, _: &str| !(3..7).contains(&place);
-    table(out, &HEADINGS, is_text, gates.iter().take(MOST_GATES).map(|result| gates::cells(result).to_vec()))?;
+    let is_text = |place| !(3..7).contains(&place);
+    table(
+        out,
+        &HEADINGS.map(str::to_owned),
+        is_text,
+        gates.iter().take(MOST_GATES).map(|result| gates::cells(result).to_vec()),
+    )?;
     more(out, gates.len(), MOST_GATES)?;
     writeln!(out, "\n<details><summary>Comparison</summary>\n")?;
     write_report(out, report, selection)?;
@@ -37,7 +59,7 @@ fn more(out: &mut dyn Write, all: usize, most: usize) -> io::Result<()> {
     if all > most { writeln!(out, "\n{} more", all - most) } else { Ok(()) }
 }
 
-fn write_report(out: &mut dyn Write, report: &Report, selection: &Selection) -> io::Result<()> {
+fn write_report(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
     for line in facts(report).iter().flat_map(|fact| &fact.lines) {
         match line.label {
             "" => writeln!(out, "- {}", inline(&line.text)),
@@ -80,11 +102,11 @@ fn write_renamed(out: &mut dyn Write, renamed: &[Renamed]) -> io::Result<()> {
 fn write_overview(
     out: &mut dyn Write,
     report: &Report,
-    (section, selection): (&ShownSection<'_>, &Selection),
+    (section, selection): (&ShownSection<'_>, &DisplayOptions),
 ) -> io::Result<()> {
     let pivot = overview::pivot(section, selection.users_of(report));
-    let is_text = |place, head: &str| place == 0 || matches!(head, VERDICT | CHANGE | USER);
-    let heads: Vec<_> = pivot.heads.iter().map(String::as_str).collect();
+    let is_text = |place: usize| !matches!(pivot.columns[place].shape(), ColumnShape::Number);
+    let heads: Vec<_> = pivot.columns.iter().map(PivotColumn::heading).collect();
     writeln!(out)?;
     table(out, &heads, is_text, pivot.lines.iter().cloned())?;
     let why = why::lines(report, section);
@@ -109,9 +131,9 @@ fn write_section(out: &mut dyn Write, section: &ShownSection<'_>, columns: &[Col
             writeln!(out, "\n### {title}\n")?;
         }
         let columns = list_columns(section, list, columns);
-        let heads: Vec<_> = columns.iter().map(|column| column.heading(section.section.section)).collect();
+        let heads: Vec<_> = columns.iter().map(|column| column.heading(section.section.section).to_owned()).collect();
         let rows = list.lines.iter().map(|row| cells(section, row, &columns));
-        table(out, &heads, |place, _| !columns[place].is_numeric(), rows)?;
+        table(out, &heads, |place| !columns[place].is_numeric(), rows)?;
     }
     if section.cut > 0 {
         writeln!(out, "\n{}", cut(section))?;
@@ -123,24 +145,26 @@ fn write_section(out: &mut dyn Write, section: &ShownSection<'_>, columns: &[Col
 /// Writes a table, with numbers at the right of their columns.
 fn table(
     out: &mut dyn Write,
-    heads: &[&str],
-    is_text: impl Fn(usize, &str) -> bool,
+    heads: &[String],
+    is_text: impl Fn(usize) -> bool,
     mut rows: impl Iterator<Item = Vec<String>>,
 ) -> io::Result<()> {
     let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
     writeln!(out, "{}", line(heads.iter().map(|head| inline(head)).collect()))?;
-    let rules = heads.iter().enumerate().map(|(place, head)| if is_text(place, head) { "---" } else { "---:" });
+    let rules = (0..heads.len()).map(|place| if is_text(place) { "---" } else { "---:" });
     writeln!(out, "|{}|", rules.collect::<Vec<_>>().join("|"))?;
     rows.try_for_each(|row| writeln!(out, "{}", line(row.iter().map(|cell| inline(cell)).collect())))
 }
 
+/// Text that is shown as it is. A name after `@` would notify a user of GitHub: an empty comment parts them.
 fn inline(text: &str) -> String {
     let mut out = String::new();
     for c in escaped(text).replace("  ", "\u{2003}").chars() {
-        if matches!(c, '|' | '\\' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '#') {
+        if matches!(c, '|' | '\\' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '#' | '&') {
             out.push('\\');
         }
         out.push(c);
+        out.push_str(if c == '@' { "<!-- -->" } else { "" });
     }
     out
 }
@@ -148,10 +172,32 @@ fn inline(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::{CompareOptions, show};
+    use crate::model::{CtprofSnapshot, ThreadState};
+
+    #[test]
+    fn documents_longer_than_a_summary_can_be_are_cut_at_a_line_and_say_so() {
+        let name = |tid: u32| format!("{}{}", "long name ".repeat(150), char::from_u32(0x4E00 + tid).unwrap());
+        let threads =
+            (0..1_000).map(|tid| ThreadState { tid, tgid: tid, pcomm: name(tid).into(), ..ThreadState::default() });
+        let mut snapshot = CtprofSnapshot { threads: threads.collect(), ..CtprofSnapshot::default() };
+        snapshot.threads.iter_mut().for_each(|thread| thread.metrics.run_time_ns = Some(5_000_000.into()));
+        let written = |limit| {
+            let mut out = Vec::new();
+            let options = DisplayOptions { groups: limit, limit, ..DisplayOptions::default() };
+            write_markdown(&mut out, &show(&snapshot, &CompareOptions::default()), &options).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let (short, cut) = (written(Some(10)), written(None));
+        assert!(!short.contains("more lines"));
+        assert!(cut.len() < MOST_BYTES + 200 && cut.contains(" more lines**"), "{} bytes", cut.len());
+        assert_eq!(cut.matches("<details>").count(), cut.matches("</details>").count());
+    }
 
     #[test]
     fn names_cannot_break_out_of_a_cell() {
         assert_eq!(inline("a|b `x` <img>"), "a\\|b \\`x\\` \\<img\\>");
+        assert_eq!(inline("@root &lt;"), "@<!-- -->root \\&lt;");
         assert_eq!(inline("\x1b\n"), "\\\\u{1b}\\\\n");
     }
 }

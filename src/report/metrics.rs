@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::{ColumnShape, Head, REPORT_FORMAT_VERSION, layout, object};
+use super::{CORE, ColumnShape, Head, REPORT_FORMAT_VERSION, layout, object};
 use crate::model::{Class, DERIVED, Derived, KernelField, METRICS, Metric, RecordRow, Section, Source, record_rows};
 
 /// A row of a table, by field: an object in JSON.
@@ -131,7 +131,7 @@ fn listing(
     let head = |text| Head {
         text,
         shape: if text == "meaning" { ColumnShape::Prose } else { ColumnShape::Whole },
-        dispensable: (text != name).then_some(0),
+        dispensable: (text != name).then_some(CORE),
     };
     let heads: Vec<_> = [name].into_iter().chain(headings.iter().map(String::as_str)).map(head).collect();
     let row = |entry: Entry| ["name"].iter().chain(keys).map(|key| entry.text(key, " ")).collect();

@@ -5,23 +5,81 @@ use std::collections::HashMap;
 use unicode_width::UnicodeWidthStr;
 
 use super::{
-    GAP, ListLine, Outcome, ShownSection, UserNames, cell_text, indent, label, outcome, short_text, sparkline,
+    CORE, ColumnShape, GAP, ListLine, Outcome, ShownSection, UserNames, cell_text, indent, label, outcome, short_text,
+    sparkline,
 };
-use crate::compare::{Group, Headline, OverviewColumn, Row, Trend, Turnover};
+use crate::compare::{Group, Headline, OverviewColumn, ReportSection, Row, Trend, Turnover};
 use crate::diagnose::plural;
 use crate::model::Unit;
 
+/// A column of the overview's table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PivotColumn {
+    Group,
+    Threads,
+    /// The user, of groups of single processes.
+    User,
+    /// The values of a column of the overview, in this unit.
+    Value(&'static str, Unit),
+    /// The course of a value in a series, by its name.
+    Course(String),
+    /// What several runs say of the value that stands for the group.
+    Verdict,
+    /// The largest change of the group, of single captures.
+    Change,
+}
+
+impl PivotColumn {
+    pub(super) fn heading(&self) -> String {
+        match self {
+            Self::Group => "group".to_owned(),
+            Self::Threads => "threads".to_owned(),
+            Self::User => "user".to_owned(),
+            Self::Value(name, Unit::CountPerSecond | Unit::BytesPerSecond) => format!("{name}/s"),
+            Self::Value(name, _) => (*name).to_owned(),
+            Self::Course(name) => format!("{name} over time"),
+            Self::Verdict => "verdict".to_owned(),
+            Self::Change => "change".to_owned(),
+        }
+    }
+
+    pub(super) fn shape(&self) -> ColumnShape {
+        match self {
+            Self::Group => ColumnShape::Name,
+            Self::Verdict | Self::Change => ColumnShape::Phrase,
+            Self::User | Self::Course(_) => ColumnShape::Whole,
+            Self::Threads | Self::Value(..) => ColumnShape::Number,
+        }
+    }
+
+    /// In which order a narrow terminal leaves out columns, the largest number first; `None` for those that stay. `rank` is
+    /// the place of a value among those that matter most for the report.
+    pub(super) fn dispensable(&self, rank: impl Fn(&str) -> Option<usize>) -> Option<usize> {
+        match self {
+            Self::Group | Self::Verdict | Self::Value("run" | "wait", _) => None,
+            Self::Change => Some(0),
+            Self::Value("block", _) => Some(1),
+            Self::Threads => Some(2),
+            Self::Value("sleep", _) => Some(3),
+            Self::User | Self::Course(_) => Some(4),
+            Self::Value(name, _) => rank(name).filter(|rank| *rank > 0).map(|rank| CORE + rank),
+        }
+    }
+}
+
 pub(super) struct Pivot {
-    /// The headings: group, threads, then those of the columns with data.
-    pub(super) heads: Vec<String>,
+    /// Group and threads first, then those with data.
+    pub(super) columns: Vec<PivotColumn>,
     pub(super) lines: Vec<Vec<String>>,
     /// The index of the group of each line; `None` for lines that only name a group above others.
     pub(super) groups: Vec<Option<usize>>,
     /// What became of the groups in a comparison, or of the lines above groups: nothing.
     pub(super) outcomes: Vec<Outcome>,
     pub(super) no_data: Vec<&'static str>,
-    /// Headings of columns that are left out because they are 0 for every group.
-    pub(super) zeros: Vec<String>,
+    /// Columns that are 0 or absent for every group.
+    zero: Vec<&'static str>,
+    /// Of those, the headings of the ones that are left out.
+    left_out: Vec<String>,
     /// Number of groups that tables hide.
     pub(super) idle: usize,
 }
@@ -29,15 +87,28 @@ pub(super) struct Pivot {
 impl Pivot {
     pub(super) fn width(&self) -> usize {
         let width = |place: usize| {
-            let cells = self.lines.iter().map(|line| &line[place]).chain([&self.heads[place]]);
-            cells.map(|text| text.width() + GAP).max().unwrap_or(0)
+            let heading = self.columns[place].heading().width();
+            let cells = || self.lines.iter().map(|line| line[place].width()).max().unwrap_or(0);
+            let widest = if let ColumnShape::Count(least) = self.shape(place) { least } else { cells() };
+            widest.max(heading) + GAP
         };
-        (0..self.heads.len()).map(width).sum::<usize>().saturating_sub(GAP)
+        (0..self.columns.len()).map(width).sum::<usize>().saturating_sub(GAP)
+    }
+
+    /// The shape of a column of this table. Who started threads makes way for columns.
+    pub(super) fn shape(&self, place: usize) -> ColumnShape {
+        match &self.columns[place] {
+            PivotColumn::Threads => {
+                let counts = self.lines.iter().map(|line| line[place].split(" by ").next().unwrap_or_default().width());
+                ColumnShape::Count(counts.max().unwrap_or(0))
+            }
+            column => column.shape(),
+        }
     }
 
     /// Adds a column with the course of the values of each group.
     pub(super) fn add_trend(&mut self, trend: &Trend, section: &ShownSection<'_>) {
-        self.heads.push(format!("{} over time", trend.column));
+        self.columns.push(PivotColumn::Course(trend.column.clone().into_owned()));
         for (line, group) in self.lines.iter_mut().zip(&self.groups) {
             line.push(group.map_or_else(String::new, |group| sparkline(trend, &section.section.groups[group])));
         }
@@ -45,19 +116,18 @@ impl Pivot {
 
     /// Leaves out columns of values that are all 0 or absent, to make room for others.
     pub(super) fn leave_out_zeros(&mut self) {
-        let says_nothing = |text: &String| matches!(text.as_str(), "" | "-" | "0" | "0%" | "0B" | "0ns");
-        let keep: Vec<bool> = (0..self.heads.len())
-            .map(|place| {
-                place < 2 || self.heads[place] == USER || !self.lines.iter().all(|line| says_nothing(&line[place]))
-            })
-            .collect();
-        let zeros = self.heads.iter().zip(&keep).filter(|(_, keep)| !**keep).map(|(head, _)| head.clone());
-        self.zeros = zeros.collect();
-        for line in self.lines.iter_mut().chain([&mut self.heads]) {
-            let mut kept = keep.iter();
-            line.retain(|_| *kept.next().unwrap_or(&true));
+        let is_zero = |column: &PivotColumn| matches!(column, PivotColumn::Value(name, _) if self.zero.contains(name));
+        let keep: Vec<bool> = self.columns.iter().map(|column| !is_zero(column)).collect();
+        self.left_out = self.columns.iter().filter(|column| is_zero(column)).map(PivotColumn::heading).collect();
+        for line in &mut self.lines {
+            *line = kept(std::mem::take(line), &keep);
         }
+        self.columns = kept(std::mem::take(&mut self.columns), &keep);
     }
+}
+
+fn kept<T>(all: Vec<T>, keep: &[bool]) -> Vec<T> {
+    all.into_iter().zip(keep).filter_map(|(one, keep)| keep.then_some(one)).collect()
 }
 
 /// The overview as a table, with a column for the users of single processes if their names are given.
@@ -68,7 +138,9 @@ pub(super) fn pivot(section: &ShownSection<'_>, users: Option<&UserNames>) -> Pi
     let values =
         |column: &'static OverviewColumn| shown.iter().copied().flatten().filter(|row| row.name == column.name);
     let has_value = |row: &&Row| row.values.iter().any(Option::is_some);
-    let is_selected = |column: &&'static OverviewColumn| section.rows.iter().any(|row| row.name == column.name);
+    let is_shown = |name: &str| section.overview.is_empty() || section.overview.contains(&name);
+    let has_rows = |column: &OverviewColumn| section.rows.iter().any(|row| row.name == column.name);
+    let is_selected = |column: &&'static OverviewColumn| is_shown(column.name) && has_rows(column);
     let (columns, missing): (Vec<_>, Vec<_>) =
         OverviewColumn::of_groups().filter(is_selected).partition(|column| values(column).any(has_value));
     // `ctprof doctor` cannot help where a column is in every kernel.
@@ -76,34 +148,37 @@ pub(super) fn pivot(section: &ShownSection<'_>, users: Option<&UserNames>) -> Pi
         column.is_in_every_kernel()
             || hidden.iter().copied().flatten().any(|row| row.name == column.name && has_value(row))
     };
-    let heading = |column: &&'static OverviewColumn| {
-        let per_second = |unit| matches!(unit, Unit::CountPerSecond | Unit::BytesPerSecond);
-        let is_rate = values(column).next().is_some_and(|row| per_second(row.unit));
-        format!("{}{}", column.name, if is_rate { "/s" } else { "" })
+    let value_column = |column: &&'static OverviewColumn| {
+        PivotColumn::Value(column.name, values(column).next().map_or(Unit::None, |row| row.unit))
     };
+    let are_zero = |column: &&&'static OverviewColumn| values(column).all(|row| row.is_shown_as_zero());
     let users = users.filter(|_| shown.iter().any(|rows| user(section.group(rows[0]), None) != "-"));
-    let heads = ["group", "threads"].into_iter().chain(users.map(|_| USER)).map(str::to_owned);
-    let leading = heads.clone().count();
+    let leading = [PivotColumn::Group, PivotColumn::Threads].into_iter().chain(users.map(|_| PivotColumn::User));
     let has_verdicts = section.rows.iter().any(|row| row.verdict().is_some());
-    let has_changes = section.rows.iter().any(|row| row.headline.is_some());
-    let last = if has_verdicts { Some(VERDICT) } else { has_changes.then_some(CHANGE) };
+    let has_changes = !section.section.headlines.is_empty();
+    let last = if has_verdicts { Some(PivotColumn::Verdict) } else { has_changes.then_some(PivotColumn::Change) };
+    let table_columns: Vec<_> = leading.chain(columns.iter().map(value_column)).chain(last.clone()).collect();
     let by_group: HashMap<usize, &[&Row]> = shown.iter().map(|rows| (rows[0].group, *rows)).collect();
     let (mut lines, mut groups, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
     for line in section.in_tree(shown.iter().map(|rows| rows[0]).collect()) {
         let (group, outcome, cells) = match line {
             ListLine::Ancestor { name, depth } => {
-                let mut cells = vec![String::new(); leading + columns.len() + last.iter().len()];
+                let mut cells = vec![String::new(); table_columns.len()];
                 cells[0] = format!("{}{name}", indent(depth));
                 (None, Outcome::Neither, cells)
             }
             ListLine::Row(row) => {
                 let (rows, group) = (by_group[&row.group], section.group(row));
-                let outcome = of_headline(rows).map_or(Outcome::Neither, |(row, of)| outcome(row, of));
+                let outcome = of_headline(section.section, row).map_or(Outcome::Neither, |(row, of)| outcome(row, of));
                 let leading = cells(group).into_iter().chain(users.map(|users| user(group, Some(users))));
                 let values = columns.iter().map(|column| {
                     rows.iter().find(|row| row.name == column.name).map_or_else(String::new, |row| value(row))
                 });
-                (Some(row.group), outcome, leading.chain(values).chain(last.map(|_| group_change(rows))).collect())
+                (
+                    Some(row.group),
+                    outcome,
+                    leading.chain(values).chain(last.iter().map(|_| group_change(section.section, row))).collect(),
+                )
             }
         };
         lines.push(cells);
@@ -111,11 +186,12 @@ pub(super) fn pivot(section: &ShownSection<'_>, users: Option<&UserNames>) -> Pi
         outcomes.push(outcome);
     }
     Pivot {
-        heads: heads.chain(columns.iter().map(heading)).chain(last.map(str::to_owned)).collect(),
+        columns: table_columns,
         lines,
         groups,
         outcomes,
-        zeros: Vec::new(),
+        zero: columns.iter().filter(are_zero).map(|column| column.name).collect(),
+        left_out: Vec::new(),
         no_data: missing.into_iter().filter(|column| !is_had(column)).map(|column| column.name).collect(),
         idle: hidden.iter().filter(|rows| section.group(rows[0]).exited_work().is_none()).count(),
     }
@@ -134,21 +210,16 @@ fn user(group: &Group, names: Option<&UserNames>) -> String {
     sides(group.of_members(|members| members.euid).into_iter().map(|euid| name(euid).unwrap_or_else(|| "-".to_owned())))
 }
 
-pub(super) const VERDICT: &str = "verdict";
-pub(super) const USER: &str = "user";
-
-/// The column of a comparison without verdicts that has the largest change of each group.
-pub(super) const CHANGE: &str = "change";
-
-/// The value that stands for a group, and why.
-pub(super) fn of_headline<'r>(rows: &[&'r Row]) -> Option<(&'r Row, Headline)> {
-    rows.iter().find_map(|row| Some((*row, row.headline?)))
+/// The value that stands for the group of a row, and why.
+pub(super) fn of_headline<'r>(section: &'r ReportSection, row: &Row) -> Option<(&'r Row, Headline)> {
+    let leader = section.headlines.get(&row.group)?;
+    Some((leader, leader.headline?))
 }
 
 /// The verdict on the value that stands for the group, without verdicts its change; empty for groups that take too little
 /// CPU time.
-pub(super) fn group_change(rows: &[&Row]) -> String {
-    of_headline(rows).map(|(row, headline)| short_text(row, headline)).unwrap_or_default()
+pub(super) fn group_change(section: &ReportSection, row: &Row) -> String {
+    of_headline(section, row).map(|(row, headline)| short_text(row, headline)).unwrap_or_default()
 }
 
 /// A value, or those of both sides, with a mark if some members lack it.
@@ -161,7 +232,7 @@ fn value(row: &Row) -> String {
 const HOT: f64 = 0.8;
 
 /// How many threads there are, whether one of them does most, and how many started and exited: `7, 1 hot (+2 −1)`.
-fn threads(group: &Group) -> String {
+pub(super) fn threads(group: &Group) -> String {
     let members =
         sides(group.members().iter().map(|members| members.map_or("-".to_owned(), |members| members.to_string())));
     let is_hot =
@@ -173,8 +244,7 @@ fn threads(group: &Group) -> String {
     if changes.is_empty() {
         return members;
     }
-    let parents = group.parents.as_ref().into_iter().last();
-    let by = match parents.map_or(&[][..], |parents| &parents[..]) {
+    let by = match group.parents().into_iter().last().unwrap_or_default() {
         [] => String::new(),
         [(parent, _)] => format!(" by {parent}"),
         [(parent, _), ..] => format!(" by {parent}, …"),
@@ -190,7 +260,7 @@ fn sides(texts: impl Iterator<Item = String>) -> String {
 }
 
 /// What tables of text do not show, and how to see it.
-pub(super) fn footer(section: &ShownSection<'_>, pivot: &Pivot, left_out: &[&str]) -> String {
+pub(super) fn footer(section: &ShownSection<'_>, pivot: &Pivot, left_out: &[String]) -> String {
     let narrow = (!left_out.is_empty()).then(|| format!("hidden (terminal too narrow): {}", left_out.join(", ")));
     let parts = hidden(section, pivot).into_iter().chain(narrow).chain(["every metric: --long".to_owned()]);
     parts.collect::<Vec<_>>().join("; ")
@@ -200,12 +270,12 @@ pub(super) fn footer(section: &ShownSection<'_>, pivot: &Pivot, left_out: &[&str
 pub(super) fn hidden(section: &ShownSection<'_>, pivot: &Pivot) -> Option<String> {
     let cut = Some(section.cut).filter(|cut| *cut > 0);
     let idle = Some(pivot.idle).filter(|idle| *idle > 0);
-    let has_verdicts = pivot.heads.last().is_some_and(|head| head == VERDICT);
+    let has_verdicts = pivot.columns.contains(&PivotColumn::Verdict);
     let or_same = if has_verdicts { " or unchanged" } else { "" };
     let parts = [
         cut.map(|cut| format!("{cut} more {}, {} (--limit 0)", plural(cut, "group"), section.section.order)),
         idle.map(|idle| format!("{idle} idle{or_same} {} hidden (--unchanged)", plural(idle, "group"))),
-        (!pivot.zeros.is_empty()).then(|| format!("zero everywhere: {}", pivot.zeros.join(", "))),
+        (!pivot.left_out.is_empty()).then(|| format!("zero everywhere: {}", pivot.left_out.join(", "))),
         (!pivot.no_data.is_empty())
             .then(|| format!("not available: {} (ctprof doctor on the host)", pivot.no_data.join(", "))),
     ];

@@ -4,7 +4,8 @@ use crate::compare::Delta;
 use crate::diagnose::counted;
 use crate::model::{Cell, CpuSetSizes, Unit, cpu_ranges};
 
-fn ladder(unit: Unit) -> &'static [(f64, &'static str)] {
+/// The steps in which numbers of a unit are written: the size of each, and its name.
+pub(super) fn ladder(unit: Unit) -> &'static [(f64, &'static str)] {
     const KIB: f64 = 1024.0;
     match unit {
         Unit::Ns => &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")],

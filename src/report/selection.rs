@@ -11,22 +11,28 @@ pub type UserNames = BTreeMap<u32, String>;
 
 /// What of a report is shown.
 #[derive(Clone, Debug, Default)]
-pub struct Selection {
+pub struct DisplayOptions {
     /// Maximum rows per section but the overview; `None` for all.
     pub limit: Option<usize>,
     /// Maximum groups of the overview; `None` for all.
     pub groups: Option<usize>,
+    /// So many groups that waited or were blocked most replace the last ones below that maximum.
+    pub victims: usize,
     /// About the maximum of rows of all sections together, in HTML; `None` for all.
     pub all_rows: Option<usize>,
     /// Whether tables show rows that are unchanged, zero or without data, and do not only count them.
     pub shows_unchanged: bool,
+    /// Whether tables show groups that did nothing, or nothing else than before.
+    pub shows_idle: bool,
     /// The columns of tables; empty for those that suit the report.
     pub columns: Vec<Column>,
+    /// The columns of the overview that tables show of those that the report has; empty for all.
+    pub overview: &'static [&'static str],
     /// The names of users; others have their id.
     pub users: UserNames,
 }
 
-impl Selection {
+impl DisplayOptions {
     pub(super) fn columns(&self, report: &Report) -> &[Column] {
         if self.columns.is_empty() { Column::usual(report) } else { &self.columns }
     }
@@ -46,6 +52,9 @@ pub(super) struct ShownSection<'r> {
     /// Number of rows beyond the limit; in an overview, of groups.
     pub(super) cut: usize,
     pub(super) shows_unchanged: bool,
+    pub(super) shows_idle: bool,
+    /// The columns of the overview that tables show; empty for all.
+    pub(super) overview: &'static [&'static str],
 }
 
 #[derive(Debug)]
@@ -68,20 +77,21 @@ pub(super) enum ListLine<'r> {
 
 impl<'r> ShownSection<'r> {
     /// At most the selected number of visible rows of groups, as many of all groups together, and all hidden ones.
-    pub(super) fn new(section: &'r ReportSection, selection: &Selection) -> Self {
+    pub(super) fn new(section: &'r ReportSection, selection: &DisplayOptions) -> Self {
         Self::of_rows(section, section.rows.iter().collect(), selection)
     }
 
     /// The same, without the rows of all groups together.
-    pub(super) fn of_groups(section: &'r ReportSection, selection: &Selection) -> Self {
+    pub(super) fn of_groups(section: &'r ReportSection, selection: &DisplayOptions) -> Self {
         let rows = section.rows.iter().filter(|row| !section.groups[row.group].is_all());
         Self::of_rows(section, rows.collect(), selection)
     }
 
-    fn of_rows(section: &'r ReportSection, rows: Vec<&'r Row>, selection: &Selection) -> Self {
-        let all = Self { section, rows, cut: 0, shows_unchanged: selection.shows_unchanged };
+    fn of_rows(section: &'r ReportSection, rows: Vec<&'r Row>, selection: &DisplayOptions) -> Self {
+        let DisplayOptions { shows_unchanged, shows_idle, overview, .. } = *selection;
+        let all = Self { section, rows, cut: 0, shows_unchanged, shows_idle, overview };
         if section.section == Section::Overview {
-            all.limit_groups(selection.groups.unwrap_or(usize::MAX))
+            all.limit_groups(selection.groups.unwrap_or(usize::MAX), selection.victims)
         } else {
             all.limit_rows(selection.limit.unwrap_or(usize::MAX))
         }
@@ -103,11 +113,14 @@ impl<'r> ShownSection<'r> {
     }
 
     /// Exited work is with its group.
-    fn limit_groups(mut self, limit: usize) -> Self {
-        let shown = self.rows_of_groups().into_iter().filter(|rows| !self.is_idle(rows));
-        let groups =
-            shown.map(|rows| self.group(rows[0])).filter(|group| !group.is_all() && group.exited_work().is_none());
-        let cut: HashSet<&[String]> = groups.skip(limit).map(|group| &group.key[..]).collect();
+    fn limit_groups(mut self, limit: usize, victims: usize) -> Self {
+        let is_group = |group: &Group| !group.is_all() && group.exited_work().is_none();
+        let mut shown = self.rows_of_groups();
+        shown.retain(|rows| is_group(self.group(rows[0])) && !self.is_idle(rows));
+        let victims = if shown.len() > limit { most_hindered(&shown, victims.min(limit)) } else { HashSet::new() };
+        let others = shown.into_iter().map(|rows| rows[0]).filter(|row| !victims.contains(&row.group));
+        let cut = others.skip(limit.saturating_sub(victims.len()));
+        let cut: HashSet<&[String]> = cut.map(|row| &self.group(row).key[..]).collect();
         let is_cut = |group: &'r Group| match group.key.split_last() {
             Some((_, above)) => cut.contains(&group.key[..]) || (group.exited_work().is_some() && cut.contains(above)),
             None => false,
@@ -142,10 +155,8 @@ impl<'r> ShownSection<'r> {
             "rss" => !has_run_time || row.values.candidate.is_some() || self.section.order.contains("rss"),
             _ => true,
         });
-        !self.shows_unchanged
-            && !may_have_run
-            && (has_verdict || !has_turnover)
-            && rows.all(|row| row.is_next_to_nothing())
+        let is_hidden = !self.shows_unchanged && !self.shows_idle && !may_have_run;
+        is_hidden && (has_verdict || !has_turnover) && rows.all(|row| row.is_next_to_nothing())
     }
 
     pub(super) fn is_shown(&self, row: &Row) -> bool {
@@ -199,6 +210,22 @@ impl<'r> ShownSection<'r> {
     }
 }
 
+/// A group that waited and was blocked for less than this share of what the most hindered one did is no victim.
+const LEAST_HINDERED: f64 = 0.05;
+
+/// The groups that waited for a CPU or were blocked most, at most so many.
+pub(super) fn most_hindered(groups: &[&[&Row]], most: usize) -> HashSet<usize> {
+    let mut hindered: Vec<_> = groups.iter().map(|rows| (hindered(rows), rows[0].group)).collect();
+    hindered.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let least = hindered.first().map_or(0.0, |(first, _)| first * LEAST_HINDERED);
+    hindered.into_iter().take(most).filter(|(time, _)| *time > 0.0 && *time >= least).map(|(_, group)| group).collect()
+}
+
+/// How long a group waited or was blocked; of two sides, how much that changed.
+fn hindered(rows: &[&Row]) -> f64 {
+    rows.iter().filter(|row| matches!(&*row.name, "wait" | "block")).map(|row| row.amount()).sum()
+}
+
 impl List<'_> {
     pub(super) fn groups(&self) -> usize {
         let group = |line: &ListLine<'_>| if let ListLine::Row(row) = line { Some(row.group) } else { None };
@@ -209,7 +236,7 @@ impl List<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::{CompareOptions, GroupBy, Per, compare, parse_metric, parse_sort_key, show};
+    use crate::compare::{CompareOptions, Grouping, Per, Selection, compare, parse_metric, parse_sort_key, show};
     use crate::model::{CtprofSnapshot, ThreadState};
 
     /// A snapshot of threads: cgroup, process, thread, page faults.
@@ -223,20 +250,22 @@ mod tests {
         CtprofSnapshot { threads: threads.iter().map(thread).collect(), ..CtprofSnapshot::default() }
     }
 
-    fn faults(group_by: GroupBy) -> CompareOptions {
+    fn faults(axis: GroupBy) -> CompareOptions {
         let metrics = vec![parse_metric("minflt").unwrap()];
-        CompareOptions { group_by, metrics, sections: vec![Section::Primary], ..CompareOptions::default() }
+        let selection = Selection { metrics, sections: vec![Section::Primary], ..Selection::default() };
+        CompareOptions { grouping: Grouping { axis, ..Grouping::default() }, selection, ..CompareOptions::default() }
     }
 
     #[test]
     fn a_child_never_appears_without_its_ancestors_line() {
         let threads = [("/a", "p", "p", 1), ("/a", "p", "t", 5), ("/b", "q", "q", 9)];
-        let options = CompareOptions { sort_by: vec![parse_sort_key("minflt").unwrap()], ..faults(GroupBy::All) };
+        let mut options = faults(GroupBy::All);
+        options.selection.sort_by = vec![parse_sort_key("minflt").unwrap()];
         let mut report = show(&snapshot(&threads), &options);
         let ReportSection { groups, rows, .. } = &mut report.sections[0];
         // The rows of /a, /a p and /b are hidden or cut; the others come in the order of their values.
         rows.retain(|row| matches!(&*groups[row.group].label, "t" | "q"));
-        let section = ShownSection::new(&report.sections[0], &Selection::default());
+        let section = ShownSection::new(&report.sections[0], &DisplayOptions::default());
         let lists = section.lists();
         let lines = lists[0].lines.iter().map(|line| match line {
             ListLine::Ancestor { name, depth } => format!("{depth} {name}"),
@@ -253,11 +282,11 @@ mod tests {
         let new = [("/", "a", "a", 2), ("/", "b", "b", 3), ("/", "new", "new", 1), ("/", "zero", "zero", 0)];
         let new = snapshot(&[&new[..], &[("/", "same", "same", 1)]].concat());
         let report = compare(&old, &new, &faults(GroupBy::Pcomm));
-        let selection = Selection { limit: Some(3), ..Selection::default() };
+        let selection = DisplayOptions { limit: Some(3), ..DisplayOptions::default() };
         let section = ShownSection::of_groups(&report.sections[0], &selection);
         assert_eq!((section.cut, section.lists().iter().map(|list| list.lines.len()).sum::<usize>()), (1, 3));
         assert_eq!(section.hidden(), [(HiddenReason::Unchanged, 1), (HiddenReason::Zero, 1)].into());
-        let all = Selection { shows_unchanged: true, ..Selection::default() };
+        let all = DisplayOptions { shows_unchanged: true, ..DisplayOptions::default() };
         let section = ShownSection::of_groups(&report.sections[0], &all);
         assert_eq!((section.cut, section.rows.len(), section.hidden()), (0, 6, BTreeMap::new()));
     }
@@ -272,13 +301,35 @@ mod tests {
         let report =
             show(&CtprofSnapshot { threads: threads.into(), ..CtprofSnapshot::default() }, &CompareOptions::default());
         let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
-        let section = ShownSection::of_groups(overview, &Selection { groups: Some(2), ..Selection::default() });
+        let section =
+            ShownSection::of_groups(overview, &DisplayOptions { groups: Some(2), ..DisplayOptions::default() });
         let labels = section.rows_of_groups().into_iter().map(|rows| &*section.group(rows[0]).label);
         assert_eq!(
             (section.cut, labels.collect::<Vec<_>>()),
             (1, vec!["a", "b", "idle"]),
             "what is idle is hidden, not cut"
         );
+    }
+
+    #[test]
+    fn groups_that_waited_or_were_blocked_most_replace_the_least_busy_ones_of_a_short_screen() {
+        let threads =
+            [("a", 5, 0), ("b", 4, 0), ("c", 3, 0), ("victim", 0, 9), ("d", 0, 0)].map(|(name, run, wait)| {
+                let mut thread = ThreadState { pcomm: name.into(), comm: name.into(), ..ThreadState::default() };
+                thread.metrics.run_time_ns = Some((run * 1_000_000_000 + 5_000_000).into());
+                thread.metrics.wait_time_ns = Some((wait * 1_000_000_000).into());
+                thread
+            });
+        let report =
+            show(&CtprofSnapshot { threads: threads.into(), ..CtprofSnapshot::default() }, &CompareOptions::default());
+        let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
+        let shown = |victims| {
+            let options = DisplayOptions { groups: Some(3), victims, ..DisplayOptions::default() };
+            let section = ShownSection::of_groups(overview, &options);
+            let labels = section.rows_of_groups().into_iter().map(|rows| section.group(rows[0]).label.to_string());
+            (labels.collect::<Vec<_>>().join(" "), section.cut)
+        };
+        assert_eq!([shown(0), shown(3)], [("a b c".to_owned(), 2), ("a b victim".to_owned(), 2)]);
     }
 
     #[test]
@@ -292,10 +343,11 @@ mod tests {
             CtprofSnapshot { threads: values.map(thread).into(), ..CtprofSnapshot::default() }
         };
         let metrics = ["minflt", "majflt"].map(|name| parse_metric(name).unwrap()).to_vec();
-        let options = CompareOptions { metrics, ..faults(GroupBy::Pcomm) };
+        let mut options = faults(GroupBy::Pcomm);
+        options.selection.metrics = metrics;
         let [before, after] = [[("a", 0, 0), ("b", 0, 0)], [("a", 9_000, 10), ("b", 900, 0)]].map(snapshot);
         let report = compare(&before, &after, &options);
-        let section = ShownSection::of_groups(&report.sections[0], &Selection::default());
+        let section = ShownSection::of_groups(&report.sections[0], &DisplayOptions::default());
         let lists = section.lists();
         let rows = lists[0].lines.iter().filter_map(|line| match line {
             ListLine::Row(row) => Some((&*section.group(row).label, &*row.name)),
@@ -316,17 +368,18 @@ mod tests {
         let is_idle = |before, after| {
             let report = compare(&side(before), &side(after), &CompareOptions::default());
             let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
-            let section = ShownSection::of_groups(overview, &Selection::default());
+            let section = ShownSection::of_groups(overview, &DisplayOptions::default());
             section.rows_of_groups().into_iter().all(|rows| section.is_idle(rows))
         };
         assert!(is_idle(1 << 30, 1 << 30) && !is_idle(1 << 30, 2 << 30));
         // The run time is known, but not since when it counts: the thread is older than the clock of its time namespace.
         let mut of_unknown_age = side(1 << 30);
         of_unknown_age.threads[0].start_time_clock_ticks = Some((-1_000_000_000_i64).cast_unsigned() / 10_000_000);
-        let options = CompareOptions { per: Some(Per::Second), ..CompareOptions::default() };
+        let grouping = Grouping { per: Some(Per::Second), ..Grouping::default() };
+        let options = CompareOptions { grouping, ..CompareOptions::default() };
         let report = show(&of_unknown_age, &options);
         let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
-        let section = ShownSection::of_groups(overview, &Selection::default());
+        let section = ShownSection::of_groups(overview, &DisplayOptions::default());
         assert!(section.rows_of_groups().into_iter().all(|rows| !section.is_idle(rows)));
     }
 }

@@ -2,13 +2,11 @@
 
 use std::io::{self, Write};
 
-use csv::WriterBuilder;
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use csv::{Writer, WriterBuilder};
 
 use super::{
-    ColumnShape, Head, Selection, ShownSection, Terminal, cell_digits, escaped, harmless, layout, pivot, record,
-    spaced, why, window,
+    CORE, ColumnShape, DisplayOptions, Head, PivotColumn, ShownSection, Terminal, cell_digits, harmless, layout, pivot,
+    record, spaced, why, window,
 };
 use crate::compare::{OverviewColumn, Report, ReportSection, WindowSide};
 use crate::model::{Section, Unit};
@@ -25,11 +23,15 @@ fn window_of(report: &Report) -> Option<&WindowSide> {
 }
 
 /// Writes a step as text. Errors are those of `out`.
-pub fn write_step(out: &mut dyn Write, report: &Report, selection: &Selection, terminal: Terminal) -> io::Result<()> {
+pub fn write_step(
+    out: &mut dyn Write,
+    report: &Report,
+    selection: &DisplayOptions,
+    terminal: Terminal,
+) -> io::Result<()> {
     if let Some(WindowSide { info, .. }) = window_of(report) {
         let form = if info.duration_ns < SHORT_NS { "%H:%M:%S%.3f" } else { "%H:%M:%S" };
-        let time = Timestamp::from_nanosecond(info.started_at_unix_ns.into());
-        let time = time.map(|time| time.to_zoned(TimeZone::UTC).strftime(form).to_string());
+        let time = window::clock(info.started_at_unix_ns, form);
         let length = spaced(info.duration_ns.into(), Unit::Ns);
         let cpu =
             info.cpu.as_ref().map_or_else(String::new, |cpu| format!(", {}", window::busy(cpu, info.duration_ns)));
@@ -44,23 +46,30 @@ pub fn write_step(out: &mut dyn Write, report: &Report, selection: &Selection, t
         line.iter().cloned().chain(reasons).collect()
     });
     let lines: Vec<Vec<_>> = lines.collect();
-    let shape = |place| if place == 0 { ColumnShape::Name } else { ColumnShape::Number };
-    let heads =
-        pivot.heads.iter().enumerate().map(|(place, text)| Head { text, shape: shape(place), dispensable: None });
-    let why = Head { text: "why", shape: ColumnShape::Prose, dispensable: Some(0) };
+    let texts: Vec<_> = pivot.columns.iter().map(PivotColumn::heading).collect();
+    let columns = pivot.columns.iter().zip(&texts);
+    let heads = columns.map(|(column, text)| Head { text, shape: column.shape(), dispensable: None });
+    let why = Head { text: "why", shape: ColumnShape::Prose, dispensable: Some(CORE) };
     let heads: Vec<_> = heads.chain((!reasons.is_empty()).then_some(why)).collect();
     let width = terminal.width.map(|width| width.saturating_sub(2));
     layout::lines(&heads, &lines, &[], width).0.iter().try_for_each(|line| writeln!(out, "  {}", line.trim_end()))
 }
 
-/// Writes a step as CSV, a row per group, after the names of the columns if it is the first. Errors are those of `out`.
-pub fn write_step_csv(out: &mut dyn Write, report: &Report, selection: &Selection, is_first: bool) -> io::Result<()> {
-    let mut csv = WriterBuilder::new().flexible(true).terminator(csv::Terminator::CRLF).from_writer(out);
+fn csv(out: &mut dyn Write) -> Writer<&mut dyn Write> {
+    WriterBuilder::new().flexible(true).terminator(csv::Terminator::CRLF).from_writer(out)
+}
+
+/// Writes the names of the columns of steps as CSV. Errors are those of `out`.
+pub fn write_step_columns(out: &mut dyn Write) -> io::Result<()> {
+    let about = ["started_at_unix_ns", "duration_ns", "group", "threads"];
+    let names = about.into_iter().chain(OverviewColumn::of_groups().map(|column| column.name));
+    record(&mut csv(out), names.map(str::to_owned).collect())
+}
+
+/// Writes a step as CSV, a row per group. Errors are those of `out`.
+pub fn write_step_csv(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
+    let mut csv = csv(out);
     let columns: Vec<_> = OverviewColumn::of_groups().collect();
-    if is_first {
-        let about = ["started_at_unix_ns", "duration_ns", "group", "threads"].map(str::to_owned);
-        record(&mut csv, about.into_iter().chain(columns.iter().map(|column| column.name.to_owned())).collect())?;
-    }
     let (Some(WindowSide { info, .. }), Some(section)) = (window_of(report), overview(report)) else { return Ok(()) };
     for rows in ShownSection::of_groups(section, selection).rows_of_groups() {
         let group = &section.groups[rows[0].group];
@@ -69,7 +78,7 @@ pub fn write_step_csv(out: &mut dyn Write, report: &Report, selection: &Selectio
             row.and_then(|row| cell_digits(row.values.baseline.as_ref()?)).unwrap_or_default()
         };
         let threads = group.members().baseline.map_or_else(String::new, |members| members.to_string());
-        let name = harmless(escaped(&group.full_label()).into_owned());
+        let name = harmless(&group.full_label());
         let about = [info.started_at_unix_ns.to_string(), info.duration_ns.to_string(), name, threads];
         record(&mut csv, about.into_iter().chain(columns.iter().map(value)).collect())?;
     }

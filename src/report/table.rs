@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 
 use super::{
-    CHANGE, Column, ColumnShape, FactLine, Head, List, ListLine, Outcome, Selection, ShownSection, USER, VERDICT,
+    CORE, Column, ColumnShape, DisplayOptions, FactLine, Head, List, ListLine, Outcome, PivotColumn, ShownSection,
     escaped, facts, indent, layout, outcome, overview, why,
 };
 use crate::compare::{Change, Headline, Renamed, Report};
@@ -42,21 +42,24 @@ impl Terminal {
 }
 
 const LABEL: usize = 10;
-/// A narrow terminal has so many columns before there is room for one with the largest change.
-const COLUMNS_BEFORE_CHANGE: usize = 3;
 const NOTE: &str = "  ";
 /// Before the first line that says why the time of a group passes.
 const WHY: &str = "  why   ";
 
 /// Writes a report as text. Errors are those of `out`.
-pub fn write_table(out: &mut dyn Write, report: &Report, selection: &Selection, terminal: Terminal) -> io::Result<()> {
+pub fn write_table(
+    out: &mut dyn Write,
+    report: &Report,
+    selection: &DisplayOptions,
+    terminal: Terminal,
+) -> io::Result<()> {
     TableWriter { out, report, selection, terminal, left_out: BTreeSet::new() }.write()
 }
 
 struct TableWriter<'w> {
     out: &'w mut dyn Write,
     report: &'w Report,
-    selection: &'w Selection,
+    selection: &'w DisplayOptions,
     terminal: Terminal,
     /// Columns that there was no room for.
     left_out: BTreeSet<&'static str>,
@@ -120,26 +123,17 @@ impl TableWriter<'_> {
         if width.is_some_and(|width| pivot.width() > width.into()) {
             pivot.leave_out_zeros();
         }
-        let shape = |place: usize| match (place, pivot.heads[place].as_str()) {
-            (0, _) => ColumnShape::Name,
-            (_, VERDICT | CHANGE) => ColumnShape::Phrase,
-            (_, USER) => ColumnShape::Whole,
-            _ if place == pivot.heads.len() - 1 && !report.trends.is_empty() => ColumnShape::Whole,
-            _ => ColumnShape::Number,
+        let rank = |name: &str| section.section.foremost.iter().position(|column| *column == name);
+        let texts: Vec<_> = pivot.columns.iter().map(PivotColumn::heading).collect();
+        let head = |(place, text): (usize, _)| {
+            let dispensable = pivot.columns[place].dispensable(rank);
+            Head { text, shape: pivot.shape(place), dispensable }
         };
-        let rank = |text: &str| {
-            let name = text.strip_suffix("/s").unwrap_or(text);
-            section.section.foremost.iter().position(|column| *column == name)
-        };
-        let dispensable = |place, text| match text {
-            CHANGE => Some(COLUMNS_BEFORE_CHANGE - 1),
-            _ => rank(text).filter(|rank| *rank > 0 && place > 1),
-        };
-        let head = |(place, text)| Head { text, shape: shape(place), dispensable: dispensable(place, text) };
-        let heads: Vec<_> = pivot.heads.iter().map(String::as_str).enumerate().map(head).collect();
+        let heads: Vec<_> = texts.iter().map(String::as_str).enumerate().map(head).collect();
         let tones: Vec<_> = pivot.outcomes.iter().map(|outcome| self.terminal.tone(*outcome)).collect();
         let (lines, left_out) = layout::lines(&heads, &pivot.lines, &tones, width);
-        let left_out: Vec<_> = left_out.into_iter().filter(|head| *head != CHANGE).collect();
+        let change = PivotColumn::Change.heading();
+        let left_out: Vec<_> = left_out.into_iter().filter(|head| **head != change).map(str::to_owned).collect();
         let why: HashMap<_, _> = why::lines(report, section).into_iter().collect();
         writeln!(self.out)?;
         for (line, group) in lines.iter().zip([None].into_iter().chain(pivot.groups.iter().copied())) {
@@ -218,7 +212,7 @@ fn head(column: Column, section: Section, only_in: Option<Change>) -> Head<'stat
         Column::Candidate => only_in == Some(Change::CandidateOnly),
         _ => false,
     };
-    Head { text: column.heading(section), shape, dispensable: (!essential).then_some(0) }
+    Head { text: column.heading(section), shape, dispensable: (!essential).then_some(CORE) }
 }
 
 /// The heading of a list of groups that exist on one side.

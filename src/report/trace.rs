@@ -1,7 +1,7 @@
 //! The steps of a series as a trace that Perfetto and the tracing page of Chrome open: the array of the Trace Event Format, with a
 //! counter per group and column.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use serde_json::{Value as Json, json};
@@ -15,7 +15,9 @@ use crate::model::{Section, Unit};
 pub struct TraceWriter {
     /// The events of groups are those of processes with these ids.
     groups: BTreeMap<Vec<String>, usize>,
-    /// What each counter was last, by group and name.
+    /// The counters that have had a value, by group and name.
+    known: BTreeSet<(usize, String)>,
+    /// What counters were last that are not 0.
     counters: BTreeMap<(usize, String), f64>,
     /// The end of the last step, in microseconds since 1970.
     end_us: u64,
@@ -29,12 +31,14 @@ impl TraceWriter {
         let Some(info) = side.map(|window| &window.info) else { return Ok(()) };
         let start_us = info.started_at_unix_ns / 1000;
         self.end_us = start_us.saturating_add(info.duration_ns / 1000);
-        // A counter keeps its value until it has another one: what a step does not have is 0.
+        // A counter keeps its value until it has another one: what a step does not have is 0, what it does not know stays.
         let mut now: BTreeMap<_, _> = self.counters.keys().map(|key| (key.clone(), 0.0)).collect();
         for section in &report.sections {
             for (path, name, value) in counters(section, info.duration_ns) {
-                let group = self.group(out, path)?;
-                now.insert((group, name), value);
+                let key = (self.group(out, path)?, name);
+                if let Some(value) = value.or_else(|| self.counters.get(&key).copied()) {
+                    now.insert(key, value);
+                }
             }
         }
         self.set(out, start_us, now)
@@ -61,12 +65,15 @@ impl TraceWriter {
 
     fn set(&mut self, out: &mut dyn Write, ts: u64, now: BTreeMap<(usize, String), f64>) -> io::Result<()> {
         for (key, value) in &now {
-            if self.counters.get(key) != Some(value) {
+            let before = self.counters.get(key).copied().unwrap_or(0.0);
+            if self.known.insert(key.clone()) || before != *value {
                 let (pid, name) = key;
                 self.event(out, &json!({"ph": "C", "name": name, "pid": pid, "ts": ts, "args": {"value": value}}))?;
             }
         }
+        // The time of a step does not grow with the counters of all steps before.
         self.counters = now;
+        self.counters.retain(|_, value| *value != 0.0);
         Ok(())
     }
 
@@ -76,13 +83,13 @@ impl TraceWriter {
     }
 }
 
-/// The counters of a section: path of the group, name with unit, and value.
-fn counters(section: &ReportSection, duration_ns: u64) -> impl Iterator<Item = (&[String], String, f64)> {
+/// The counters of a section: path of the group, name with unit, and value; `None` if it is unknown.
+fn counters(section: &ReportSection, duration_ns: u64) -> impl Iterator<Item = (&[String], String, Option<f64>)> {
     section.rows.iter().filter_map(move |row| {
         let group = &section.groups[row.group];
-        let value: f64 = cell_digits(row.values.baseline.as_ref()?)?.parse().ok()?;
+        let value: Option<f64> = row.values.baseline.as_ref().and_then(cell_digits).and_then(|text| text.parse().ok());
         match section.section {
-            // Only threads that changed are known of a step, which is too little for what they have.
+            // What a group has changes a little in each step: that would be most of the trace.
             Section::Overview => {
                 let is_ranked = matches!(row.quantity, Some(Quantity::Column(column)) if column.is_ranked());
                 let unit = if row.unit == Unit::Percent { "%" } else { row.unit.name() };
@@ -90,7 +97,8 @@ fn counters(section: &ReportSection, duration_ns: u64) -> impl Iterator<Item = (
             }
             Section::HostPressure => {
                 let what = row.name.strip_suffix(".total_usec")?;
-                Some((&[][..], format!("{what} pressure (%)"), value * 1e5 / duration_ns.max(1) as f64))
+                let share = value.map(|value| value * 1e5 / duration_ns.max(1) as f64);
+                Some((&[][..], format!("{what} pressure (%)"), share))
             }
             _ => None,
         }

@@ -1,23 +1,30 @@
 //! Why the time of groups passes, in words: lines below the groups of an overview.
 
-use super::{ShownSection, cell_text, delta_text};
-use crate::compare::{Group, Report, Row, Throttled, Why, shortened};
+use super::{ShownSection, cell_text, delta_text, most_hindered};
+use crate::compare::{Group, GroupReason, Report, Row, Throttled, Why, shortened};
 
-/// Groups that have such lines: the first ones.
-const MOST_GROUPS: usize = 5;
+/// Groups that have such lines: the first ones, and those of the others that waited or were blocked most.
+const LEADING_GROUPS: usize = 5;
+const VICTIMS: usize = 3;
 /// Longest name of an object, in characters.
 const LONGEST_OBJECT: usize = 40;
 
 /// The lines of the groups that lead an overview, with the index of each.
 pub(super) fn lines(report: &Report, section: &ShownSection<'_>) -> Vec<(usize, Vec<String>)> {
     let groups = section.rows_of_groups().into_iter().filter(|rows| !section.is_idle(rows));
-    let told = groups.filter_map(|rows| {
+    let explained = groups.filter_map(|rows| {
         let of_group = report.why.iter().filter(|why| why.group == rows[0].group);
         let quota = quota(section.group(rows[0]), rows).filter(|_| report.why.is_empty());
         let lines: Vec<_> = of_group.map(|why| line(why, rows)).chain(quota).collect();
-        (!lines.is_empty()).then_some((rows[0].group, lines))
+        (!lines.is_empty()).then_some((rows, lines))
     });
-    told.take(MOST_GROUPS).collect()
+    let explained: Vec<_> = explained.collect();
+    let others: Vec<_> = explained.iter().skip(LEADING_GROUPS).map(|(rows, _)| *rows).collect();
+    let victims = most_hindered(&others, VICTIMS);
+    let told = explained.into_iter().map(|(rows, lines)| (rows[0].group, lines)).enumerate();
+    told.filter(|(place, (group, _))| *place < LEADING_GROUPS || victims.contains(group))
+        .map(|(_, told)| told)
+        .collect()
 }
 
 /// `wait 80%: CPU quota (throttled in 38 of 40 periods)`, where no samples say how much of the wait is due to it.
@@ -40,6 +47,7 @@ fn line(why: &Why, overview: &[&Row]) -> String {
     let mut before = None;
     let reasons = why.rows.iter().filter_map(|row| {
         let reason = row.reason.as_deref()?;
+        let reason = &GroupReason { by: reason.by.as_ref().map(|by| culprit(by).into()), ..reason.clone() };
         let (place, target) = (reason.place(), reason.target(object));
         // What the reason before it has too is not repeated.
         let shared = Some((reason.entry.clone(), target.clone()));
@@ -60,6 +68,12 @@ fn amount(row: &Row) -> String {
     } else {
         cell_text(row.values.baseline.as_ref(), row.unit)
     }
+}
+
+/// The name of another group; of the path of a cgroup its last two parts.
+fn culprit(name: &str) -> String {
+    let cut = name.rmatch_indices('/').nth(1).filter(|(at, _)| name.starts_with('/') && *at > 0);
+    cut.map_or_else(|| name.to_owned(), |(at, _)| format!("…{}", &name[at..]))
 }
 
 /// The name of an object; of a path only its last part.

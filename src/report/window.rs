@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
 use super::{FactLine, spaced, three_digits};
 use crate::compare::{CommandTotals, Elapsed, RunCount, SideSummary, WindowSide};
 use crate::diagnose::counted;
@@ -55,15 +58,24 @@ pub(super) fn lines_of_runs(
 /// Twenty ticks: the precision is a few percent of that.
 const LEAST_BUSY_NS_PER_CPU: u64 = 200_000_000;
 
-/// `5.06 s on vm, 2 CPUs, 105 threads in 80 processes (31 started, 28 exited); 9.84 of 10.1 CPU-seconds
+/// Samples that are rarer are said to be: what takes a moment falls between them.
+const USUAL_PASSES: f64 = 25.0;
+/// Interrupts that take more of a CPU than this are said to.
+const MUCH_OF_CPU: f64 = 0.05;
+
+/// `5.06 s from 12:03:05 UTC on vm, 2 CPUs, 105 threads in 80 processes (31 started, 28 exited); 9.84 of 10.1 CPU-seconds
 /// accounted for (97%)`.
-fn covered(side: &SideSummary, WindowSide { info, started, exited, since_baseline, .. }: &WindowSide) -> String {
+fn covered(side: &SideSummary, window: &WindowSide) -> String {
+    let WindowSide { info, started, exited, since_baseline, passes_per_second, .. } = window;
     let mut text = spaced(info.duration_ns.into(), Unit::Ns);
     if let Some(requested_ns) = info.requested_ns.filter(|requested| is_late(info.duration_ns, *requested)) {
         let _ = write!(text, " instead of {}", spaced(requested_ns.into(), Unit::Ns));
     }
     if *since_baseline {
         text += " since the baseline";
+    }
+    if let Some(time) = clock(info.started_at_unix_ns, "%H:%M:%S").filter(|_| !since_baseline) {
+        let _ = write!(text, " from {time} UTC");
     }
     if let Some(host) = side.hostname.as_ref().filter(|_| !since_baseline) {
         let _ = write!(text, " on {host}");
@@ -75,8 +87,21 @@ fn covered(side: &SideSummary, WindowSide { info, started, exited, since_baselin
     let _ = write!(text, ", {threads} in {processes} ({started} started, {exited} exited)");
     if let Some(cpu) = &info.cpu {
         let _ = write!(text, "; {}", explained(cpu));
+        let interrupts = cpu.interrupt_ns.unwrap_or(0) as f64 / info.duration_ns.max(1) as f64;
+        if interrupts > MUCH_OF_CPU {
+            let _ = write!(text, "; interrupts took {:.0}% of a CPU", interrupts * 100.0);
+        }
+    }
+    if let Some(rate) = passes_per_second.filter(|rate| *rate < USUAL_PASSES) {
+        let _ = write!(text, "; sampled {rate:.1} times a second");
     }
     text
+}
+
+/// A time in UTC, as in the parts of series and in other formats; `None` if it is unknown.
+pub(super) fn clock(unix_ns: u64, form: &str) -> Option<String> {
+    let time = Timestamp::from_nanosecond(unix_ns.into()).ok().filter(|_| unix_ns > 0)?;
+    Some(time.to_zoned(TimeZone::UTC).strftime(form).to_string())
 }
 
 /// Whether a window lasted much longer than was asked for.
@@ -96,17 +121,17 @@ pub(super) fn busy(cpu: &Accounting, duration_ns: u64) -> String {
 fn explained(cpu: &Accounting) -> String {
     let Accounting { busy_ns, explained_ns, .. } = *cpu;
     if cpu.partial {
-        return format!("{} CPU-seconds", seconds(explained_ns));
+        return cpu_time(explained_ns);
     }
     let percent = |busy_ns: u64| format!("{:.0}", explained_ns as f64 / busy_ns as f64 * 100.0);
-    let of = |busy: String| format!("{} of {busy} CPU-seconds accounted for", seconds(explained_ns));
+    let of = |busy: String| format!("{} of {busy} accounted for", seconds(explained_ns));
     let text = match cpu.busy_most_ns {
-        _ if !is_precise(cpu) => of(seconds(busy_ns)),
+        _ if !is_precise(cpu) => of(cpu_time(busy_ns)),
         Some(most_ns) if percent(most_ns) != percent(busy_ns) => {
-            let busy = format!("{} to {}", seconds(busy_ns), seconds(most_ns));
+            let busy = format!("{} to {}", seconds(busy_ns), cpu_time(most_ns));
             format!("{} ({} to {}%)", of(busy), percent(most_ns), percent(busy_ns))
         }
-        _ => format!("{} ({}%)", of(seconds(busy_ns)), percent(busy_ns)),
+        _ => format!("{} ({}%)", of(cpu_time(busy_ns)), percent(busy_ns)),
     };
     match cpu.steal_ns.filter(|steal_ns| *steal_ns >= LEAST_STEAL_NS.max(busy_ns / 50)) {
         Some(steal_ns) => format!("{text}, and {} stolen by the hypervisor", seconds(steal_ns)),
@@ -144,7 +169,7 @@ fn ran(command: &RecordedCommand, window: &WindowSide) -> String {
     let _ = write!(text, " after {}", spaced((*elapsed_ns).into(), Unit::Ns));
     if let Some(CommandTotals { threads, has_exited_children, run_time_ns: Some(run), .. }) = window.command_totals {
         let percent = run as f64 / (*elapsed_ns).max(1) as f64 * 100.0;
-        let _ = write!(text, ", {} CPU-seconds ({percent:.0}%) in {}", seconds(run), counted(threads, "thread"));
+        let _ = write!(text, ", {} ({percent:.0}%) in {}", cpu_time(run), counted(threads, "thread"));
         if has_exited_children {
             text += " and in exited children";
         }
@@ -217,6 +242,17 @@ fn notes(info: &WindowInfo) -> Vec<String> {
     notes
 }
 
+/// Amounts below this are in milliseconds.
+const SHORT_NS: u64 = 10_000_000;
+
 fn seconds(ns: u64) -> String {
-    three_digits(ns as f64 / 1e9)
+    match ns {
+        1..SHORT_NS => format!("{} ms", three_digits(ns as f64 / 1e6)),
+        _ => three_digits(ns as f64 / 1e9),
+    }
+}
+
+fn cpu_time(ns: u64) -> String {
+    let unit = if (1..SHORT_NS).contains(&ns) { "of CPU time" } else { "CPU-seconds" };
+    format!("{} {unit}", seconds(ns))
 }

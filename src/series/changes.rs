@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::moment::Applied;
 use super::part::Part;
 use super::step::{Step, StepExits};
-use crate::model::{CgroupStats, CtprofSnapshot, Reasons, RecordedCommand, SnapshotHead, ThreadId, ThreadState};
+use crate::model::{CgroupStats, CtprofSnapshot, ReasonSums, RecordedCommand, SnapshotHead, ThreadId, ThreadState};
 use crate::window::NoWindow;
 
 /// The changes of consecutive steps.
@@ -17,7 +17,8 @@ pub struct Changes {
     changed: BTreeSet<ThreadId>,
     /// Cgroups that changed, as they were before; `None` for new ones.
     cgroups: BTreeMap<String, Option<CgroupStats>>,
-    steps: Vec<(StepExits, Option<Reasons>)>,
+    steps: Vec<StepExits>,
+    reasons: Option<ReasonSums>,
     /// The number of their records of exits.
     pub(crate) exits: usize,
     command: Option<RecordedCommand>,
@@ -38,7 +39,10 @@ impl Changes {
             self.cgroups.entry(path).or_insert(before);
         }
         self.exits += exits.each.len() + exits.folded.len();
-        self.steps.push((exits, step.reasons.map(|reasons| *reasons)));
+        self.steps.push(exits);
+        if let Some(reasons) = step.reasons {
+            self.reasons.get_or_insert_default().add(*reasons);
+        }
         self.command = step.command;
     }
 
@@ -59,7 +63,8 @@ impl Changes {
     pub fn window(self, mut earlier: SnapshotHead, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
         earlier.cgroup_stats = self.cgroups.into_iter().filter_map(|(path, before)| Some((path, before?))).collect();
         let mut part = Part::with(earlier, self.before.into_values());
-        self.steps.into_iter().for_each(|(exits, reasons)| part.add(exits, reasons));
+        self.steps.into_iter().for_each(|exits| part.add(exits, None));
+        part.reasons = self.reasons;
         part.end(later, self.command, None)
     }
 }

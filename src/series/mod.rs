@@ -7,6 +7,7 @@ mod error;
 mod moment;
 mod part;
 mod range;
+mod slept_on;
 mod step;
 mod table;
 #[cfg(test)]
@@ -17,4 +18,5 @@ pub use self::error::SeriesError;
 pub use self::moment::{Applied, Moment};
 pub use self::part::Part;
 pub use self::range::SeriesRange;
+pub use self::slept_on::Sleepers;
 pub use self::step::{Step, StepExits};

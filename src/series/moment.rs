@@ -1,6 +1,6 @@
 //! The capture at a moment of a series.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
@@ -10,6 +10,7 @@ use super::error::SeriesError;
 use super::step::{Step, StepExits};
 use super::table::ThreadTable;
 use crate::model::{CgroupStats, CtprofSnapshot, SnapshotHead, ThreadId, ThreadState};
+use crate::window;
 
 /// A capture that steps lead on to the next one.
 #[derive(Clone, Debug)]
@@ -154,6 +155,16 @@ impl Moment {
     /// All threads.
     pub fn threads(&self) -> &BTreeMap<ThreadId, ThreadState> {
         &self.threads
+    }
+
+    /// Adds the threads in which nothing changed to a window that has those that changed and ends here.
+    pub fn add_unchanged(&self, window: &mut CtprofSnapshot) {
+        let duration_ns = window.head.window.as_ref().map_or(0, |window| window.duration_ns);
+        let changed: BTreeSet<_> = window.threads.iter().map(ThreadState::id).collect();
+        let others = self.threads.iter().filter(|(id, _)| !changed.contains(id));
+        let others = others.map(|(_, thread)| window::unchanged(thread, duration_ns));
+        window.threads.extend(others.collect::<Vec<_>>());
+        window.threads.sort_by_key(ThreadState::id);
     }
 
     /// Some of the threads.

@@ -16,7 +16,7 @@ pub struct Part {
     folded: FoldedExits,
     /// Threads that were there when it began.
     each: Vec<ExitedThread>,
-    reasons: Option<ReasonSums>,
+    pub(super) reasons: Option<ReasonSums>,
 }
 
 impl Part {
@@ -54,16 +54,13 @@ impl Part {
         }
         self.folded.impossible_delays = self.folded.impossible_delays.saturating_add(impossible_delays);
         folded.into_iter().for_each(|(tgid, part, row)| self.folded.add_row(tgid, part, row));
-        let begin = self.earlier.capture.as_ref();
-        let begin = begin.and_then(|capture| Some((capture.monotonic_ns?, capture.walk_ns?)));
-        let [start_ns, read_ns] = begin.map_or([u64::MAX; 2], |(start, walk)| [start, start.saturating_add(walk)]);
-        for mut exit in each {
-            // Only names are left of threads that started in the part: they can be many.
+        let capture = self.earlier.capture.as_ref();
+        let read_ns = capture.and_then(|capture| capture.monotonic_ns?.checked_add(capture.walk_ns?));
+        let read_ns = read_ns.unwrap_or(u64::MAX);
+        for exit in each {
+            // Only names are left of threads that started in the part: they can be many. The capture can have those that
+            // started while it was made.
             let is_new = exit.started_monotonic_ns >= read_ns && exit.replaced_by.is_none();
-            // What started while the threads were read may be in the capture; if it is not, it is of the part.
-            if exit.started_monotonic_ns >= start_ns {
-                exit.started_monotonic_ns = exit.started_monotonic_ns.max(read_ns);
-            }
             if is_new && self.folded.has_room() {
                 self.folded.add(exit);
             } else {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::error::SeriesError;
+use super::slept_on::{Sleepers, SleptOn};
 use super::table::ThreadTable;
 use crate::model::{ExitRecords, ExitedThread, Reasons, RecordedCommand, ThreadId, ThreadState};
 use crate::window::FoldedPart;
@@ -25,18 +26,12 @@ pub struct Step {
     /// Why threads waited in the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasons: Option<Box<Reasons>>,
+    /// Threads with the reason that they had in the step before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) slept_on: Option<SleptOn>,
     /// Of the last step, the command that has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<RecordedCommand>,
-}
-
-/// A step without what exited in it, and why its threads waited.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct StepChanges {
-    head: Option<Json>,
-    threads: ThreadTable,
-    gone: Vec<(u32, u32)>,
 }
 
 /// Threads that exited in a step.
@@ -114,8 +109,15 @@ impl ExitTable {
         }
         for (state, row) in threads.into_iter().zip(self.rows) {
             let ExitRow { folded, ppid, started_monotonic_ns, elapsed_ns, cpu_time_ns, replaced_by } = row;
-            let exit =
-                ExitedThread { state, ppid, started_monotonic_ns, elapsed_ns, cpu_time_ns, cgroups: None, replaced_by };
+            let exit = ExitedThread {
+                state,
+                ppid,
+                started_monotonic_ns,
+                elapsed_ns,
+                cpu_time_ns,
+                replaced_by,
+                ..ExitedThread::default()
+            };
             match folded {
                 Some((tgid, part)) => exits.folded.push((tgid, part, exit)),
                 None => exits.each.push(exit),
@@ -137,10 +139,24 @@ impl Step {
         }
     }
 
-    /// Reads what leads to the next capture, and leaves the rest, which is much more, unparsed.
-    pub(crate) fn changes(json: &[u8]) -> serde_json::Result<Self> {
-        let StepChanges { head, threads, gone } = serde_json::from_slice(json)?;
-        Ok(Self { head, threads, gone, ..Self::default() })
+    /// Takes out the reasons that go on, to be written after the steps before.
+    pub fn shorten(&mut self, sleepers: &mut Sleepers) {
+        self.slept_on = self.reasons.as_deref_mut().and_then(|reasons| sleepers.shorten(reasons));
+        if self.reasons.is_none() {
+            sleepers.forget();
+        }
+    }
+
+    /// Adds the reasons that go on, as they were read in the steps before. Returns how many rows that makes.
+    pub fn complete(&mut self, sleepers: &mut Sleepers) -> usize {
+        let slept = self.slept_on.take();
+        let Some(reasons) = self.reasons.as_deref_mut() else {
+            sleepers.forget();
+            return 0;
+        };
+        let before = reasons.times.len();
+        sleepers.complete(reasons, slept);
+        reasons.times.len() - before
     }
 
     /// Time from the capture before to the one after, in nanoseconds.

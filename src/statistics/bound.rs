@@ -1,7 +1,7 @@
 //! Whether a change exceeds a bound: p-values of gates, and their correction for the number of gates.
 
 use super::TAIL;
-use super::design::{Design, MIN_RUNS, Sample, Scale, median};
+use super::design::{Design, MIN_RUNS, Sample, Scale};
 
 /// What a gate forbids: changes on one side of a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,12 +27,12 @@ impl Bound {
 }
 
 /// The one-sided p-value of "the change does not exceed the bound"; `None` where [`estimate`](fn@super::estimate) has none.
-/// It is at most 0.025 if and only if the 95 % interval lies beyond the bound, and 1 if the medians do not exceed it.
+/// It is at most 0.025 if and only if the 95 % interval lies beyond the bound, and 1 if the estimate does not exceed it.
 pub fn probability(design: Design, baseline: Sample<'_>, candidate: Sample<'_>, bound: Bound) -> Option<f64> {
     if !design.is_enough(bound.scale, baseline, candidate) {
         return None;
     }
-    if !bound.is_exceeded(bound.scale.change(median(candidate.values)?, median(baseline.values)?)) {
+    if !bound.is_exceeded(design.change(bound.scale, baseline, candidate)?) {
         return Some(1.0);
     }
     // Values off by their quantum in the direction that favors no change.
@@ -56,18 +56,31 @@ pub fn fewest_runs(gates: usize) -> usize {
     (MIN_RUNS..usize::MAX).find(can_decide).unwrap_or(usize::MAX)
 }
 
-/// The p-values of several tests, corrected for their number by Holm's method, in the same order: rejecting those at
-/// most α rejects any true hypothesis with a probability of at most α.
-pub fn holm(p: &[f64]) -> Vec<f64> {
+/// A test among several, corrected for their number.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Corrected {
+    /// What the p-value is multiplied by.
+    pub factor: f64,
+    /// The tail of the interval that decides the test: the interval lies beyond the bound if and only if the corrected
+    /// p-value is at most 0.025.
+    pub tail: f64,
+}
+
+/// The corrections of tests with these p-values by Holm's method, in the same order: rejecting tests whose corrected p-value
+/// is at most α rejects any true hypothesis with a probability of at most α.
+pub fn holm(p: &[f64]) -> Vec<Corrected> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
-    let mut adjusted = vec![0.0; p.len()];
-    let mut largest = 0.0_f64;
+    let mut all = vec![Corrected::default(); p.len()];
+    let (mut largest, mut left) = (0.0_f64, p.len());
     for (rank, place) in order.into_iter().enumerate() {
-        largest = largest.max(p[place] * (p.len() - rank) as f64).min(1.0);
-        adjusted[place] = largest;
+        largest = largest.max(p[place] * (p.len() - rank) as f64);
+        let tail = TAIL / left as f64;
+        all[place] = Corrected { factor: if p[place] > 0.0 { largest / p[place] } else { 1.0 }, tail };
+        // The first test that is not rejected ends the rejections, and decides the level of the rest.
+        left -= usize::from(p[place] <= tail);
     }
-    adjusted
+    all
 }
 
 #[cfg(test)]
@@ -119,8 +132,13 @@ mod tests {
 
     #[test]
     fn the_smallest_probability_is_multiplied_by_the_number_of_tests() {
-        assert_eq!(holm(&[0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02]);
-        assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
+        let p = [0.01, 0.04, 0.03, 0.005];
+        let corrected = |p: &[f64]| p.iter().zip(holm(p)).map(|(p, of)| p * of.factor).collect::<Vec<_>>();
+        assert_eq!(corrected(&p), [0.03, 0.06, 0.06, 0.02]);
+        assert_eq!(
+            holm(&p).iter().map(|of| of.tail).collect::<Vec<_>>(),
+            [TAIL / 3.0, TAIL / 3.0, TAIL / 3.0, TAIL / 4.0]
+        );
         assert!(holm(&[]).is_empty());
     }
 

@@ -68,6 +68,22 @@ impl Design {
         are_enough && baseline.are_all(is_valid) && candidate.are_all(is_valid)
     }
 
+    /// The change: of independent runs that of the medians, of paired runs the estimate of Hodges and Lehmann, which is the
+    /// median of the known averages of two changes. `None` without values.
+    pub(super) fn change(self, scale: Scale, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<f64> {
+        match self {
+            Self::Independent => Some(scale.change(median(candidate.values)?, median(baseline.values)?)),
+            Self::Paired => {
+                let mut averages = self.estimates(scale, baseline, candidate, 0.0);
+                averages.retain(|average| !average.is_nan());
+                averages.sort_by(f64::total_cmp);
+                let upper = *averages.get(averages.len() / 2)?;
+                let middle = scale.average(averages[(averages.len() - 1) / 2], upper, 0.0);
+                Some(if middle.is_nan() { 1.0 } else { middle })
+            }
+        }
+    }
+
     /// Every estimate of the change, with values off by `quanta` of their quantum in its favor: of all pairs of runs;
     /// of paired runs the averages of two changes, each also with itself.
     pub(super) fn estimates(self, scale: Scale, baseline: Sample<'_>, candidate: Sample<'_>, quanta: f64) -> Vec<f64> {
@@ -107,15 +123,19 @@ impl Scale {
         }
     }
 
-    /// The geometric mean of ratios, the mean of differences. Of 0 and infinity, nothing is known: it is the value that
-    /// widens the interval.
+    /// The geometric mean of ratios, the mean of differences. The mean of 0 and infinity is unknown: it is the value that
+    /// widens the interval, and NaN without quanta.
     fn average(self, one: f64, other: f64, quanta: f64) -> f64 {
         match self {
             Self::Ratio if one == other => one,
             Self::Ratio => {
                 let average = one.sqrt() * other.sqrt();
-                let widest = if quanta < 0.0 { 0.0 } else { f64::INFINITY };
-                if average.is_nan() { widest } else { average }
+                match quanta {
+                    _ if !average.is_nan() => average,
+                    ..0.0 => 0.0,
+                    0.0 => f64::NAN,
+                    _ => f64::INFINITY,
+                }
             }
             Self::Difference => f64::midpoint(one, other),
         }

@@ -6,7 +6,6 @@
 
 use std::cell::Cell;
 
-use super::TAIL;
 use super::design::Design;
 
 /// Numbers of runs of the baseline and of the candidate.
@@ -89,27 +88,29 @@ impl Design {
 
     /// The 1-based places of the interval's ends among the sorted estimates, counted from either end; 0 if there are too
     /// few runs for an interval.
-    pub(super) fn place_of_end(self, sizes: Sizes) -> usize {
+    /// `tail` is the probability that an end misses the true value.
+    pub(super) fn place_of_end(self, sizes: Sizes, tail: f64) -> usize {
+        type Asked = (Design, Sizes, f64);
         thread_local! {
             /// Rows of a comparison have the same numbers of runs.
-            static LATEST: Cell<((Design, Sizes), usize)> = const { Cell::new(((Design::Independent, (0, 0)), 0)) };
+            static LATEST: Cell<(Asked, usize)> = const { Cell::new(((Design::Independent, (0, 0), 0.0), 0)) };
         }
-        if LATEST.get().0 != (self, sizes) {
-            LATEST.set(((self, sizes), self.computed_place_of_end(sizes)));
+        if LATEST.get().0 != (self, sizes, tail) {
+            LATEST.set(((self, sizes, tail), self.computed_place_of_end(sizes, tail)));
         }
         LATEST.get().1
     }
 
-    fn computed_place_of_end(self, sizes: Sizes) -> usize {
+    fn computed_place_of_end(self, sizes: Sizes, tail: f64) -> usize {
         let Some(orders) = self.orders(sizes) else {
             let counts: Vec<usize> = (0..self.estimates_of(sizes)).collect();
-            return counts.partition_point(|count| self.at_most(*count, sizes) <= TAIL);
+            return counts.partition_point(|count| self.at_most(*count, sizes) <= tail);
         };
         let total: u128 = orders.iter().sum();
         let mut below = 0;
         let is_rare = |count: &&u128| {
             below += **count;
-            below as f64 / total as f64 <= TAIL
+            below as f64 / total as f64 <= tail
         };
         orders.iter().take_while(is_rare).count()
     }
@@ -127,6 +128,7 @@ pub(super) fn normal_below(z: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::TAIL;
     use super::Design::{Independent, Paired};
     use super::*;
 
@@ -136,11 +138,11 @@ mod tests {
         let tabled =
             [((3, 3), 0), ((4, 4), 1), ((5, 5), 3), ((4, 10), 6), ((8, 8), 14), ((10, 10), 24), ((20, 20), 128)];
         for (sizes, place) in tabled {
-            assert_eq!(Independent.place_of_end(sizes), place, "{sizes:?}");
-            assert_eq!(Independent.place_of_end((sizes.1, sizes.0)), place, "{sizes:?}");
+            assert_eq!(Independent.place_of_end(sizes, TAIL), place, "{sizes:?}");
+            assert_eq!(Independent.place_of_end((sizes.1, sizes.0), TAIL), place, "{sizes:?}");
         }
         for (pairs, place) in [(5, 0), (6, 1), (7, 3), (8, 4), (10, 9), (20, 53), (50, 435)] {
-            assert_eq!(Paired.place_of_end((pairs, pairs)), place, "{pairs} pairs");
+            assert_eq!(Paired.place_of_end((pairs, pairs), TAIL), place, "{pairs} pairs");
         }
     }
 
@@ -148,13 +150,13 @@ mod tests {
     fn the_approximation_continues_the_exact_distribution() {
         for (design, exact, approximate) in [(Independent, 64, 65), (Paired, 120, 121)] {
             let sizes = (exact, exact);
-            let place = design.place_of_end(sizes);
+            let place = design.place_of_end(sizes, TAIL);
             let (mean, deviation) = design.normal(sizes);
             let approximation = normal_below((place as f64 + 0.5 - mean) / deviation);
             let tail = design.at_most(place, sizes);
             assert!((tail - approximation).abs() < 2e-4, "{design:?}: {tail} {approximation}");
             let sizes = (approximate, approximate);
-            let place = design.place_of_end(sizes);
+            let place = design.place_of_end(sizes, TAIL);
             assert!(design.at_most(place - 1, sizes) <= TAIL && design.at_most(place, sizes) > TAIL, "{design:?}");
         }
         assert!((normal_below(-1.959_964) - 0.025).abs() < 1e-6 && (normal_below(1.0) - 0.841_345).abs() < 1e-6);

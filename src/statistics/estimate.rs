@@ -1,8 +1,8 @@
 //! How much two sides differ, with an interval, and what the interval says.
 
-use super::design::{Design, Sample, Scale, median};
+use super::design::{Design, Sample, Scale};
 
-/// A 95 % confidence interval.
+/// A confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     pub low: f64,
@@ -21,20 +21,27 @@ impl Interval {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The ratio or the difference of the medians. A ratio is infinite if only the baseline's is 0, 1 if both are 0, and
-    /// never NaN.
+    /// The change by `Design::change`. A ratio is infinite if only the baseline is 0, 1 if both sides are 0, and never
+    /// NaN.
     pub change: f64,
-    /// Its 95 % interval, which contains it.
+    /// The interval of the change, which contains it.
     pub interval: Interval,
 }
 
-/// The change of the medians with its interval; `None` with fewer than [`MIN_RUNS`](super::MIN_RUNS) values on a side,
-/// of paired runs with fewer than [`MIN_PAIRS`](super::MIN_PAIRS), with values that are not finite or, for ratios,
+/// The change with an interval whose ends each miss the true change with a probability of at most `tail`. `None` with
+/// fewer than [`MIN_RUNS`](super::MIN_RUNS) values on a side, of paired runs with fewer than
+/// [`MIN_PAIRS`](super::MIN_PAIRS), with too few runs for the tail, and with values that are not finite or, for ratios,
 /// negative.
 ///
 /// Of a pair of zeros the ratio is 1. Where all values are zero on both sides, so it is whatever the quantum is:
 /// nothing was counted on either side.
-pub fn estimate(design: Design, scale: Scale, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Estimate> {
+pub fn estimate(
+    design: Design,
+    scale: Scale,
+    baseline: Sample<'_>,
+    candidate: Sample<'_>,
+    tail: f64,
+) -> Option<Estimate> {
     if !design.is_enough(scale, baseline, candidate) {
         return None;
     }
@@ -42,8 +49,9 @@ pub fn estimate(design: Design, scale: Scale, baseline: Sample<'_>, candidate: S
     if scale == Scale::Ratio && are_zero {
         return Some(Estimate { change: 1.0, interval: Interval { low: 1.0, high: 1.0 } });
     }
-    let change = scale.change(median(candidate.values)?, median(baseline.values)?);
-    let place = design.place_of_end((baseline.values.len(), candidate.values.len()));
+    let change = design.change(scale, baseline, candidate)?;
+    let place =
+        Some(design.place_of_end((baseline.values.len(), candidate.values.len()), tail)).filter(|place| *place > 0)?;
     let [mut lowest, mut highest] = [-1.0, 1.0].map(|quanta| design.estimates(scale, baseline, candidate, quanta));
     let last = highest.len() - place;
     let low = *lowest.select_nth_unstable_by(place - 1, f64::total_cmp).1;
@@ -89,11 +97,12 @@ impl Verdict {
 
 #[cfg(test)]
 mod tests {
+    use super::super::TAIL;
     use super::Design::{Independent, Paired};
     use super::*;
 
     fn ratio(design: Design, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Estimate> {
-        super::estimate(design, Scale::Ratio, baseline, candidate)
+        super::estimate(design, Scale::Ratio, baseline, candidate, TAIL)
     }
 
     fn exact(values: &[f64]) -> Sample<'_> {
@@ -151,7 +160,8 @@ mod tests {
         assert_eq!(ratio(Independent, exact(&[-1.0, 1.0, 1.0, 1.0]), exact(&[1.0; 4])), None);
         assert_eq!(ratio(Independent, exact(&[f64::NAN; 4]), exact(&[1.0; 4])), None);
         let change =
-            super::estimate(Independent, Scale::Difference, exact(&[-1.0, 0.0, 1.0, 2.0]), exact(&[4.0; 4])).unwrap();
+            super::estimate(Independent, Scale::Difference, exact(&[-1.0, 0.0, 1.0, 2.0]), exact(&[4.0; 4]), TAIL)
+                .unwrap();
         assert_eq!((change.change, change.interval), (3.5, Interval { low: 2.0, high: 5.0 }));
     }
 

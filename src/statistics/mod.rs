@@ -20,8 +20,10 @@
 //!   units of q, the lower end is computed from baseline values enlarged by q and candidate values reduced by q, the
 //!   upper end the other way round.
 //! * The **estimate** is the ratio of the medians, because readers see the medians. The interval always contains it:
-//!   in the rare case of a ratio of medians outside of the interval, the interval is widened.
-//! * **Several gates** are corrected by Holm's method (6). A few pairs cannot decide many gates, however clear they are: the
+//!   in the rare case of a ratio of medians outside of the interval, the interval is widened. Of paired runs, it is the
+//!   median of the averages whose ends are the interval (Hodges and Lehmann), as medians of the sides ignore the pairs.
+//! * **Several gates** are corrected by Holm's method (6), which gives each gate the level of its interval. That interval
+//!   is printed, and decides. A few pairs cannot decide many gates, however clear they are: the
 //!   p-value of 6 pairs is at least 1/64. Where the number of pairs does not suffice for the number of gates, all gates are
 //!   decided by the rank-sum test of the runs without their pairs, which has a p-value from 1/924 on. The choice depends on
 //!   these numbers alone, so it does not raise the level. Drift makes that test miss changes, not find wrong ones.
@@ -51,4 +53,4 @@ mod power;
 pub use self::{bound::*, design::*, estimate::*, power::*};
 
 /// Probability that an interval misses the true value on one side, at most: 95 % intervals.
-pub(crate) const TAIL: f64 = 0.025;
+pub const TAIL: f64 = 0.025;

@@ -19,18 +19,18 @@ pub enum Margin {
     Two(f64, f64),
 }
 
-/// About how many runs a side decide in [`POWER`] of cases on so many gates, if the change is as estimated and runs vary as
-/// those of the interval: its half width, on the scale of the margin, falls with the square root of the number of runs.
+/// About how many runs a side decide in [`POWER`] of cases, if the change is as estimated and runs vary as those of the
+/// interval with this tail: its half width, on the scale of the margin, falls with the square root of the number of runs.
 /// `None` if more than a million runs are needed.
-pub fn runs_needed(runs_per_side: usize, half_width: f64, margin: Margin, gates: usize) -> Option<usize> {
-    let beyond = quantile(1.0 - TAIL / gates.max(1) as f64);
+pub fn runs_needed(runs_per_side: usize, half_width: f64, margin: Margin, tail: f64) -> Option<usize> {
+    let beyond = quantile(1.0 - tail);
     let (distance, found) = match margin {
         Margin::One(distance) => (distance, POWER),
         // Missing either bound leaves it undecided.
         Margin::Two(near, far) if far < 2.0 * near => (near, f64::midpoint(1.0, POWER)),
         Margin::Two(near, _) => (near, POWER),
     };
-    let times = half_width * (beyond + quantile(found)) / quantile(1.0 - TAIL) / distance;
+    let times = half_width * (1.0 + quantile(found) / beyond) / distance;
     let runs = (runs_per_side as f64 * times * times).ceil();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to a million")]
     (0.0..=MOST_RUNS).contains(&runs).then_some(runs as usize)
@@ -74,14 +74,13 @@ mod tests {
 
     #[test]
     fn four_times_the_runs_halve_the_interval() {
-        let needed = |half_width| runs_needed(10, half_width, Margin::One(0.1), 1).unwrap();
+        let needed = |half_width| runs_needed(10, half_width, Margin::One(0.1), TAIL).unwrap();
         // (1.96 + 0.84) / 1.96, squared, is 2.04.
         assert_eq!([needed(0.1), needed(0.2), needed(0.4)], [21, 82, 327]);
-        assert_eq!(runs_needed(10, 0.1, Margin::Two(0.1, 0.1), 1), Some(28), "two ends to miss");
-        assert_eq!(runs_needed(10, 0.1, Margin::Two(0.1, 0.9), 1), Some(21));
-        assert!(runs_needed(10, 0.1, Margin::One(0.1), 5) > Some(25), "several gates need more");
+        assert_eq!(runs_needed(10, 0.1, Margin::Two(0.1, 0.1), TAIL), Some(28), "two ends to miss");
+        assert_eq!(runs_needed(10, 0.1, Margin::Two(0.1, 0.9), TAIL), Some(21));
         assert_eq!(
-            [runs_needed(10, 0.1, Margin::One(0.0), 1), runs_needed(10, f64::INFINITY, Margin::One(0.1), 1)],
+            [runs_needed(10, 0.1, Margin::One(0.0), TAIL), runs_needed(10, f64::INFINITY, Margin::One(0.1), TAIL)],
             [None; 2]
         );
     }

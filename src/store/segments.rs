@@ -1,21 +1,22 @@
 //! A directory with the last time of a series, in files that follow each other: segments. The oldest are removed.
 
 use std::collections::VecDeque;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, openat};
-use nix::sys::stat::{Mode, fstatat};
+use nix::fcntl::AtFlags;
+use nix::sys::stat::fstatat;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+use super::directory_lock::DirectoryLock;
 use super::error::StoreError;
 use super::place::{create_directory, names_in};
 use super::series_writer::SeriesWriter;
@@ -51,13 +52,13 @@ pub struct SegmentWriter {
     /// All segments, with the time at which they begin.
     segments: VecDeque<SeriesSegment>,
     /// Nobody else writes here while it is locked.
-    _lock: Flock<File>,
+    _lock: DirectoryLock,
 }
 
 /// A file of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SeriesSegment {
-    /// When it begins.
+    /// When it begins, by the clock of the directory: the clock of the host, which goes on here where it was set back.
     pub time: Timestamp,
     /// Its name.
     pub name: String,
@@ -74,6 +75,11 @@ impl SeriesSegment {
         Some(Self { time, boot: boot.to_owned(), boottime_ns: None, name })
     }
 
+    /// When it begins, in nanoseconds since 1970.
+    pub(super) fn unix_ns(&self) -> u64 {
+        u64::try_from(self.time.as_nanosecond()).unwrap_or(0)
+    }
+
     /// Time from when it begins to this time since boot.
     fn age(&self, boottime_ns: Option<u64>) -> Option<Duration> {
         Some(Duration::from_nanos(boottime_ns?.saturating_sub(self.boottime_ns?)))
@@ -85,7 +91,10 @@ impl SeriesSegment {
 /// # Errors
 /// If the directory cannot be read.
 pub fn segments_in(directory: &Path) -> io::Result<Vec<SeriesSegment>> {
-    let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
+    // Reading a FIFO would wait for whoever writes it. A directory, or a link that leads nowhere, is an error when it is read.
+    let may_be_segment = |path: &Path| path.metadata().map_or(true, |found| found.is_file() || found.is_dir());
+    let name = |entry: fs::DirEntry| entry.file_name().into_string().ok().filter(|_| may_be_segment(&entry.path()));
+    let names = fs::read_dir(directory)?.map(|entry| Ok(name(entry?)));
     let names: io::Result<Vec<_>> = names.filter_map(Result::transpose).collect();
     let mut segments = sorted(names?);
     let boot = segments.last().map(|last| last.boot.clone());
@@ -95,9 +104,8 @@ pub fn segments_in(directory: &Path) -> io::Result<Vec<SeriesSegment>> {
 
 /// When the first of these segments begins, in nanoseconds since 1970, and those in which a part of their series is.
 pub(super) fn of_part(segments: &[SeriesSegment], part: &SeriesRange) -> Option<(u64, Range<usize>)> {
-    let unix_ns = |segment: &SeriesSegment| u64::try_from(segment.time.as_nanosecond()).unwrap_or(0);
-    let start = segments.first().map(unix_ns)?;
-    let begun = |time_ns| segments.partition_point(|segment| unix_ns(segment) - start <= time_ns);
+    let start = segments.first().map(SeriesSegment::unix_ns)?;
+    let begun = |time_ns| segments.partition_point(|segment| segment.unix_ns() - start <= time_ns);
     let [from, to] = part.since(start).map(begun);
     Some((start, from.saturating_sub(1)..to))
 }
@@ -116,12 +124,7 @@ impl SegmentWriter {
     pub fn create(path: &Path, keep: Keep, limit: u64, first: &CtprofSnapshot) -> Result<Self, StoreError> {
         let failed = |error| StoreError::Write(path.to_owned(), error);
         let directory = create_directory(path).map_err(failed)?;
-        let lock = openat(&directory, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
-        let lock = File::from(lock.map_err(|errno| failed(errno.into()))?);
-        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-            Errno::EWOULDBLOCK => failed(io::Error::other("another ctprof records there; name another directory")),
-            errno => failed(errno.into()),
-        })?;
+        let lock = DirectoryLock::of(&directory).map_err(failed)?;
         let mut segments = sorted(names_in(&directory).map_err(failed)?).into();
         let writer = begin(&directory, path, limit, (first, &mut segments))?;
         Ok(Self { path: path.to_owned(), directory, keep, limit, writer, segments, _lock: lock })
@@ -131,7 +134,7 @@ impl SegmentWriter {
     ///
     /// # Errors
     /// [`StoreError`] if the disk is full.
-    pub fn add(&mut self, step: &Step, moment: &Moment) -> Result<(), StoreError> {
+    pub fn add(&mut self, step: Step, moment: &Moment) -> Result<(), StoreError> {
         self.writer.add(step, moment)?;
         let failed = |error: SeriesError| StoreError::Write(self.path.clone(), io::Error::other(error));
         if self.is_full(moment) {
@@ -173,8 +176,9 @@ impl SegmentWriter {
             let is_old = match (self.keep, self.segments.get(1)) {
                 (_, None) => false,
                 (Keep::Time(time), Some(next)) => {
-                    // Times of another recording are off by as much as the clock was set since, ahead or back.
-                    let since = || time_of(now).duration_since(next.time).unsigned_abs();
+                    // Times of another recording are off by as much as the clock was set ahead since.
+                    let newest = self.segments.back().map_or(next.time, |newest| newest.time);
+                    let since = || newest.duration_since(next.time).unsigned_abs();
                     next.age(boottime_ns).unwrap_or_else(since) > time
                 }
                 (Keep::Bytes(most), Some(_)) => all > most,
@@ -202,8 +206,12 @@ fn begin(
     limit: u64,
     (first, segments): (&CtprofSnapshot, &mut VecDeque<SeriesSegment>),
 ) -> Result<SeriesWriter, StoreError> {
-    // Also where the clock was set back, segments are in order.
-    let after = segments.back().and_then(|last| last.time.checked_add(1.millisecond()).ok());
+    let boottime_ns = first.head.capture.as_ref().and_then(|capture| capture.boottime_ns);
+    // Where the clock was set back, segments are in order all the same, and as far from each other as they are in time.
+    let after = segments.back().and_then(|last| {
+        let elapsed = last.age(boottime_ns).unwrap_or_default().max(Duration::from_millis(1));
+        last.time.checked_add(elapsed).ok()
+    });
     let time = time_of(first).max(after.unwrap_or(Timestamp::UNIX_EPOCH));
     let id = first.head.host.as_ref().and_then(|host| host.boot_id.as_deref());
     // Without an id, only segments of this process are known to be of this boot.
@@ -215,7 +223,6 @@ fn begin(
     };
     let name = format!("{}-{boot}{ENDING}{EXTENSION}", time.strftime(NAME));
     let writer = SeriesWriter::create(OutputTarget::create_in(directory, &path.join(&name))?, first, limit)?;
-    let boottime_ns = first.head.capture.as_ref().and_then(|capture| capture.boottime_ns);
     segments.push_back(SeriesSegment { time, name, boot, boottime_ns });
     Ok(writer)
 }

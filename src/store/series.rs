@@ -8,17 +8,16 @@ use std::time::Duration;
 
 use serde::de::Deserializer as _;
 use serde_path_to_error::Track;
-use zstd::zstd_safe::find_frame_compressed_size;
 
 use super::error::{SnapshotRefusal, StoreError};
 use super::format::SnapshotReader;
 use super::limit::{BYTES, ContentLimit};
 use super::segments::{of_part, segments_in};
-use super::series_writer::{CAPTURE_FOLLOWS, FRAME};
+use super::series_writer::FRAME;
 use super::source::{SnapshotJson, Stored};
 use crate::model::{CtprofSnapshot, RecordedCommand, SnapshotHead};
 use crate::process::Progress;
-use crate::series::{Applied, Changes, Moment, Part, SeriesRange, Step, StepExits};
+use crate::series::{Applied, Changes, Moment, Part, SeriesRange, Sleepers, Step, StepExits};
 
 /// What the file of a series begins with.
 const START: &[u8] = br#"{"series":"#;
@@ -31,6 +30,8 @@ pub struct StoredSeries {
     later: VecDeque<PathBuf>,
     /// When it began, in nanoseconds since 1970: times of parts count from then.
     start_unix_ns: u64,
+    /// From then to the first capture that is read, in nanoseconds: segments of a directory before that are left out.
+    skipped_ns: u64,
     /// What the first capture has beside its threads.
     first: SnapshotHead,
     moment: Moment,
@@ -38,7 +39,9 @@ pub struct StoredSeries {
     next: Option<Step>,
     /// Its line, if it has one.
     line: Vec<u8>,
-    parse: fn(&[u8]) -> serde_json::Result<Step>,
+    sleepers: Sleepers,
+    /// Reasons that steps do not repeat, so far.
+    repeated: u64,
     /// Bytes of the steps since what they made of the head was last counted.
     uncounted: u64,
     /// The step in which a part is, if it is less than one.
@@ -49,29 +52,44 @@ pub struct StoredSeries {
     pub cut: Option<String>,
 }
 
+/// A capture, and the lines that follow.
+type BegunSeries = (BufReader<SnapshotJson>, CtprofSnapshot);
+
 impl Stored {
     /// The series that the file has; `None` if it has a capture or a window.
     ///
     /// # Errors
     /// As [`Stored::head`].
     pub fn series(&self) -> Result<Option<StoredSeries>, StoreError> {
-        let Some((lines, capture)) = self.series_from(0)? else { return Ok(None) };
+        Ok(self.series_from(0)?.map(|begun| self.begun(begun)))
+    }
+
+    /// The series from the last repeated capture on that was made up to this time since boot; `None` without one. What was being
+    /// written when the recorder was killed is not whole: then, all steps are read.
+    fn series_before(&self, boottime_ns: u64) -> Result<Option<StoredSeries>, StoreError> {
+        let byte = Some(self.last_capture(boottime_ns)?).filter(|byte| *byte > 0);
+        Ok(byte.and_then(|byte| self.series_from(byte).ok()?).map(|begun| self.begun(begun)))
+    }
+
+    fn begun(&self, (lines, capture): BegunSeries) -> StoredSeries {
         let (first, moment) = (capture.head.clone(), Moment::new(capture));
-        Ok(Some(StoredSeries {
+        StoredSeries {
             lines,
             file: self.again(),
             later: VecDeque::new(),
             start_unix_ns: first.captured_at_unix_ns,
+            skipped_ns: 0,
             first,
             moment,
             next: None,
             line: Vec::new(),
-            parse: |line| serde_json::from_slice(line),
+            sleepers: Sleepers::default(),
+            repeated: 0,
             uncounted: 0,
             whole_step: None,
             damaged: Vec::new(),
             cut: None,
-        }))
+        }
     }
 
     /// The series in a segment of a directory; `None` without a whole first capture, as when the host lost power.
@@ -85,7 +103,7 @@ impl Stored {
     }
 
     /// The capture that a series has at this byte, and the lines that follow.
-    fn series_from(&self, byte: u64) -> Result<Option<(BufReader<SnapshotJson>, CtprofSnapshot)>, StoreError> {
+    fn series_from(&self, byte: u64) -> Result<Option<BegunSeries>, StoreError> {
         let mut lines = BufReader::new(self.json_from(byte, &self.progress)?);
         // A damaged file is a matter for the reader of snapshots.
         if !lines.fill_buf().is_ok_and(|start| start.starts_with(START)) {
@@ -107,25 +125,6 @@ impl Stored {
         })?;
         Ok(Some((lines, first.normalized())))
     }
-
-    /// Where the frame with the last capture that was made up to this time since boot begins; 0 for the first one.
-    fn last_capture(&self, boottime_ns: u64) -> Result<u64, StoreError> {
-        let bytes = self.bytes()?;
-        let (mut found, mut rest) = (0, &bytes[..]);
-        while let Some((frame, later)) =
-            find_frame_compressed_size(rest).ok().and_then(|size| rest.split_at_checked(size))
-        {
-            let time =
-                frame.strip_prefix(&CAPTURE_FOLLOWS).and_then(|time| time.try_into().ok()).map(u64::from_le_bytes);
-            match time {
-                Some(time) if time > boottime_ns => break,
-                Some(_) => found = bytes.len() - later.len(),
-                None => {}
-            }
-            rest = later;
-        }
-        Ok(u64::try_from(found).unwrap_or(0))
-    }
 }
 
 impl StoredSeries {
@@ -143,12 +142,15 @@ impl StoredSeries {
         let segments = segments_in(directory).map_err(|error| StoreError::Read(directory.to_owned(), error))?;
         let Some((start_unix_ns, of_part)) = of_part(&segments, range) else { return Ok(None) };
         // Between two recordings, the step in which a part ends is that up to the next segment.
-        let mut paths = segments[of_part.start..].iter().map(|segment| directory.join(&segment.name));
+        let mut of_part = segments[of_part.start..].iter();
         let mut damaged = Vec::new();
-        while let Some(path) = paths.next() {
+        while let Some(segment) = of_part.next() {
+            let path = directory.join(&segment.name);
             match Stored::segment(&path, limit, progress) {
                 Ok(Some(series)) => {
-                    return Ok(Some(Self { later: paths.collect(), start_unix_ns, damaged, ..series }));
+                    let later = of_part.map(|later| directory.join(&later.name)).collect();
+                    let skipped_ns = segment.unix_ns().saturating_sub(start_unix_ns);
+                    return Ok(Some(Self { later, start_unix_ns, skipped_ns, damaged, ..series }));
                 }
                 Ok(None) => damaged.push(left_out(&path)),
                 // A recorder has removed it since the directory was listed.
@@ -197,7 +199,7 @@ impl StoredSeries {
         self.end(part, command)
     }
 
-    /// The window of a part, and on the way, those of so many parts of it, with the threads that changed.
+    /// The window of a part, and on the way, those of so many parts of it.
     ///
     /// # Errors
     /// As [`StoredSeries::each_window`].
@@ -211,7 +213,11 @@ impl StoredSeries {
         let length_ns = to_ns.min(self.last_ns()?).saturating_sub(self.since_ns()).div_ceil(parts.into());
         let mut part = Part::begin(&self.moment).map_err(|error| self.wrong(&error))?;
         let mut command = None;
-        self.each_window_to(to_ns, length_ns.max(1), found, &mut |step, applied| {
+        let mut with_all = |mut window: CtprofSnapshot, moment: &Moment| {
+            moment.add_unchanged(&mut window);
+            found(window)
+        };
+        self.each_window_to(to_ns, length_ns.max(1), &mut with_all, &mut |step, applied| {
             part.add(applied.exits.clone(), step.reasons.as_deref().cloned());
             command.clone_from(&step.command);
             part.exits()
@@ -219,14 +225,14 @@ impl StoredSeries {
         Ok(self.end(part, command)?)
     }
 
-    /// Passes on the windows of the steps of a part, with the threads that changed.
+    /// Passes on the windows of the steps of a part, with the threads that changed, and the captures at their ends.
     ///
     /// # Errors
     /// As [`StoredSeries::part`], and those of `found`.
     pub fn each_window<E: From<StoreError>>(
         &mut self,
         range: &SeriesRange,
-        found: &mut dyn FnMut(CtprofSnapshot) -> Result<(), E>,
+        found: &mut dyn FnMut(CtprofSnapshot, &Moment) -> Result<(), E>,
     ) -> Result<(), E> {
         let to_ns = self.seek(range)?;
         self.each_window_to(to_ns, 0, found, &mut |_, _| 0)
@@ -237,7 +243,7 @@ impl StoredSeries {
         &mut self,
         to_ns: u64,
         length_ns: u64,
-        found: &mut dyn FnMut(CtprofSnapshot) -> Result<(), E>,
+        found: &mut dyn FnMut(CtprofSnapshot, &Moment) -> Result<(), E>,
         each_step: &mut dyn FnMut(&Step, &Applied) -> usize,
     ) -> Result<(), E> {
         let from_ns = self.since_ns();
@@ -259,7 +265,7 @@ impl StoredSeries {
             let threads = self.moment.some_threads(&changes.ids());
             let later = CtprofSnapshot { head: SnapshotHead { cgroup_stats, ..head }, threads };
             let window = std::mem::take(&mut changes).window(before, later);
-            found(window.map_err(|error| self.wrong(&error))?)?;
+            found(window.map_err(|error| self.wrong(&error))?, &self.moment)?;
         }
         self.finish_frame();
         Ok(())
@@ -281,9 +287,10 @@ impl StoredSeries {
     /// When the series ends, in nanoseconds since its start.
     fn last_ns(&self) -> Result<u64, StoreError> {
         let segment = |path: &PathBuf| Stored::segment(path, self.file.limits.bytes, &Arc::default()).ok().flatten();
-        let last = self.later.iter().rev().find_map(segment);
-        let Some(mut last) = last.map_or_else(|| self.file.series(), |last| Ok(Some(last)))? else { return Ok(0) };
-        last.skip_to([u64::MAX; 2])?;
+        let file = self.later.iter().rev().find_map(segment).map_or_else(|| self.file.again(), |last| last.file);
+        let last = file.series_before(u64::MAX)?.map_or_else(|| file.series(), |last| Ok(Some(last)));
+        let Some(mut last) = last? else { return Ok(0) };
+        while last.step_before(u64::MAX)?.is_some() {}
         Ok(last.moment.boottime_ns().unwrap_or(0).saturating_sub(self.first.boottime_ns().unwrap_or(0)))
     }
 
@@ -299,11 +306,14 @@ impl StoredSeries {
             return Err(self.no_such_part(range));
         }
         // A directory is read from the segment with the start of the part.
-        let skipped_ns = self.first.captured_at_unix_ns.saturating_sub(self.start_unix_ns);
+        let skipped_ns = self.skipped_ns;
         let [from_ns, to_ns] = [from_ns, to_ns].map(|end| end.saturating_sub(skipped_ns));
         self.skip_to([from_ns, to_ns])?;
         let Some(middle_ns) = self.middle_ns()? else { return Err(self.no_such_part(range)) };
-        if middle_ns <= from_ns || middle_ns > to_ns {
+        let step_ns = self.next_ns().saturating_sub(self.since_ns());
+        // Steps differ a little from the length that was asked for, and so do parts of that length.
+        let is_shorter = to_ns.saturating_sub(from_ns) < step_ns - step_ns / 10;
+        if is_shorter || middle_ns <= from_ns || middle_ns > to_ns {
             let seconds = |ns: u64| Duration::from_nanos(ns.saturating_add(skipped_ns)).as_secs_f64();
             let [begin, end] = [self.since_ns(), self.next_ns()].map(seconds);
             self.whole_step =
@@ -317,7 +327,7 @@ impl StoredSeries {
         match self.last_ns() {
             Ok(0) => StoreError::NoStep(path),
             Ok(last_ns) => {
-                let end_ns = self.first.captured_at_unix_ns.saturating_add(last_ns);
+                let end_ns = self.start_unix_ns.saturating_add(self.skipped_ns).saturating_add(last_ns);
                 StoreError::NoSuchPart(path, range.clone(), [self.start_unix_ns, end_ns])
             }
             Err(error) => error,
@@ -327,19 +337,13 @@ impl StoredSeries {
     /// Reads up to the capture that is nearest to the start of a part, or before the step that has all of the part.
     fn skip_to(&mut self, [from_ns, to_ns]: [u64; 2]) -> Result<(), StoreError> {
         let boottime_ns = self.first.boottime_ns().unwrap_or(0).saturating_add(from_ns);
-        let byte = if from_ns > 0 { self.file.last_capture(boottime_ns)? } else { 0 };
-        // What was being written when the recorder was killed is not whole: then, all steps are read.
-        if byte > 0
-            && let Ok(Some((lines, capture))) = self.file.series_from(byte)
+        if from_ns > 0
+            && let Some(begun) = self.file.series_before(boottime_ns)?
         {
-            (self.lines, self.moment, self.next) = (lines, Moment::new(capture), None);
+            (self.lines, self.moment, self.next) = (begun.lines, begun.moment, None);
+            self.sleepers = Sleepers::default();
         }
-        let parse = std::mem::replace(&mut self.parse, Step::changes);
         while self.middle_ns()?.is_some() && self.next_ns() < to_ns && self.step_before(from_ns)?.is_some() {}
-        self.parse = parse;
-        if !self.line.is_empty() {
-            self.next = Some(self.parsed()?);
-        }
         Ok(())
     }
 
@@ -403,7 +407,7 @@ impl StoredSeries {
                 // What is still being written has not ended yet.
                 _ => return,
             }
-            let step = Step::changes(&self.line).ok();
+            let step = serde_json::from_slice::<Step>(&self.line).ok();
             length += Duration::from_nanos(step.and_then(|step| step.length_ns()).unwrap_or(0));
         }
     }
@@ -413,6 +417,7 @@ impl StoredSeries {
         // Where a capture is repeated, it is the one after the step before.
         while !self.read_line()? || self.line.starts_with(START) {
             if !self.line.is_empty() {
+                self.sleepers = Sleepers::default();
                 continue;
             }
             let Some(path) = self.later.pop_front() else { return Ok(None) };
@@ -422,12 +427,14 @@ impl StoredSeries {
         }
         let counted = ContentLimit::new(self.file.limits.bytes).count(&self.line);
         counted.map_err(|refusal| self.file.refused(refusal))?;
-        self.parsed().map(Some)
-    }
-
-    /// The step of the line.
-    fn parsed(&self) -> Result<Step, StoreError> {
-        (self.parse)(&self.line).map_err(|error| self.wrong(&error))
+        let mut step: Step = serde_json::from_slice(&self.line).map_err(|error| self.wrong(&error))?;
+        let repeated = u64::try_from(step.complete(&mut self.sleepers)).unwrap_or(u64::MAX);
+        self.repeated = self.repeated.saturating_add(repeated);
+        // A small file must not take long.
+        if self.repeated > self.file.limits.bytes {
+            return Err(self.file.refused(SnapshotRefusal::TooLarge(self.file.limits.bytes, "repeated reasons")));
+        }
+        Ok(Some(step))
     }
 
     /// Reads on in another segment. If that begins with a later capture, because the recorder was started again, this is a step
@@ -445,7 +452,7 @@ impl StoredSeries {
                 return Ok(None);
             }
         };
-        (self.lines, self.file) = (next.lines, next.file);
+        (self.lines, self.file, self.sleepers) = (next.lines, next.file, Sleepers::default());
         if next.moment.boottime_ns() == self.moment.boottime_ns() {
             return Ok(None);
         }

@@ -13,7 +13,7 @@ use super::format::SnapshotWriter;
 use super::limit::{BYTES, Metered, ReadLimits};
 use super::target::{OutputTarget, Written};
 use crate::model::CtprofSnapshot;
-use crate::series::{Moment, Step};
+use crate::series::{Moment, Sleepers, Step};
 
 /// A reader loses at most what it cannot decompress: a frame ends after so long.
 pub(super) const FRAME: Duration = Duration::from_secs(60);
@@ -31,6 +31,7 @@ pub struct SeriesWriter {
     json_bytes: usize,
     /// When a capture is repeated, in bytes of JSON.
     next_capture: usize,
+    sleepers: Sleepers,
     encoder: zstd::Encoder<'static, Metered<File>>,
     frame_began: Instant,
     /// Whether the file had a name: streams have none.
@@ -51,7 +52,8 @@ impl SeriesWriter {
             write_line(&mut encoder, line)?;
             let (path, next_capture) = (target.output.publish(&path)?, json_bytes * (STEPS_PER_CAPTURE + 1));
             let is_named = has_name(&encoder)?;
-            Ok(Self { path, limit, json_bytes, next_capture, encoder, frame_began: Instant::now(), is_named })
+            let (sleepers, frame_began) = (Sleepers::default(), Instant::now());
+            Ok(Self { path, limit, json_bytes, next_capture, sleepers, encoder, frame_began, is_named })
         });
         begun.map_err(|error| StoreError::Write(path, error))
     }
@@ -60,14 +62,15 @@ impl SeriesWriter {
     ///
     /// # Errors
     /// [`StoreError::Write`] if the disk is full; [`StoreError::TooLargeToWrite`] if readers would refuse the file.
-    pub fn add(&mut self, step: &Step, moment: &Moment) -> Result<(), StoreError> {
+    pub fn add(&mut self, mut step: Step, moment: &Moment) -> Result<(), StoreError> {
         let failed = |error| StoreError::Write(self.path.clone(), error);
         if self.is_named && !has_name(&self.encoder).map_err(failed)? {
             return Err(failed(io::Error::other(
                 "it was removed or replaced while it was written; does another ctprof write it?",
             )));
         }
-        let line = serde_json::to_vec(step).expect("a step is JSON");
+        step.shorten(&mut self.sleepers);
+        let line = serde_json::to_vec(&step).expect("a step is JSON");
         if self.frame_began.elapsed() >= FRAME {
             self.begin_frame(&[])?;
         }
@@ -81,6 +84,8 @@ impl SeriesWriter {
             self.begin_frame(&[CAPTURE_FOLLOWS, time].concat())?;
             self.write(line)?;
             self.next_capture = self.json_bytes.saturating_add(bytes * STEPS_PER_CAPTURE);
+            // Reading begins here.
+            self.sleepers = Sleepers::default();
         }
         Ok(())
     }

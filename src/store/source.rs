@@ -202,11 +202,17 @@ impl Stored {
         Ok(Metered::new(json, self.limits.bytes))
     }
 
-    /// The file as it is, up to the limit.
-    pub(super) fn bytes(&self) -> Result<Vec<u8>, StoreError> {
-        let mut bytes = Vec::new();
-        let read = self.input.start(0, &Arc::default()).take(self.limits.bytes).read_to_end(&mut bytes);
-        read.map(|_| bytes).map_err(|error| StoreError::Read(self.path.clone(), error))
+    /// The bytes of the file from this one on, as they are.
+    pub(super) fn bytes_from(&self, byte: u64) -> impl Read {
+        self.input.start(byte, &self.progress)
+    }
+
+    /// How many bytes the file has.
+    pub(super) fn length(&self) -> io::Result<u64> {
+        match &self.input {
+            SnapshotInput::File(file) => Ok(file.metadata()?.len()),
+            SnapshotInput::Bytes(bytes) => Ok(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
+        }
     }
 
     /// The sequential reader: one value at a time, in any layout of JSON. Errors name the field.

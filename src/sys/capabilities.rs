@@ -29,8 +29,8 @@ pub(crate) enum Inheritable {
 /// What a thread has, a bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldCapabilities {
-    pub(crate) permitted: u64,
-    pub(crate) effective: u64,
+    permitted: u64,
+    effective: u64,
 }
 
 /// What the calling thread has.

@@ -1,109 +1,101 @@
-//! The nice value of threads.
+//! Policies and nice values of threads.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use nix::libc::{self, c_long};
 
 use super::call;
 
-/// The lowest. On a host where thousands of threads are ready to run, a thread with the usual one gets a CPU every few seconds.
-const NICE: c_long = -20;
-const USUAL: c_long = 0;
+const RESET_ON_FORK: c_long = libc::SCHED_RESET_ON_FORK as c_long;
+const OTHER: c_long = libc::SCHED_OTHER as c_long;
+const FIFO: c_long = libc::SCHED_FIFO as c_long;
+/// The lowest nice value.
+const LOWEST: c_long = -20;
 
-/// Gives this thread the lowest nice value, and not those that it starts; false if it may not, or has another one than usual.
-pub(crate) fn raise_priority() -> bool {
-    // Those that it starts get the usual nice value.
-    is_usual() && set_policy(libc::SCHED_OTHER.into(), 0, Started::AsUsual) && set(NICE)
-}
-
-/// Gives this thread the usual nice value.
-pub(crate) fn lower_priority() {
-    set(USUAL);
-}
-
-/// Who has chosen another policy or nice value for ctprof keeps it.
-fn is_usual() -> bool {
-    let Priority { nice, policy } = Priority::of_this_thread();
-    (nice, policy & !c_long::from(libc::SCHED_RESET_ON_FORK)) == (USUAL, libc::SCHED_OTHER.into())
-}
-
-/// Sets the nice value of this thread; false if it may not.
-fn set(nice: c_long) -> bool {
-    // SAFETY: the arguments are numbers.
-    unsafe { call(libc::SYS_setpriority, [c_long::from(libc::PRIO_PROCESS), 0, nice]) }.is_ok()
-}
-
-/// Lets this thread, and not those that it starts, run as soon as it is ready, before all with a usual policy; false if it may
-/// not. It also wakes up when it asked to, and not up to 50 µs later.
-pub(crate) fn run_first() -> bool {
-    // SAFETY: the arguments are numbers.
-    let _ = unsafe { call(libc::SYS_prctl, [c_long::from(libc::PR_SET_TIMERSLACK), 1]) };
-    is_usual() && set_policy(libc::SCHED_FIFO.into(), 1, Started::AsUsual)
-}
-
-/// Lets this thread and those that it starts run as soon as they are ready, before all with a usual policy, or at least with the
-/// lowest nice value. Returns what it had before, which [`raise_priority`] or [`run_first`] may have set; `None` if it may not.
-pub(crate) fn run_first_with_started() -> Option<Priority> {
-    let before = Priority::of_this_thread();
-    let is_ours = [(NICE, libc::SCHED_OTHER), (USUAL, libc::SCHED_FIFO), (NICE, libc::SCHED_FIFO)]
-        .map(|(nice, policy)| Priority { nice, policy: c_long::from(policy | libc::SCHED_RESET_ON_FORK) })
-        .contains(&before);
-    // A cgroup of version 1 can have no time for real-time policies.
-    let raise = || {
-        set_policy(libc::SCHED_FIFO.into(), 1, Started::Alike)
-            || set_policy(libc::SCHED_OTHER.into(), 0, Started::Alike) && set(NICE)
-    };
-    ((is_usual() || is_ours) && raise()).then_some(before)
-}
-
-/// Nice value and policy of a thread.
+/// Policy and nice value of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Priority {
     nice: c_long,
-    /// With [`SCHED_RESET_ON_FORK`](libc::SCHED_RESET_ON_FORK).
+    /// With [`SCHED_RESET_ON_FORK`](libc::SCHED_RESET_ON_FORK): threads and processes that it starts have the usual one.
     policy: c_long,
 }
 
 impl Priority {
-    fn of_this_thread() -> Self {
+    pub(crate) const USUAL: Self = Self { nice: 0, policy: OTHER | RESET_ON_FORK };
+    /// The lowest nice value. On a host where thousands of threads are ready to run, a thread with the usual one gets a CPU every
+    /// few seconds.
+    pub(crate) const NICE: Self = Self { nice: LOWEST, policy: OTHER | RESET_ON_FORK };
+    /// Before all with a usual policy, as soon as it is ready.
+    pub(crate) const FIRST: Self = Self { nice: 0, policy: FIFO | RESET_ON_FORK };
+    /// The same, also of threads that it starts.
+    const FIRST_WITH_STARTED: Self = Self { nice: 0, policy: FIFO };
+    /// Where a cgroup of version 1 has no time for real-time policies.
+    const NICE_WITH_STARTED: Self = Self { nice: LOWEST, policy: OTHER };
+
+    /// That of a thread; 0 is the calling one.
+    pub(crate) fn of(tid: libc::pid_t) -> Self {
         // SAFETY: the arguments are numbers. The first system call returns 20 less the nice value.
         let [nice, policy] = unsafe {
-            let nice = call(libc::SYS_getpriority, [c_long::from(libc::PRIO_PROCESS), 0]);
-            [nice, call(libc::SYS_sched_getscheduler, [0])]
+            let nice = call(libc::SYS_getpriority, [c_long::from(libc::PRIO_PROCESS), tid.into()]);
+            [nice, call(libc::SYS_sched_getscheduler, [tid.into()])]
         };
         // A sandbox can refuse them: these values are nobody's.
         Self { nice: 20 - nice.unwrap_or(c_long::MIN / 2), policy: policy.unwrap_or(c_long::MIN) }
     }
 
-    /// Gives it to this thread again. Threads that it starts from now on have the usual priority.
-    pub(crate) fn restore(self) {
-        let policy = self.policy & !c_long::from(libc::SCHED_RESET_ON_FORK);
-        set_policy(policy, i32::from(policy == c_long::from(libc::SCHED_FIFO)), Started::AsUsual);
-        set(self.nice);
+    /// That of a thread which this one would start.
+    pub(crate) fn of_started() -> Self {
+        let Self { nice, policy } = Self::of(0);
+        match policy & RESET_ON_FORK {
+            0 => Self { nice, policy },
+            _ => Self { nice: nice.max(0), policy: OTHER },
+        }
+    }
+
+    /// Who has chosen another policy or nice value for ctprof keeps it.
+    pub(crate) fn is_usual(self) -> bool {
+        Self { policy: self.policy | RESET_ON_FORK, ..self } == Self::USUAL
+    }
+
+    /// Whether [`run_first_with_started`] has given it.
+    pub(crate) fn is_inherited(self) -> bool {
+        [Self::FIRST_WITH_STARTED, Self::NICE_WITH_STARTED].contains(&self)
+    }
+
+    /// Gives it to a thread; false if it may not have it.
+    pub(crate) fn set(self, tid: libc::pid_t) -> bool {
+        let priority = i32::from(self.policy & !RESET_ON_FORK == FIFO);
+        // SAFETY: the kernel reads the structure during the call: `struct sched_param` of include/uapi/linux/sched.h has only the
+        // real-time priority; that of musl is larger. The other arguments are numbers.
+        unsafe {
+            let argument = super::address(&raw const priority);
+            call(libc::SYS_sched_setscheduler, [tid.into(), self.policy, argument]).is_ok()
+                && call(libc::SYS_setpriority, [c_long::from(libc::PRIO_PROCESS), tid.into(), self.nice]).is_ok()
+        }
     }
 }
 
-/// Lets this thread run in its turn again, with the nice value that it had.
-pub(crate) fn run_in_turn() {
-    set_policy(libc::SCHED_OTHER.into(), 0, Started::AsUsual);
+/// Lets this thread wake up when it asked to, and not up to 50 µs later.
+pub(crate) fn wake_in_time() {
+    // SAFETY: the arguments are numbers.
+    let _ = unsafe { call(libc::SYS_prctl, [c_long::from(libc::PR_SET_TIMERSLACK), 1]) };
 }
 
-/// The priority of threads that a thread starts, and of commands.
-#[derive(Clone, Copy)]
-enum Started {
-    /// The usual policy and nice value.
-    AsUsual,
-    /// The same.
-    Alike,
+/// Lets a thread and those that it starts run before all with a usual policy, or at least with the lowest nice value; false if it may not.
+pub(crate) fn run_first_with_started(tid: libc::pid_t) -> bool {
+    Priority::FIRST_WITH_STARTED.set(tid) || Priority::NICE_WITH_STARTED.set(tid)
 }
 
-/// Sets the policy of this thread; false if it may not.
-fn set_policy(policy: c_long, priority: libc::c_int, started: Started) -> bool {
-    let policy = match started {
-        Started::AsUsual => policy | c_long::from(libc::SCHED_RESET_ON_FORK),
-        Started::Alike => policy,
+/// Makes `command` start with the usual priority although this thread starts others with its own.
+pub(crate) fn start_in_turn(command: &mut Command) {
+    let usual = || {
+        Priority { policy: OTHER, ..Priority::USUAL }.set(0);
+        io::Result::Ok(())
     };
-    // SAFETY: the kernel reads the structure during the call: `struct sched_param` of include/uapi/linux/sched.h has only the
-    // real-time priority; that of musl is larger.
-    unsafe { call(libc::SYS_sched_setscheduler, [0, policy, super::address(&raw const priority)]) }.is_ok()
+    // SAFETY: between fork and exec, the function only makes system calls.
+    unsafe { command.pre_exec(usual) };
 }
 
 #[cfg(test)]
@@ -112,77 +104,41 @@ mod tests {
     use crate::skip::{Missing, skipped};
 
     #[test]
-    fn a_thread_runs_before_others_until_it_is_to_run_in_its_turn() {
-        // SAFETY: the argument is a number.
-        let policy =
-            || unsafe { call(libc::SYS_sched_getscheduler, [0]) }.unwrap() & !c_long::from(libc::SCHED_RESET_ON_FORK);
-        let seen = std::thread::spawn(move || {
-            let may = run_first();
-            let (first, other) = (policy(), std::thread::spawn(policy).join().unwrap());
-            run_in_turn();
-            may.then_some([first, other, policy()])
-        });
-        let usual = c_long::from(libc::SCHED_OTHER);
-        match seen.join().unwrap() {
-            None => skipped(Missing::Privilege("a real-time policy")),
-            Some(policies) => assert_eq!(policies, [c_long::from(libc::SCHED_FIFO), usual, usual]),
-        }
-    }
-
-    #[test]
-    fn a_thread_and_those_that_it_starts_run_before_others_until_it_is_to_run_in_its_turn() {
-        let started = || std::thread::spawn(Priority::of_this_thread).join().unwrap();
-        let seen = std::thread::spawn(move || {
-            raise_priority();
-            let raised = Priority::of_this_thread();
-            run_first_with_started().map(|before| {
-                let [first, second] = [Priority::of_this_thread(), started()];
-                before.restore();
-                (first, second, raised, Priority::of_this_thread(), started())
-            })
-        });
-        match seen.join().unwrap() {
-            None => skipped(Missing::Privilege("a real-time policy")),
-            Some((first, second, raised, after, next)) => {
-                assert_eq!(first, second);
-                assert_eq!((raised, next), (after, Priority { nice: USUAL, policy: libc::SCHED_OTHER.into() }));
-                assert!(first.policy == c_long::from(libc::SCHED_FIFO) || first.nice == NICE, "{first:?}");
+    fn a_thread_with_a_priority_starts_others_with_the_usual_one() {
+        for priority in [Priority::NICE, Priority::FIRST] {
+            let seen = std::thread::spawn(move || {
+                let may = priority.set(0);
+                let seen = [Priority::of(0), std::thread::spawn(|| Priority::of(0)).join().unwrap()];
+                assert_eq!(seen[1], Priority::of_started());
+                Priority::USUAL.set(0);
+                may.then_some((seen, Priority::of(0)))
+            });
+            match seen.join().unwrap() {
+                None => skipped(Missing::Privilege("a higher priority")),
+                Some(([own, started], after)) => {
+                    assert!(own == priority && started.is_usual() && after.is_usual(), "{own:?} {started:?} {after:?}");
+                }
             }
         }
     }
 
     #[test]
-    fn a_policy_or_nice_value_that_was_chosen_is_kept() {
-        let policy = |policy| {
-            set_policy(policy, 0, Started::AsUsual)
-                .then(|| [run_first() || run_first_with_started().is_some(), raise_priority()])
-        };
-        let seen =
-            [libc::SCHED_BATCH, libc::SCHED_IDLE].map(|chosen| std::thread::spawn(move || policy(chosen.into())));
-        let nice = std::thread::spawn(|| {
-            set(19).then(|| [run_first() || run_first_with_started().is_some(), raise_priority()])
-        });
-        for raised in seen.into_iter().chain([nice]) {
-            assert_eq!(raised.join().unwrap(), Some([false; 2]));
-        }
-    }
-
-    #[test]
-    fn a_raised_priority_is_that_of_one_thread_and_ends() {
-        // SAFETY: the arguments are numbers.
-        let nice = || 20 - unsafe { call(libc::SYS_getpriority, [c_long::from(libc::PRIO_PROCESS), 0]) }.unwrap();
-        let of_another = move || std::thread::spawn(nice).join().unwrap();
-        let seen = std::thread::spawn(move || {
-            let before = nice();
-            raise_priority();
-            let (raised, other) = (nice(), of_another());
-            lower_priority();
-            [before, raised, other, nice()]
+    fn a_thread_that_runs_first_with_those_that_it_starts_starts_commands_with_the_usual_priority() {
+        let seen = std::thread::spawn(|| {
+            let may = run_first_with_started(0);
+            let started = std::thread::spawn(|| Priority::of(0)).join().unwrap();
+            let mut command = Command::new("sleep");
+            start_in_turn(command.arg("100"));
+            let mut command = command.spawn().unwrap();
+            let of_command = Priority::of(command.id().cast_signed());
+            command.kill().and_then(|()| command.wait()).unwrap();
+            may.then_some((Priority::of(0), started, of_command))
         });
         match seen.join().unwrap() {
-            [USUAL, USUAL, ..] => skipped(Missing::Privilege("a lower nice value")),
-            [USUAL, raised, other, after] => assert_eq!([raised, other, after], [NICE, USUAL, USUAL]),
-            [before, raised, ..] => assert_eq!(before, raised, "another nice value was chosen"),
+            None => skipped(Missing::Privilege("a higher priority")),
+            Some((own, started, of_command)) => {
+                assert!(own.is_inherited() && started == own && of_command.is_usual(), "{own:?} {of_command:?}");
+            }
         }
     }
 }

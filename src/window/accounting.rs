@@ -9,15 +9,31 @@ const MOST_PERCENT: u64 = 101;
 /// CPU time of the host is known to some ticks per CPU and 10%: it is read some time before or after the clock.
 const PRECISION_TICKS: u64 = 5;
 
+/// By how much times of CPUs with that capacity can differ from it.
+fn precision_ns(capacity_ns: u64, cpus: u64) -> u64 {
+    (capacity_ns / 10).saturating_add(cpus.saturating_mul(PRECISION_TICKS * NS_PER_TICK))
+}
+
 /// Whether CPUs with that capacity can have this time. More is not believed: file systems in user space and hypervisors that
 /// migrate a guest make up idle time, and the scheduler adds what a task ran before the window when it leaves its CPU.
 fn is_possible(time_ns: u64, capacity_ns: u64, cpus: u64) -> bool {
-    let precision_ns = cpus.saturating_mul(PRECISION_TICKS * NS_PER_TICK);
-    time_ns <= capacity_ns.saturating_add(capacity_ns / 10).saturating_add(precision_ns)
+    time_ns <= capacity_ns.saturating_add(precision_ns(capacity_ns, cpus))
+}
+
+/// Whether a CPU was away for a part of the window, and has come back. All columns together are the time that CPUs were there. Before
+/// Linux 6.8, the idle time of a CPU that comes back begins at 0, so that the sum can fall.
+fn is_away(time: &HostCpuTime, capacity_ns: u64, cpus: u64) -> bool {
+    let Some(task_ticks) = time.task_ticks else { return false };
+    let Some(idle_ticks) = time.idle_ticks else { return true };
+    let mut others = [time.iowait_ticks, time.interrupt_ticks, time.steal_ticks].into_iter();
+    let others = others.try_fold(idle_ticks, |sum, ticks| Some(sum.saturating_add(ticks?)));
+    let all_ns = |others: u64| task_ticks.saturating_add(others).saturating_mul(NS_PER_TICK);
+    others.is_some_and(|others| all_ns(others).saturating_add(precision_ns(capacity_ns, cpus)) < capacity_ns)
 }
 
 /// Accounts for the CPU time of the host in a window, of which threads have `explained_ns`; `None` if it is unknown:
-/// `/proc/stat` lacks columns, has more idle time than the CPUs, or CPUs came or went.
+/// `/proc/stat` lacks columns, has more idle time than the CPUs, or CPUs came or went. Where a CPU was away for a part of the window,
+/// the run time of tasks in `/proc/schedstat` still says it.
 ///
 /// What the hypervisor takes from a CPU is stolen time. If it takes it from an idle CPU that has just been woken, tickless kernels
 /// to 7.0 count it as idle too: `idle_sleeptime` of kernel/time/tick-sched.c is time by the clock, while `account_idle_ticks` of
@@ -46,6 +62,7 @@ pub(super) fn account(
     };
     let (source, most_ns) = match time.run_ns.filter(is_complete) {
         Some(run_ns) => (BusySource::Schedstat, run_ns),
+        None if is_away(time, capacity_ns, cpus) => return None,
         None => (BusySource::Idle, capacity_ns.saturating_sub(unused_ns?)),
     };
     let busy_ns = explained_ns.clamp(most_ns.saturating_sub(steal_ns), most_ns);

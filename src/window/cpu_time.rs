@@ -77,6 +77,7 @@ fn combined(
     let of_online = |a, b| counter(a, b).filter(|_| cpus.is_some());
     HostCpuTime {
         cpus,
+        task_ticks: counter(a.task_ticks, b.task_ticks),
         idle_ticks: counter(a.idle_ticks, b.idle_ticks),
         iowait_ticks: counter(a.iowait_ticks, b.iowait_ticks),
         interrupt_ticks: counter(a.interrupt_ticks, b.interrupt_ticks),

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::accounting::account;
 use super::is_of_selected;
+use super::residue::residues;
 use super::{
     Clocks, CpuReadings, Exits, Fold, FoldedPart, Join, Joined, Parents, PlacedRecords, WindowStart, Work, cpu_time,
 };
@@ -40,7 +41,7 @@ impl<T: Threads> Join<T> {
             Some(lineage) => Arc::clone(&lineage.parents),
             None => Arc::new(Parents::of(&start.earlier, self.processes.living(), exits, &start.clocks)),
         };
-        let mut records = PlacedRecords::new(&start, clocks, &self.processes, parents);
+        let mut records = PlacedRecords::new(&start, clocks, parents);
         let mut fold = Fold::default();
         exits.for_each(|exited| {
             if let Some(placed) = self.placed(&mut records, exited) {
@@ -48,11 +49,21 @@ impl<T: Threads> Join<T> {
             }
         });
         self.add_folded(&mut records, exits, &mut fold);
-        let PlacedRecords { unexplained, parents, recorded, impossible_delays, .. } = records;
+        let PlacedRecords { parents, recorded, impossible_delays, .. } = records;
         fold.into_threads().for_each(|thread| self.threads.add(thread));
-        let cpus = host.cpu_time.as_ref().and_then(|time| time.cpus);
-        let most_ns = cpus.map(|cpus| cpus.saturating_mul(clocks.duration_ns));
-        for mut thread in unexplained.into_threads(&self.processes, &parents, most_ns) {
+        if exits.summary.is_none() {
+            let cpus = host.cpu_time.as_ref().and_then(|time| time.cpus);
+            let most_ns = cpus.map(|cpus| cpus.saturating_mul(clocks.duration_ns));
+            self.add_residues(&start, &parents, most_ns, later);
+        }
+        self.add_gone(&start, &recorded);
+        let window = self.info(&start, &host, exits.summary.clone());
+        Joined { before: self.before, threads: self.threads, window, cpu_time: host.cpu_time, impossible_delays }
+    }
+
+    /// Adds what exited, as far as processes count it.
+    fn add_residues(&mut self, start: &WindowStart, parents: &Parents, most_ns: Option<u64>, later: &SnapshotHead) {
+        for mut thread in residues(start, &self.processes, parents, most_ns) {
             // The children that a recorder waits for are orphans of the command.
             let is_of_children = thread.exited_work == Some(ExitedWork::Children);
             if is_of_children && is_of_selected(later) {
@@ -69,9 +80,6 @@ impl<T: Threads> Join<T> {
             self.explain(Work::of_thread(&thread.metrics), thread.owner);
             self.threads.add(thread);
         }
-        self.add_gone(&start, &recorded);
-        let window = self.info(&start, &host, exits.summary.clone());
-        Joined { before: self.before, threads: self.threads, window, cpu_time: host.cpu_time, impossible_delays }
     }
 
     /// The host between the times at which busy threads were read on average, so that its CPU time and theirs are of
@@ -95,7 +103,7 @@ impl<T: Threads> Join<T> {
     /// Adds the exited threads that were folded while the window was open.
     fn add_folded(&mut self, records: &mut PlacedRecords<'_>, exits: &Exits<'_>, fold: &mut Fold) {
         records.impossible_delays = records.impossible_delays.saturating_add(exits.folded.impossible_delays);
-        for (tgid, part, mut row) in exits.folded.rows(|cgroups| exits.cgroup?(cgroups)) {
+        for (tgid, part, mut row) in exits.folded.rows(|key| exits.cgroup?(key)) {
             let lineage = self.lineage.as_mut();
             let (owner, parent, program) = match part {
                 FoldedPart::Threads => {
@@ -108,10 +116,9 @@ impl<T: Threads> Join<T> {
                 }
             };
             let owner = row.state.owner.or(owner);
-            (row.state.owner, row.state.parent, row.state.program) = (owner, parent, program);
-            let work = Work::of_thread(&row.state.metrics);
-            records.place_folded((tgid, part), work);
-            self.explain(work, owner);
+            (row.state.owner, row.state.parent) = (owner, parent);
+            row.state.program = row.state.program.take().or(program);
+            self.explain(Work::of_thread(&row.state.metrics), owner);
             let count = row.state.span.map_or(0, |span| span.count);
             self.sums.started_and_exited = self.sums.started_and_exited.saturating_add(count);
             fold.add(row);
@@ -145,7 +152,7 @@ impl<T: Threads> Join<T> {
         let has_started = |ticks| self.sums.started.binary_search(&(exited.id(), ticks)).is_ok();
         match records.earlier_place(exited) {
             Some(place) => self.start.found[place].load(Ordering::Relaxed),
-            None => exited.start_time_clock_ticks.is_some_and(has_started),
+            None => records.has_last_ids(exited) && exited.start_time_clock_ticks.is_some_and(has_started),
         }
     }
 

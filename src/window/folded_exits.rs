@@ -19,7 +19,7 @@ pub struct Exits<'r> {
     pub each: Option<EachExit<'r>>,
     /// The others.
     pub folded: FoldedExits,
-    /// The name of the cgroup of folded threads.
+    /// Names cgroups of folded threads that had no name.
     pub cgroup: Option<&'r dyn Fn(u64) -> Option<Name>>,
 }
 
@@ -41,7 +41,7 @@ pub(super) const MOST_ANCESTORS: usize = 64;
 const MOST_ROWS: usize = 50_000;
 const OTHERS: &str = "(others)";
 /// The kernel frees a process and its children in any order within some milliseconds. This many processes exit in a second at
-/// most.
+/// most, so that the last ones that were freed are remembered, at least so many.
 const REMEMBERED: usize = 1 << 16;
 
 /// Exited threads by the process that counts them as long as it lives: that of which they were threads, or the nearest
@@ -49,7 +49,7 @@ const REMEMBERED: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub struct FoldedExits {
     folds: BTreeMap<(u32, FoldedPart), Fold>,
-    gone: HashMap<u32, Gone>,
+    freed: FreedProcesses,
     /// Threads with equal names of a process are one.
     pub(crate) rows: usize,
     /// Number of threads with delays that are longer than they lived.
@@ -62,17 +62,35 @@ pub struct FoldedExits {
 pub enum FoldedPart {
     /// Its own.
     Threads,
-    /// Those of its children.
+    /// Those of its children, and of processes below them whose parents have exited too.
+    #[serde(alias = "descendants")]
     Children,
-    /// Those of processes below its children, whose parents have exited too.
-    Descendants,
 }
 
-/// A process that was freed.
+/// The processes that were freed last, by their ids.
+#[derive(Debug, Default)]
+struct FreedProcesses {
+    latest: HashMap<u32, FreedProcess>,
+    before: HashMap<u32, FreedProcess>,
+}
+
 #[derive(Debug)]
-struct Gone {
+struct FreedProcess {
     exited_monotonic_ns: u64,
     ppid: u32,
+}
+
+impl FreedProcesses {
+    fn add(&mut self, tgid: u32, freed: FreedProcess) {
+        if self.latest.len() >= REMEMBERED {
+            self.before = std::mem::take(&mut self.latest);
+        }
+        self.latest.insert(tgid, freed);
+    }
+
+    fn get(&self, tgid: u32) -> Option<&FreedProcess> {
+        self.latest.get(&tgid).or_else(|| self.before.get(&tgid))
+    }
 }
 
 impl FoldedExits {
@@ -84,6 +102,7 @@ impl FoldedExits {
     /// Adds a thread.
     pub fn add(&mut self, mut exited: ExitedThread) {
         let ExitedThread { started_monotonic_ns, elapsed_ns, ppid, .. } = exited;
+        let exited_monotonic_ns = exited.exited_monotonic_ns();
         let impossible = u64::from(exited.state.metrics.remove_impossible_delays(elapsed_ns));
         self.impossible_delays = self.impossible_delays.saturating_add(impossible);
         let span = ThreadSpan { alive_ns: elapsed_ns, started: true, exited: true, ..ThreadSpan::default() };
@@ -92,13 +111,11 @@ impl FoldedExits {
         // The first thread is freed when the whole process has exited.
         let counted = if exited.state.is_leader() && exited.replaced_by.is_none() {
             let parent = self.counting(ppid, started_monotonic_ns);
-            self.end(tgid, parent, started_monotonic_ns.saturating_add(elapsed_ns));
-            // If the parent has exited, it may have waited for this one before, or another process has adopted it.
-            let part = if parent == ppid { FoldedPart::Children } else { FoldedPart::Descendants };
-            (parent, part)
+            self.end(tgid, parent, exited_monotonic_ns);
+            (parent, FoldedPart::Children)
         } else {
             let counting = self.counting(tgid, started_monotonic_ns);
-            let part = if counting == tgid { FoldedPart::Threads } else { FoldedPart::Descendants };
+            let part = if counting == tgid { FoldedPart::Threads } else { FoldedPart::Children };
             (counting, part)
         };
         if !self.has_room() && !self.folds.get(&counted).is_some_and(|fold| fold.has(&exited)) {
@@ -108,12 +125,12 @@ impl FoldedExits {
         self.add_row(counted.0, counted.1, exited);
     }
 
-    /// The threads with equal names as one each, with the process that counts them. `cgroup` knows cgroups by their number.
+    /// The threads with equal names as one each, with the process that counts them. `cgroup` names cgroups that had no name.
     pub fn rows(&self, cgroup: impl Fn(u64) -> Option<Name>) -> impl Iterator<Item = (u32, FoldedPart, ExitedThread)> {
         self.folds.iter().flat_map(move |((tgid, part), fold)| {
             let rows = fold.clone().into_rows().map(|mut row| {
-                let known = row.cgroups.take().and_then(&cgroup);
-                row.state.cgroup = row.state.cgroup.or(known);
+                let name = row.unnamed_cgroup.take().and_then(&cgroup);
+                row.state.cgroup = row.state.cgroup.or(name);
                 (*tgid, *part, row)
             });
             rows.collect::<Vec<_>>()
@@ -128,8 +145,8 @@ impl FoldedExits {
     /// The process with this id, or its nearest ancestor that has not exited.
     pub(super) fn counting(&self, mut tgid: u32, started_monotonic_ns: u64) -> u32 {
         for _ in 0..MOST_ANCESTORS {
-            match self.gone.get(&tgid) {
-                Some(gone) if started_monotonic_ns <= gone.exited_monotonic_ns => tgid = gone.ppid,
+            match self.freed.get(tgid) {
+                Some(freed) if started_monotonic_ns <= freed.exited_monotonic_ns => tgid = freed.ppid,
                 _ => break,
             }
         }
@@ -138,15 +155,33 @@ impl FoldedExits {
 
     /// Gives what a process counted to its parent, which waited for it.
     fn end(&mut self, tgid: u32, ppid: u32, exited_monotonic_ns: u64) {
-        if self.gone.len() >= REMEMBERED {
-            self.gone.clear();
+        self.freed.add(tgid, FreedProcess { exited_monotonic_ns, ppid });
+        for part in [FoldedPart::Threads, FoldedPart::Children] {
+            let fold = self.folds.remove(&(tgid, part)).unwrap_or_default();
+            self.rows = self.rows.saturating_sub(fold.len());
+            fold.into_rows().for_each(|row| self.add_row(ppid, FoldedPart::Children, row));
         }
-        self.gone.insert(tgid, Gone { exited_monotonic_ns, ppid });
-        let parts = [FoldedPart::Threads, FoldedPart::Children, FoldedPart::Descendants];
-        let [threads, children, descendants] = parts.map(|part| self.folds.remove(&(tgid, part)).unwrap_or_default());
-        self.rows = self.rows.saturating_sub(threads.len() + children.len() + descendants.len());
-        threads.into_rows().for_each(|row| self.add_row(ppid, FoldedPart::Children, row));
-        let below = children.into_rows().chain(descendants.into_rows());
-        below.for_each(|row| self.add_row(ppid, FoldedPart::Descendants, row));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_freed_late_is_counted_by_the_ancestor_of_its_freed_parent() {
+        const PARENT: u32 = 7;
+        let process = |tid, ppid| {
+            let state = ThreadState { tid, tgid: tid, pcomm: "job".into(), ..ThreadState::default() };
+            ExitedThread { state, ppid, elapsed_ns: 1, ..ExitedThread::default() }
+        };
+        let mut exits = FoldedExits::default();
+        let most = u32::try_from(REMEMBERED).unwrap();
+        // The parent is the last one that fits.
+        (100..most + 99).for_each(|tid| exits.add(process(tid, 1)));
+        [(PARENT, 1), (8, 1), (9, PARENT)].into_iter().for_each(|(tid, ppid)| exits.add(process(tid, ppid)));
+        let counted: Vec<_> = exits.rows(|_| None).map(|(tgid, part, row)| (tgid, part, row.state.span)).collect();
+        let [(1, FoldedPart::Children, Some(all))] = counted[..] else { panic!("{counted:?}") };
+        assert_eq!(all.count, u64::from(most) + 2);
     }
 }

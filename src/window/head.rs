@@ -103,6 +103,7 @@ fn half(earlier: Option<PsiHalf>, later: Option<PsiHalf>) -> Option<PsiHalf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::CounterUs;
 
     fn snapshot(json: &str) -> SnapshotHead {
         serde_json::from_str(&format!(r#"{{"threads":[],{json}}}"#)).unwrap()
@@ -149,7 +150,7 @@ mod tests {
         let window = |a: u64, b: u64| {
             let mut later = psi(b);
             subtract(&psi(a), &mut later);
-            later.psi.unwrap().cpu.unwrap().some.map(|half| half.total_usec.number())
+            later.psi.unwrap().cpu.unwrap().some.and_then(|half| half.total_usec).map(CounterUs::number)
         };
         assert_eq!((window(10, 25), window(25, 10)), (Some(15), None));
     }

@@ -28,8 +28,8 @@ pub(super) struct WindowStart {
     pub(super) values: JoinedValues,
     /// Which of the earlier threads were found again.
     pub(super) found: Vec<AtomicBool>,
-    /// Processes in which another thread than the first one executed a program, and the id that it had, from records.
-    pub(super) replaced: BTreeMap<u32, u32>,
+    /// The last thread that continued with the ids and the start of a process's first one, by its own id until then, from records.
+    pub(super) replaced: BTreeMap<(u32, Option<u64>), u32>,
     /// Wall clock, in nanoseconds since 1970.
     pub(super) started_at_unix_ns: u64,
     pub(super) cpu_time: CpuReadings,
@@ -209,10 +209,13 @@ impl<T: Threads> Join<T> {
             if siblings.clone().any(|place| is_found(&place)) {
                 // execve(2) ends all other threads.
                 self.add_known(start, place, thread);
-            } else if let Some(tid) = start.replaced.get(&thread.tgid) {
+            } else if let Some(tid) = start.replaced.get(&(thread.tgid, thread.start_time_clock_ticks)) {
                 match start.earlier.find(ThreadId { tid: *tid, ..thread.id() }) {
                     Some(place) => self.add_known(start, place, thread),
-                    None => self.add_started(start, Seen::AtBothEnds, thread),
+                    None => {
+                        self.sums.started.extend(thread.start_time_clock_ticks.map(|ticks| (thread.id(), ticks)));
+                        self.add_started(start, Seen::AtBothEnds, thread);
+                    }
                 }
             } else {
                 let mut possible = siblings.filter(|place| start.continues(*place, &thread));
@@ -225,6 +228,7 @@ impl<T: Threads> Join<T> {
                 }
             }
         }
+        self.sums.started.sort_unstable();
     }
 
     /// Adds the earlier threads that the later capture could not read, without values, unless there are records of their exits.
@@ -250,7 +254,9 @@ impl<T: Threads> Join<T> {
         start.found[place].store(true, Ordering::Relaxed);
         let earlier = &start.earlier.threads[place];
         let [before, read] = [earlier, &thread].map(|thread| thread.read_at_ns.unwrap_or(0));
-        let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(before);
+        let listed_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(before);
+        // One that had exited, and that nobody has waited for, does not even sleep.
+        let alive_ns = if earlier.has_exited() { 0 } else { listed_ns };
         let totals = (start.values == JoinedValues::Totals).then(|| thread.metrics.clone());
         let count = |metric: &Metric| *self.sums.backwards.entry(metric.id).or_default() += 1;
         subtract(&earlier.metrics, &mut thread.metrics, count);
@@ -303,7 +309,7 @@ impl WindowStart {
     /// Whether the first thread of a process may be another one than the earlier first thread, at `place`.
     fn is_replaced(&self, place: usize, later: &ThreadState) -> bool {
         later.is_leader()
-            && (self.replaced.contains_key(&later.tgid)
+            && (self.replaced.contains_key(&(later.tgid, later.start_time_clock_ticks))
                 || (self.earlier.siblings(place).next().is_some() && !self.continues(place, later)))
     }
 

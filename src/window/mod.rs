@@ -15,7 +15,7 @@ mod join;
 mod lineage;
 mod parents;
 mod processes;
-mod unexplained;
+mod residue;
 mod work;
 
 use std::sync::Arc;
@@ -34,10 +34,11 @@ pub use self::join::{Join, Joined, JoinedValues};
 use self::lineage::Lineage;
 use self::parents::{KnownProcess, Living, Parents, living};
 use self::processes::{Processes, Seen};
-use self::unexplained::{CountedWork, GoneProcess, PRECISION_NS, Unexplained};
-use self::work::Work;
+use self::work::{PRECISION_NS, Work};
 pub use crate::model::ExitedThread;
-use crate::model::{CtprofSnapshot, FORMAT_VERSION, RecordedCommand, SnapshotHead, ThreadState, Threads};
+use crate::model::{
+    CtprofSnapshot, FORMAT_VERSION, RecordedCommand, SnapshotHead, ThreadId, ThreadSpan, ThreadState, Threads,
+};
 
 /// The window between two snapshots of one boot: a snapshot whose counters are increases.
 pub fn between(earlier: CtprofSnapshot, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
@@ -67,11 +68,12 @@ pub fn recorded(
     let clocks = Clocks::between(earlier, &head, taken_by)?;
     let mut join = Join::new(Arc::new(WindowStart::of(earlier, threads, clocks, JoinedValues::Increases)), &Vec::new());
     let start = Arc::get_mut(&mut join.start).expect("the join has no other part yet");
+    let listed = |id: ThreadId| all.binary_search_by_key(&id, ThreadState::id).ok().map(|place| &all[place]);
     recording.exits.for_each(|exit| {
-        let earlier = start.earlier.find(exit.state.id());
-        let earlier = earlier.map(|place| start.earlier.threads[place].start_time_clock_ticks);
-        if let Some(tid) = exit.replaced_by.filter(|_| earlier == Some(exit.state.start_time_clock_ticks)) {
-            start.replaced.insert(exit.state.tgid, tid);
+        let began_ns = clocks.end_monotonic_ns.unwrap_or(0);
+        let is_replaced = |leader| exit.is_replaced_by(leader, began_ns, |id| listed(id).is_some());
+        if let Some(tid) = exit.replaced_by.filter(|_| listed(exit.state.id()).is_none_or(is_replaced)) {
+            start.replaced.insert((exit.state.tgid, exit.state.start_time_clock_ticks), tid);
         }
     });
     let Recording { exits, recorder, command, requested_ns } = recording;
@@ -90,6 +92,16 @@ pub fn recorded(
     let mut threads = into_window(earlier, &mut head, ends);
     threads.sort_by_key(ThreadState::id);
     Ok(CtprofSnapshot { head, threads })
+}
+
+/// A thread in a window of this length in which nothing of it changed.
+pub fn unchanged(thread: &ThreadState, duration_ns: u64) -> ThreadState {
+    let alive_ns = if thread.has_exited() { 0 } else { duration_ns };
+    let mut unchanged = thread.clone();
+    earlier_threads::subtract(&thread.metrics, &mut unchanged.metrics, |_| {});
+    unchanged.span = Some(ThreadSpan { alive_ns, ..ThreadSpan::default() });
+    (unchanged.process, unchanged.process_after) = (None, None);
+    unchanged
 }
 
 /// Joins the threads of `later`, as they are added, with those of `earlier`.

@@ -1,7 +1,7 @@
 //! The parents of processes, and which capture had a process. Ids of processes are reused, so that a process is known
 //! by its id and its start.
 
-use super::{Clocks, EarlierThreads, Exits, MOST_ANCESTORS};
+use super::{Clocks, EarlierThreads, Exits};
 use crate::model::{ExitedThread, ThreadState};
 
 /// What is known of a process.
@@ -68,12 +68,6 @@ impl Parents {
     /// The process with this id when its child started, then its parent, and so on.
     pub(super) fn ancestors(&self, ppid: u32, start_ns: u64) -> impl Iterator<Item = &KnownProcess> {
         std::iter::successors(self.get(ppid, start_ns), |child| self.get(child.ppid, child.start_ns))
-    }
-
-    /// Whether these are all ancestors, up to one that has no parent here: that is in another PID namespace, or the process exited
-    /// while the earlier capture read it.
-    pub(super) fn are_known(&self, ppid: u32, start_ns: u64) -> bool {
-        self.ancestors(ppid, start_ns).take(MOST_ANCESTORS).last().is_some_and(|top| top.ppid == 0)
     }
 }
 

@@ -4,6 +4,9 @@ use std::ops::{AddAssign, Index, IndexMut};
 
 use crate::model::{Includes, MetricId, Metrics, NS_PER_TICK, PROCESS, ProcessState, Value};
 
+/// User and system time are rounded down to ticks, each.
+pub(super) const PRECISION_NS: u64 = 2 * NS_PER_TICK;
+
 /// The metrics that processes count, and the run time, which they count in ticks.
 const METRICS: [MetricId; 12] = [
     MetricId::run_time_ns,

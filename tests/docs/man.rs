@@ -10,6 +10,7 @@ use clap::builder::Resettable;
 use clap_mangen::Man;
 
 const ENVIRONMENT: &[(&str, &str)] = &[
+    ("COLUMNS", "The width of tables, also where the output is no terminal."),
     ("CTPROF_REDACT_KEY", "The key of --redact. Equal names get equal hashes in all files with the same key."),
     ("NO_COLOR, CLICOLOR_FORCE", "Whether headings have colors, if --color does not say."),
     ("RUST_LOG", "Which messages go to standard error, as filters of the Rust crate tracing: debug, for example."),

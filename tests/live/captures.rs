@@ -353,4 +353,6 @@ fn a_process_has_its_user_by_name_and_redacted_none() {
     };
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap();
     assert_eq!((shown("a"), shown("b")), (Some(user.name), None));
+    let named = ctprof(&["capture", "-p", &id, "--redact"]);
+    assert!(named.starts_with("ctprof-redacted-"), "without the name of the host: {named}");
 }

@@ -7,6 +7,9 @@ mod captures;
 mod commands;
 #[path = "../support/example.rs"]
 mod example;
+mod format;
+#[path = "../support/format_reader.rs"]
+mod format_reader;
 mod hostile_hosts;
 #[cfg(target_arch = "x86_64")]
 mod jemalloc;

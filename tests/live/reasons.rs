@@ -179,11 +179,15 @@ fn a_window_without_samples_has_no_reasons() {
 fn an_exited_command_has_its_reasons_and_the_name_of_its_script() {
     let directory = tempfile::tempdir().unwrap();
     let [file, script] = ["w", "job.sh"].map(|name| directory.path().join(name));
-    std::fs::write(&script, "read line < pipe\n").unwrap();
+    std::fs::write(&script, "> started\nread line < pipe\n").unwrap();
     nix::unistd::mkfifo(&directory.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ctprof"));
     command.args(["-q", "record", "-o"]).arg(&file).args(["--", "sh"]).arg(&script);
     let mut recorder = command.current_dir(directory.path()).spawn().unwrap();
+    while !directory.path().join("started").exists() {
+        assert_eq!(recorder.try_wait().unwrap(), None);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
     std::thread::sleep(std::time::Duration::from_secs(2));
     std::fs::write(directory.path().join("pipe"), "go\n").unwrap();
     assert!(recorder.wait().unwrap().success());

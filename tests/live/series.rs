@@ -29,16 +29,34 @@ fn text(arguments: &[&str]) -> String {
     String::from_utf8(run(arguments).stdout).unwrap()
 }
 
-/// The sum of the run times of some groups in all steps of a part, and when the steps began, in nanoseconds.
-fn steps(part: &str, groups: &[&str]) -> (u64, Vec<u64>) {
-    let csv = text(&["show", "--steps", part, "--per", "run", "--format", "csv", "--scope", "host"]);
+/// Whose run time is summed.
+#[derive(Clone, Copy)]
+enum Of {
+    /// The command's. Until its process executes the program it has the name of ctprof, which a step can see on a busy host.
+    Command,
+    Group(&'static str),
+}
+
+impl Of {
+    fn scope(self) -> &'static str {
+        if let Self::Command = self { "command" } else { "host" }
+    }
+
+    fn has(self, group: &str) -> bool {
+        if let Self::Group(name) = self { group == name } else { true }
+    }
+}
+
+/// The sum of the run times in all steps of a part, and when the steps began, in nanoseconds.
+fn steps(part: &str, of: Of) -> (u64, Vec<u64>) {
+    let csv = text(&["show", "--steps", part, "--per", "run", "--format", "csv", "--scope", of.scope()]);
     let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let heads = lines.next().unwrap();
     let column = |name: &str| heads.iter().position(|head| *head == name).unwrap();
     let (mut sum, mut starts) = (0, Vec::new());
     for line in lines {
         starts.push(line[0].parse().unwrap());
-        if groups.contains(&line[column("group")]) {
+        if of.has(line[column("group")]) {
             sum += line[column("run")].parse::<u64>().unwrap_or(0);
         }
     }
@@ -46,13 +64,19 @@ fn steps(part: &str, groups: &[&str]) -> (u64, Vec<u64>) {
     (sum, starts)
 }
 
-/// The run time of some groups in a window, in nanoseconds.
-fn whole(part: &str, groups: &[&str]) -> u64 {
-    let json = text(&["show", part, "--per", "run", "--format", "json", "--scope", "host"]);
+/// When the steps of a part began, in nanoseconds.
+fn starts(part: &str) -> Vec<u64> {
+    steps(part, Of::Group("all of none")).1
+}
+
+/// The run time in a window, in nanoseconds.
+fn whole(part: &str, of: Of) -> u64 {
+    let json = text(&["show", part, "--per", "run", "--format", "json", "--scope", of.scope()]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let rows = json["rows"].as_array().unwrap().iter();
     let rows = rows.filter(|row| row["section"] == "overview" && row["metric"] == "run");
-    let of_groups = rows.filter(|row| groups.iter().any(|group| row["group"] == *group));
+    let rows = rows.filter(|row| row["path"].as_array().is_some_and(|path| !path.is_empty()));
+    let of_groups = rows.filter(|row| of.has(row["group"].as_str().unwrap()));
     // Without BPF, what exits while it is read can have no value.
     let is_whole = has_exit_records(part);
     of_groups.map(|row| row["value"].as_u64().or((!is_whole).then_some(0)).unwrap()).sum()
@@ -63,8 +87,7 @@ fn has_exit_records(file: &str) -> bool {
     json["snapshot"]["window"]["exit_records"].is_object()
 }
 
-/// The names of what is recorded, which nothing else on the host has: a process has that of the shell until it executes its
-/// program, which a step can see.
+/// The names of what is recorded, which nothing else on the host has.
 const NAMES: &[&str] = &["step-sh", "step-head", "step-sum"];
 
 /// Records processes that live for shorter and for longer than a step.
@@ -88,12 +111,12 @@ fn the_steps_of_a_series_add_up_to_its_window_to_the_nanosecond() {
     if !has_exit_records(&file) {
         return skipped(Missing::Privilege("records of exits need BPF"));
     }
-    let (sum, starts) = steps(&file, NAMES);
+    let (sum, starts) = steps(&file, Of::Command);
     assert!(starts.len() > 1 && sum > 0, "{starts:?} with {sum} ns");
-    assert_eq!(sum, whole(&file, NAMES));
+    assert_eq!(sum, whole(&file, Of::Command));
     let middle = Duration::from_nanos(starts[1] - starts[0]).as_secs_f64();
     let parts = [format!("{file}@..{middle}"), format!("{file}@{middle}..")];
-    let [first, second] = parts.map(|part| whole(&part, NAMES));
+    let [first, second] = parts.map(|part| whole(&part, Of::Command));
     assert_eq!(first + second, sum, "two parts that meet have it all");
 }
 
@@ -128,8 +151,8 @@ fn each_part_of_a_series_knows_the_threads_of_its_command() {
 fn steps_without_bpf_have_the_same_file() {
     let directory = tempfile::tempdir().unwrap();
     let file = recorded(directory.path(), &["--engine", "procfs", "--no-why"]);
-    assert!(steps(&file, NAMES).1.len() > 1);
-    assert!(whole(&file, NAMES) > 0);
+    assert!(starts(&file).len() > 1);
+    assert!(whole(&file, Of::Command) > 0);
 }
 
 #[test]
@@ -141,7 +164,7 @@ fn steps_that_procfs_takes_long_to_read_are_longer_and_a_warning_says_so() {
     let output = run(&options);
     let warning = String::from_utf8(output.stderr).unwrap();
     assert!(warning.contains("reading one from procfs takes") && warning.contains("2% of a CPU"), "{warning}");
-    let steps = steps(file, &[]).1.len();
+    let steps = starts(file).len();
     assert!((1..50).contains(&steps), "{steps} of 100 steps");
 }
 
@@ -159,7 +182,7 @@ fn a_reader_that_goes_away_ends_the_recording_and_keeps_the_file() {
     }
     drop(lines);
     assert!(recorder.wait().unwrap().success());
-    assert!(steps(file, &[]).1.len() >= 2);
+    assert!(starts(file).len() >= 2);
 }
 
 #[test]
@@ -173,9 +196,9 @@ fn a_flight_recorder_ends_when_a_step_meets_its_gate_and_keeps_what_was_before()
     let ended = ended.unwrap();
     assert!(ended.status.success(), "{ended:?}");
     assert!(String::from_utf8_lossy(&ended.stderr).contains("--until is met by sha256sum"), "{ended:?}");
-    let (run, starts) = steps(&directory, &["sha256sum"]);
+    let (run, starts) = steps(&directory, Of::Group("sha256sum"));
     assert!(run > 0 && starts.len() > 1, "{run} {starts:?}");
-    assert_eq!(run, whole(&directory, &["sha256sum"]));
+    assert_eq!(run, whole(&directory, Of::Group("sha256sum")));
     let trend: serde_json::Value = serde_json::from_str(&text(&["show", &directory, "--format", "json"])).unwrap();
     assert_eq!(trend["trend"]["column"], "run");
 }
@@ -275,8 +298,30 @@ fn a_signal_ends_a_series_with_status_0_and_a_whole_file() {
         assert_eq!(recorder.wait_with_output().unwrap().status.code(), Some(0), "{signal}");
         let shown = run(&["show", &file]);
         assert_eq!(String::from_utf8_lossy(&shown.stderr), "", "{signal}: nothing is missing");
-        assert!(steps(&file, &[]).1.len() >= 2);
+        assert!(starts(&file).len() >= 2);
     }
+}
+
+#[test]
+fn a_signal_ends_a_step_that_waits_for_descriptors_and_keeps_the_steps_before_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("s").to_str().unwrap().to_owned();
+    let mut recorder = recorder(&file);
+    let mut said = BufReader::new(recorder.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let limit = ["--nofile=3", "--pid", &recorder.id().to_string()];
+    if !Command::new("prlimit").args(limit).status().is_ok_and(|status| status.success()) {
+        send(&recorder, Signal::SIGTERM);
+        recorder.wait().unwrap();
+        return skipped(Missing::Tool("prlimit"));
+    }
+    assert!(said.any(|line| line.contains("the step ends when that works again")));
+    send(&recorder, Signal::SIGTERM);
+    let rest: Vec<_> = said.collect();
+    assert!(recorder.wait().unwrap().success(), "{rest:?}");
+    assert!(rest.iter().any(|line| line.contains("the last step is missing")), "{rest:?}");
+    let shown = run(&["show", &file]);
+    assert_eq!(String::from_utf8_lossy(&shown.stderr), "", "the file is whole");
+    assert!(starts(&file).len() >= 2);
 }
 
 #[test]
@@ -290,7 +335,7 @@ fn a_step_in_which_the_recorder_was_stopped_has_its_true_length_and_no_other_is_
     thread::sleep(Duration::from_millis(200));
     send(&recorder, Signal::SIGTERM);
     assert!(recorder.wait_with_output().unwrap().status.success());
-    let starts = steps(&file, &[]).1;
+    let starts = starts(&file);
     let late = starts.windows(2).filter(|pair| pair[1] - pair[0] >= 900_000_000).count();
     assert!(late >= 1, "{starts:?}");
 }

@@ -436,10 +436,67 @@ fn the_time_for_a_file_is_in_proportion_to_its_size() {
     let mut broken = Vec::new();
     for &kind in LISTS.iter().chain(REAL) {
         let [small, large] = [LIMIT / 4, LIMIT].map(|bytes| bench.files(kind, bytes));
-        let [small, large] = [&small, &large].map(|files| bench.run(files, "show A B -f markdown").cpu_us);
-        // With room for a busy machine: squared, it would be 16 times.
-        if large > 8 * small + 300_000 {
-            broken.push(format!("{}: {small} us for a quarter, {large} us", kind.0));
+        for command in ["show A B -f markdown", "compare A B -f json -g cgroup", "compare A B -f html -g all --why"] {
+            let [small, large] = [&small, &large].map(|files| bench.run(files, command).cpu_us);
+            // With room for a busy machine: squared, it would be 16 times.
+            if large > 8 * small + 300_000 {
+                broken.push(format!("{}: {command}: {small} us for a quarter, {large} us", kind.0));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{} broken:\n{}", broken.len(), broken.join("\n"));
+}
+
+/// A series with so many steps of a second, in each of which so many threads ran.
+fn series(steps: usize, threads: usize) -> String {
+    let list = |item: &dyn Fn(usize) -> String| (1..=threads).map(item).collect::<Vec<_>>().join(",");
+    let clocks = |ns: usize| format!("\"capture\":{{\"monotonic_ns\":{ns},\"boottime_ns\":{ns}}}");
+    let thread = |tid| {
+        format!(
+            "{{\"tid\":{tid},\"tgid\":1,\"comm\":\"{}\",\"start_time_clock_ticks\":0,\"run_time_ns\":1}}",
+            name(tid % 100)
+        )
+    };
+    let mut lines = format!(
+        "{{\"series\":{{}},\"format_version\":4,\"captured_at_unix_ns\":1000000000,{},\
+         \"host\":{{\"boot_id\":\"b\",\"clock_ticks_per_second\":100}},\"threads\":[{}]}}\n",
+        clocks(1_000_000_000),
+        list(&thread),
+    );
+    let (rows, zeros, runs) =
+        (list(&|tid| format!("[1,{tid}]")), list(&|_| "0".to_owned()), list(&|tid| format!("{}", 1000 * tid)));
+    for _ in 0..steps {
+        writeln!(
+            lines,
+            "{{\"head\":{{\"captured_at_unix_ns\":1000000000,{}}},\"threads\":{{\"rows\":[{rows}],\
+             \"read_at_ns\":[{zeros}],\"metrics\":{{\"run_time_ns\":[{runs}]}}}}}}",
+            clocks(1_000_000_000),
+        )
+        .unwrap();
+    }
+    lines
+}
+
+#[test]
+fn the_time_for_a_series_is_in_proportion_to_its_steps_and_to_its_threads() {
+    let Some(bench) = Bench::new() else { return };
+    let files = |steps, threads| {
+        let directory = bench.directory.path().join(format!("{steps} {threads}"));
+        fs::create_dir_all(&directory).unwrap();
+        let json = series(steps, threads);
+        assert!(json.len() < LIMIT, "{}", json.len());
+        fs::write(directory.join("1.zst"), zstd::encode_all(json.as_bytes(), 1).unwrap()).unwrap();
+        Files { directory }
+    };
+    let mut broken = Vec::new();
+    for (what, small, large) in [("steps", files(100, 20), files(400, 20)), ("threads", files(5, 1000), files(5, 4000))]
+    {
+        for command in ["show A", "show A --steps -f csv", "show A -f html -g all", "compare A A -g thread"] {
+            let [small, large] = [&small, &large].map(|files| bench.run(files, command));
+            assert_eq!([small.status, large.status], [0; 2], "{command}");
+            if large.cpu_us > 8 * small.cpu_us + 300_000 {
+                broken.push(format!("{what}: {command}: {} us for a quarter, {} us", small.cpu_us, large.cpu_us));
+            }
         }
     }
     assert!(broken.is_empty(), "{} broken:\n{}", broken.len(), broken.join("\n"));

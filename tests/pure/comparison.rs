@@ -137,7 +137,8 @@ mod order_of_groups {
             side.head.host = serde_json::from_value(host.clone()).unwrap();
             side
         };
-        let comparison = compare(&side(1000, bytes[0]), &side(2000, bytes[1]), &options(|all| all.per = Some(per)));
+        let comparison =
+            compare(&side(1000, bytes[0]), &side(2000, bytes[1]), &options(|all| all.grouping.per = Some(per)));
         order(&comparison, Section::Overview)[0].clone()
     }
 
@@ -183,7 +184,7 @@ mod order_of_groups {
             window(&[process(1, "a", &json!({"minflt": a})), process(2, "b", &json!({"minflt": b}))])
         };
         let by = parse_metric("minflt").unwrap();
-        let options = options(|options| options.sort_by = vec![SortKey { by, order: Order::Desc }]);
+        let options = options(|options| options.selection.sort_by = vec![SortKey { by, order: Order::Desc }]);
         let comparison = compare(&side([0, 0]), &side([7, 20]), &options);
         assert_eq!(order(&comparison, Section::Primary)[..2], ["b", "a"]);
     }
@@ -258,7 +259,7 @@ mod order_of_groups {
     #[test]
     fn a_window_without_length_has_no_rates() {
         let empty = snapshot(&json!({"window": {"duration_ns": 0}}), &[process(1, "app", &ran(5))]);
-        assert_eq!(overview(&empty, "app", &options(|all| all.per = Some(Per::Second))), []);
+        assert_eq!(overview(&empty, "app", &options(|all| all.grouping.per = Some(Per::Second))), []);
     }
 
     #[test]
@@ -300,7 +301,7 @@ mod order_of_groups {
             window(&[process(1, "app", &ran(10_000 - exited)), process(1, "app", &work)])
         };
         let run = |before: u64, after: u64| {
-            let comparison = compare(&side(before), &side(after), &options(|all| all.per = Some(Per::Run)));
+            let comparison = compare(&side(before), &side(after), &options(|all| all.grouping.per = Some(Per::Run)));
             let table = comparison.sections.iter().find(|table| table.section == Section::Overview).unwrap();
             let mut rows = table.rows.iter().filter(|row| row.name == "run");
             let row = rows.find(|row| table.groups[row.group].label == "(exited threads)")?;
@@ -390,8 +391,8 @@ mod sections {
     /// What a comparison with these sections and metrics notes about its counters of threads.
     fn noted(a: &Value, b: &Value, metrics: &[&str], section: Section) -> Vec<String> {
         let options = options(|all| {
-            all.sections = vec![section];
-            all.metrics = metrics.iter().map(|name| parse_metric(name).unwrap()).collect();
+            all.selection.sections = vec![section];
+            all.selection.metrics = metrics.iter().map(|name| parse_metric(name).unwrap()).collect();
         });
         let side = |fields: &Value| snapshot(&json!({}), &[process(1, "app", fields)]);
         let comparison = compare(&side(a), &side(b), &options);
@@ -419,8 +420,8 @@ mod sections {
     fn a_view_says_why_a_selected_metric_has_no_data_and_never_that_nothing_changed() {
         let noted = |metrics: &[&str]| {
             let options = options(|all| {
-                all.sections = vec![Section::Primary];
-                all.metrics = metrics.iter().map(|name| parse_metric(name).unwrap()).collect();
+                all.selection.sections = vec![Section::Primary];
+                all.selection.metrics = metrics.iter().map(|name| parse_metric(name).unwrap()).collect();
             });
             let view = show(&snapshot(&json!({}), &[process(1, "app", &json!({"run_time_ns": 5}))]), &options);
             let notes = view.sections.iter().flat_map(|table| &table.notes);
@@ -441,8 +442,8 @@ mod sections {
             };
             let [a, b] = versions.map(side);
             let options = options(|all| {
-                all.sections = vec![Section::TaskstatsDelay];
-                all.metrics = vec![parse_metric("cpu_delay_max_ns").unwrap()];
+                all.selection.sections = vec![Section::TaskstatsDelay];
+                all.selection.metrics = vec![parse_metric("cpu_delay_max_ns").unwrap()];
             });
             let comparison = compare(&a, &b, &options);
             notes(&comparison, Section::TaskstatsDelay).into_iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -477,7 +478,7 @@ mod sections {
             let psi = json!({"cpu": {"some": {"avg10": 1, "avg60": 0, "avg300": 0, "total_usec": 1}}});
             snapshot(&json!({"cgroup_stats": stats, "psi": psi}), &threads)
         };
-        let comparison = compare(&side("/alpha"), &side("/omega"), &options(|all| all.group_by = GroupBy::Cgroup));
+        let comparison = compare(&side("/alpha"), &side("/omega"), &options(|all| all.grouping.axis = GroupBy::Cgroup));
         assert_eq!(comparison.renamed.len(), 1);
         let is_marked = |section: Section| {
             let table = comparison.sections.iter().find(|table| table.section == section).unwrap();
@@ -495,7 +496,7 @@ mod sections {
         let all = compare(&side(1), &side(2), &CompareOptions::default());
         let sections = |comparison: &Report| comparison.sections.iter().map(|table| table.section).collect::<Vec<_>>();
         assert_eq!(sections(&all), [Section::Overview, Section::Primary]);
-        let chosen = options(|all| all.sections = vec![Section::SchedExt, Section::Primary, Section::IoStat]);
+        let chosen = options(|all| all.selection.sections = vec![Section::SchedExt, Section::Primary, Section::IoStat]);
         let chosen = compare(&side(1), &side(2), &chosen);
         assert_eq!(sections(&chosen), [Section::Primary, Section::IoStat, Section::SchedExt]);
     }
@@ -504,9 +505,9 @@ mod sections {
     fn the_tree_below_a_report_has_all_its_groups_and_no_selection_of_metrics() {
         let with_tree = |sections: &[Section]| {
             options(|all| {
-                all.sections = sections.to_vec();
-                all.metrics = ["run_time_ns", "csw"].map(|name| parse_metric(name).unwrap()).to_vec();
-                all.per = Some(Per::Run);
+                all.selection.sections = sections.to_vec();
+                all.selection.metrics = ["run_time_ns", "csw"].map(|name| parse_metric(name).unwrap()).to_vec();
+                all.grouping.per = Some(Per::Run);
                 all.has_tree = true;
             })
         };
@@ -589,10 +590,10 @@ mod names {
 
     /// Which groups have a name that the kernel may have cut.
     fn cut(group_by: GroupBy, threads: &[Value]) -> Vec<(String, bool)> {
-        let view = show(&snapshot(&json!({}), threads), &options(|all| all.group_by = group_by));
+        let view = show(&snapshot(&json!({}), threads), &options(|all| all.grouping.axis = group_by));
         let table = view.sections.iter().find(|table| table.section == Section::Primary).unwrap();
         let groups = table.groups.iter().filter(|group| !group.is_all());
-        groups.map(|group| (group.key.join(" "), group.name_cut)).collect()
+        groups.map(|group| (group.key.join(" "), group.name_cut())).collect()
     }
 
     fn named(tid: u32, pcomm: &str, comm: &str, is_complete: bool) -> Value {
@@ -640,7 +641,7 @@ mod names {
         assert_eq!(cut(GroupBy::Comm, &threads).len(), 1);
         assert_eq!(cut(GroupBy::CommExact, &threads).len(), 2);
         let literal = options(|all| {
-            (all.group_by, all.names) = (GroupBy::Comm, ctprof::compare::Names::Literal);
+            (all.grouping.axis, all.grouping.names) = (GroupBy::Comm, ctprof::compare::Names::Literal);
         });
         assert_eq!(show(&snapshot(&json!({}), &threads), &literal).sections[0].groups.len(), 3, "with all groups");
     }
@@ -653,7 +654,7 @@ mod gates {
     /// The outcomes of a gate on captures of two cgroups, of the host's pressure and of sched_ext.
     fn outcomes(gate: &str, baseline: u64, candidate: u64) -> Vec<GateOutcome> {
         let gate: Gate = gate.parse().unwrap();
-        let options = options(|all| all.group_by = GroupBy::Cgroup);
+        let options = options(|all| all.grouping.axis = GroupBy::Cgroup);
         let side = |value: u64| {
             let cgroups = json!({"/a": {"cpu": {"usage_usec": value}}, "/b": {"cpu": {"usage_usec": 10}}, "/c": {}});
             let psi = json!({"cpu": {"some": {"avg10": 1, "avg60": 0, "avg300": 0, "total_usec": value}}});
@@ -683,7 +684,7 @@ mod gates {
 
     #[test]
     fn a_cgroup_that_only_one_side_has_used_nothing_on_the_other() {
-        let options = options(|all| all.group_by = GroupBy::Cgroup);
+        let options = options(|all| all.grouping.axis = GroupBy::Cgroup);
         let side = |cgroups: Value| {
             let threads = [process(1, "app", &json!({"cgroup": "/a"}))];
             Runs::from(Digest::of_snapshot(&snapshot(&json!({ "cgroup_stats": cgroups }), &threads), &options))
@@ -805,11 +806,11 @@ mod runs {
             let rows = |made_for: GroupBy| {
                 let side = || {
                     let mut side = Runs::default();
-                    let options = options(|all| all.group_by = made_for);
+                    let options = options(|all| all.grouping.axis = made_for);
                     (0..4).for_each(|run| side.add(Digest::of_snapshot(&of_run(run), &options)));
                     if made_for == group_by { side } else { side.narrowed(group_by) }
                 };
-                let comparison = report(Sides::two(side(), side()), &options(|all| all.group_by = group_by), &[]);
+                let comparison = report(Sides::two(side(), side()), &options(|all| all.grouping.axis = group_by), &[]);
                 let rows = comparison.sections.iter().flat_map(|table| {
                     table
                         .rows

@@ -142,6 +142,12 @@ fn a_user_names_own_containers_only_and_by_own_files() {
     let root = host(&[of(own), of_docker.clone()], &[file(storage.to_owned(), &others), files[1].clone()]);
     let found = containers(root.path());
     assert_eq!((found[&of(own)].name.as_deref(), found[&of_docker].name.as_deref()), (Some("mine"), None));
+    // The container of another user with the same id, and one with that id in a container of the host.
+    let inside = format!("/docker/{}{}", id(2), of(own));
+    let root = host(&[of(own), of(own + 1), inside.clone()], &files);
+    let found = containers(root.path());
+    let names = [of(own), of(own + 1), inside].map(|cgroup| found[&cgroup].name.as_deref());
+    assert_eq!(names, [Some("mine"), None, None]);
     let long = (storage.to_owned(), format!("{list}{}", " ".repeat(1 << 20)));
     let root = host(&[of(own)], &[long, files[1].clone()]);
     assert_eq!(containers(root.path()).into_values().next().unwrap().name, None);

@@ -4,7 +4,7 @@ use std::fs;
 
 use ctprof::compare::{CompareOptions, Form, show};
 use ctprof::model::Section;
-use ctprof::report::{Selection, Terminal, write_table};
+use ctprof::report::{DisplayOptions, Terminal, write_table};
 use ctprof::{CtprofSnapshot, window};
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
@@ -77,12 +77,17 @@ impl Files {
     }
 
     /// A file of the window between two snapshots, with other facts about it.
-    fn window(&self, name: &str, (before, after): (&[Value], &[Value]), facts: &Value) -> String {
+    fn window(&self, name: &str, threads: (&[Value], &[Value]), facts: &Value) -> String {
+        self.window_with(name, threads, facts, &json!({}))
+    }
+
+    /// The same, with other parts of its snapshot.
+    fn window_with(&self, name: &str, (before, after): (&[Value], &[Value]), facts: &Value, fields: &Value) -> String {
         let [before, after] = [snapshot(10, before, &json!({})), snapshot(15, after, &json!({}))];
         let window = window::between(loaded(before), loaded(after)).unwrap();
         let mut window = json!(window);
         window["window"] = with(window["window"].clone(), facts);
-        self.file(name, &window)
+        self.file(name, &with(window, fields))
     }
 }
 
@@ -125,7 +130,7 @@ fn a_window_has_a_line_per_group_with_shares_and_rates_and_ctprof_is_last() {
     ];
     assert_eq!(table(&["show", &before, &after]), expected);
     let page = printed(&["show", &before, &after]);
-    let head = "window     5.00 s on vm, 4 threads in 4 processes (1 started, 1 exited)\n";
+    let head = "window     5.00 s from 00:00:10 UTC on vm, 4 threads in 4 processes (1 started, 1 exited)\n";
     assert!(page.starts_with(head), "{page}");
     let all = table(&["show", &before, &after, "--unchanged"]);
     assert!(all.contains(&"idle 1 0% 0% 100% - - -".to_owned()), "{all:?}");
@@ -257,7 +262,10 @@ fn windows_are_compared_per_second_whatever_their_lengths_are() {
     };
     let (slow, fast) = (window("slow", 10), window("fast", 40));
     assert_eq!(table(&["compare", &slow, &fast])[1], "app 1 20% → 80% 0% 80% → 20% run +60%");
-    assert!(printed(&["compare", &slow, &fast]).contains("baseline   5.00 s on vm, 1 thread in 1 process"));
+    assert!(
+        printed(&["compare", &slow, &fast])
+            .contains("baseline   5.00 s from 00:00:10 UTC on vm, 1 thread in 1 process")
+    );
 }
 
 #[test]
@@ -455,6 +463,24 @@ fn the_header_claims_no_more_than_the_kernel_knows() {
 }
 
 #[test]
+fn the_first_line_says_when_and_what_samples_and_interrupts_were_unusual() {
+    let files = Files::new();
+    let first = |name, interrupt_ns: u64, passes: u64| {
+        let reasons = json!({"sampling": {"passes": passes, "period_ns": SECOND / 100}});
+        let cpu = json!({"source": "schedstat", "cpus": 2, "busy_ns": SECOND, "explained_ns": 5_000_000,
+                         "interrupt_ns": interrupt_ns});
+        let end = json!({"reasons": reasons});
+        printed(&["show", &files.window_with(name, (&[], &[]), &json!({"cpu": cpu}), &end)])
+    };
+    let usual = first("usual", SECOND / 5, 125);
+    assert!(usual.starts_with("window     5.00 s from 00:00:10 UTC on vm, 2 CPUs, "), "{usual}");
+    assert!(usual.contains("; 5.00 ms of 1.00 CPU-seconds accounted for"), "{usual}");
+    assert!(!usual.contains("interrupts took") && !usual.contains("times a second"), "{usual}");
+    let unusual = first("unusual", SECOND / 2, 60);
+    assert!(unusual.contains("; interrupts took 10% of a CPU; sampled 12.0 times a second"), "{unusual}");
+}
+
+#[test]
 fn a_window_that_ends_late_says_so_first() {
     let files = Files::new();
     let first = |name, requested_ns: u64| {
@@ -514,17 +540,17 @@ fn no_line_of_the_first_screen_is_wider_than_the_terminal() {
     let (before, after) = (snapshot(10, &scene().0, &json!({})), snapshot(15, &after, &json!({})));
     let window = window::between(loaded(before), loaded(after)).unwrap();
     let mut options = CompareOptions::default();
-    options.form = Form::Overview;
+    options.selection.form = Form::Overview;
     let view = show(&window, &options);
     for width in [40, 60, 80, 120] {
         let terminal = Terminal { width: Some(width), ..Terminal::default() };
         let mut out = Vec::new();
-        write_table(&mut out, &view, &Selection::default(), terminal).unwrap();
+        write_table(&mut out, &view, &DisplayOptions::default(), terminal).unwrap();
         let page = String::from_utf8(out).unwrap();
         assert!(page.lines().all(|line| line.width() <= width.into()), "{width}:\n{page}");
         let hog = page.lines().find(|line| line.starts_with("hog")).unwrap();
         assert!(hog.contains("60%"), "{width}: the group and the run time stay:\n{page}");
-        assert_eq!(page.contains("sleep,"), width < 60, "{width}: columns that are left out are named:\n{page}");
+        assert_eq!(page.contains("narrow):"), width < 80, "{width}: columns that are left out are named:\n{page}");
     }
 }
 
@@ -588,8 +614,7 @@ fn a_hint_names_no_metric_that_many_kernels_lack() {
 }
 
 #[test]
-fn a_narrow_terminal_keeps_the_columns_that_changed_most() {
-    // Run time changes little, the wait and page faults much.
+fn a_narrow_terminal_keeps_run_and_wait() {
     let app = |run, wait, faults: u64| {
         let events = json!({"minflt": faults, "majflt": 0, "voluntary_csw": 10, "nonvoluntary_csw": 1});
         [process(5, "app", 1, &with(ran(run, wait), &events))]
@@ -597,16 +622,16 @@ fn a_narrow_terminal_keeps_the_columns_that_changed_most() {
     let [before, after] =
         [app(10, 0, 0), app(11, 30, 1_000_000)].map(|threads| loaded(snapshot(15, &threads, &json!({}))));
     let mut options = CompareOptions::default();
-    options.form = Form::Overview;
+    options.selection.form = Form::Overview;
     let report = ctprof::compare::compare(&before, &after, &options);
     let terminal = Terminal { width: Some(40), ..Terminal::default() };
     let mut out = Vec::new();
-    write_table(&mut out, &report, &Selection::default(), terminal).unwrap();
+    write_table(&mut out, &report, &DisplayOptions::default(), terminal).unwrap();
     let page = String::from_utf8(out).unwrap();
     let heads: Vec<_> = page.lines().find(|line| line.starts_with("group")).unwrap().split_whitespace().collect();
-    assert_eq!(heads, ["group", "threads", "wait"], "{page}");
+    assert_eq!(heads, ["group", "run", "wait"], "{page}");
     let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("hidden (terminal too narrow): run, sleep, csw, faults"), "{page}");
+    assert!(words.contains("hidden (terminal too narrow): threads, sleep, csw, faults"), "{page}");
 }
 
 /// A process of an interpreter, and what it runs.
@@ -687,6 +712,131 @@ fn processes_of_one_name_have_a_row_each_by_id() {
 }
 
 #[test]
+fn threads_have_a_row_each_by_id_and_samples_of_equal_names_are_those_of_none() {
+    let files = Files::new();
+    let named = |tid: u32, name: &str, run: u64| with(thread_of(tid, run), &json!({"comm": name}));
+    let threads = [named(5, "pool", 3), named(6, "io", 40), named(7, "twin", 20), named(8, "twin", 10)];
+    let sampled = |name: &str| json!({"tgid": 5, "pcomm": "pool", "comm": name});
+    let reasons = json!({"sampling": {"passes": 100, "period_ns": 10_000_000},
+        "threads": [sampled("io"), sampled("twin")], "reasons": [{"class": "sleep", "entry": "futex"}],
+        "times": [[0, 0, 900_000_000, 90], [1, 0, 900_000_000, 90]]});
+    let file = files.file("s", &snapshot(10, &threads, &json!({"reasons": reasons})));
+    let lines = table(&["show", &file, "-g", "tid"]);
+    let rows = lines.iter().filter(|line| !line.starts_with("why "));
+    let starts: Vec<_> = rows.filter_map(|line| line.split(" 1 ").next()).skip(1).take(4).collect();
+    assert_eq!(starts, ["io[6] of pool[5]", "twin[7] of pool[5]", "twin[8] of pool[5]", "pool[5]"], "{lines:?}");
+    let json: Value = serde_json::from_str(&printed(&["show", &file, "-g", "tid", "--format", "json"])).unwrap();
+    assert_eq!(json["group_by"], "tid");
+    let rows = || json["rows"].as_array().unwrap().iter();
+    let ids = rows().find(|row| row["group"] == "twin[8] of pool[5]").map(|row| [&row["pid"], &row["tid"]]);
+    assert_eq!(ids, Some([&json!(5), &json!(8)]));
+    // Time without samples is that of other reasons.
+    let explained = rows().filter(|row| row["section"] == "reasons" && row["reason"]["entry"] == "futex");
+    let explained = explained.filter(|row| row["path"] != json!([]));
+    assert!(explained.map(|row| &row["group"]).all(|group| group == "io[6] of pool[5]"));
+    assert!(rows().any(|row| row["section"] == "reasons" && row["group"] == "io[6] of pool[5]"), "{json}");
+}
+
+/// A window of processes that ran and waited so many tenths of a second, each of which waited for the first one.
+fn contended(files: &Files, processes: &[(&str, &str, u64, u64)]) -> String {
+    let threads = (5..).zip(processes).map(|(pid, (name, cgroup, run, wait))| {
+        with(process(pid, name, 0, &ran(*run, *wait)), &json!({"cgroup": cgroup}))
+    });
+    let sampled = (5..).zip(processes);
+    let sampled =
+        sampled.map(|(pid, (name, cgroup, ..))| json!({"tgid": pid, "pcomm": name, "comm": name, "cgroup": cgroup}));
+    let [name, cgroup] = [processes[0].0, processes[0].1];
+    let reason = json!({"class": "wait", "by": {"pcomm": name, "comm": name, "cgroup": cgroup}});
+    let times: Vec<_> = (0..processes.len()).map(|at| json!([at, 0, SECOND / 2, 50])).collect();
+    let sampling = json!({"passes": 500, "period_ns": SECOND / 100});
+    let reasons =
+        json!({"sampling": sampling, "threads": sampled.collect::<Vec<_>>(), "reasons": [reason], "times": times});
+    files.file("s", &snapshot(10, &threads.collect::<Vec<_>>(), &json!({"reasons": reasons})))
+}
+
+#[test]
+fn groups_that_waited_most_have_their_reasons_wherever_they_stand() {
+    let files = Files::new();
+    let busy = ["a", "b", "c", "d", "e", "f", "g"].map(|name| (name, "/", 20, 5));
+    let victims = [("v", "/", 2, 60), ("w", "/", 1, 50)];
+    let file = contended(&files, &[&busy[..], &victims].concat());
+    let lines = table(&["show", &file]);
+    let explained: Vec<_> =
+        lines.windows(2).filter(|pair| pair[1].starts_with("why ")).map(|pair| &pair[0][..1]).collect();
+    assert_eq!(explained.len(), 8, "{lines:?}");
+    assert!(explained.ends_with(&["v", "w"]), "{lines:?}");
+}
+
+#[test]
+fn why_lines_have_the_last_two_parts_of_paths_of_cgroups() {
+    let files = Files::new();
+    let file = contended(&files, &[("hog", "/pods/blue/api", 20, 0), ("victim", "/pods/web", 2, 30)]);
+    let page = printed(&["show", &file, "-g", "cgroup"]);
+    assert!(page.contains(": …/blue/api ran "), "{page}");
+}
+
+#[test]
+fn axes_have_their_old_names_too() {
+    let files = Files::new();
+    let file = files.file("s", &snapshot(10, &[process(5, "app", 0, &ran(30, 0))], &json!({})));
+    let by = |axis| printed(&["show", &file, "-g", axis]);
+    assert_eq!([by("pcomm"), by("comm")], [by("process"), by("thread")]);
+    assert!(by("comm-exact").contains("\napp "));
+}
+
+#[test]
+fn a_width_of_80_has_what_the_first_screen_is_about_and_40_has_run_and_wait() {
+    let files = Files::new();
+    let busy = json!({"run_time_ns": SECOND, "wait_time_ns": SECOND, "block_sum": SECOND, "voluntary_csw": 900_000,
+                      "nonvoluntary_csw": 5, "minflt": 3_000_000, "majflt": 0, "read_bytes": 7_u64 << 30,
+                      "write_bytes": 5_u64 << 30, "utime_clock_ticks": 60, "stime_clock_ticks": 40});
+    let idle = [
+        "run_time_ns",
+        "wait_time_ns",
+        "block_sum",
+        "voluntary_csw",
+        "nonvoluntary_csw",
+        "minflt",
+        "majflt",
+        "read_bytes",
+        "write_bytes",
+        "utime_clock_ticks",
+        "stime_clock_ticks",
+    ];
+    let idle: serde_json::Map<_, _> = idle.into_iter().map(|name| (name.to_owned(), json!(0))).collect();
+    let name = "a-service-15-by";
+    let [before, after] = files.pair(&[process(5, name, 1, &json!(idle))], &[process(5, name, 1, &busy)]);
+    let page = |args: &[&str], columns: &str| {
+        let mut show = std::process::Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        let shown = show.args(args).env("COLUMNS", columns).output().unwrap();
+        let page = String::from_utf8(shown.stdout).unwrap();
+        assert!(page.lines().all(|line| line.chars().count() <= columns.parse().unwrap()), "{page}");
+        page
+    };
+    let has = |page: &str, columns: &[&str]| {
+        let heading = page.lines().find(|line| line.starts_with("group")).unwrap();
+        let words: Vec<_> = heading.split_whitespace().collect();
+        assert!(columns.iter().all(|column| words.contains(column)), "{columns:?}:\n{page}");
+    };
+    has(&page(&["show", &before, &after], "80"), &["group", "threads", "run", "wait", "block", "sleep"]);
+    has(&page(&["show", &before, &after], "40"), &["group", "run", "wait"]);
+    has(&page(&["compare", &before, &after], "80"), &["group", "threads", "run", "wait", "block", "change"]);
+}
+
+#[test]
+fn what_is_named_is_shown_although_it_is_idle() {
+    let files = Files::new();
+    let threads = [process(5, "busy", 0, &ran(30, 0)), process(6, "rests", 0, &ran(0, 0))];
+    let rests = |fields: &Value, args: &[&str]| {
+        let file = files.file("s", &snapshot(10, &threads, fields));
+        table(&[&["show", &file], args].concat()).iter().any(|line| line.starts_with("rests 1 "))
+    };
+    assert!(!rests(&json!({}), &[]) && rests(&json!({}), &["--only", "rests"]));
+    let selected = json!({"capture": {"no_bpf": {"cause": "selected-processes"}}});
+    assert!(rests(&selected, &[]), "processes that --pid selects");
+}
+
+#[test]
 fn the_first_screen_has_only_gaps_of_what_it_shows_and_says_of_how_many_threads() {
     let files = Files::new();
     let threads = |io: &Value| [process(5, "denied", 0, &ran(30, 0)), process(6, "read", 0, &with(ran(10, 0), io))];
@@ -711,10 +861,13 @@ fn the_first_screen_has_only_gaps_of_what_it_shows_and_says_of_how_many_threads(
 }
 
 #[test]
-fn a_name_in_csv_is_no_formula() {
+fn no_text_in_csv_is_a_formula_and_numbers_stay_numbers() {
     let files = Files::new();
-    let threads = [process(5, "=cmd|x", 0, &ran(30, 0)), process(6, "@sum", 0, &ran(1, 0))];
-    let page = printed(&["show", &files.file("s", &snapshot(10, &threads, &json!({}))), "--format", "csv"]);
+    let policy = with(process(7, "\u{ff1d}1", 0, &ran(1, 0)), &json!({"policy": "-2+cmd|x"}));
+    let threads = [process(5, "=cmd|x", 0, &ran(30, 0)), process(6, "@sum", 0, &ran(1, 0)), policy];
+    let file = files.file("s", &snapshot(10, &threads, &json!({})));
+    let page = printed(&["show", &file, "--format", "csv", "--long", "-u"]);
+    assert!(page.contains(",'-2+cmd|x") && page.contains(",'\u{ff1d}1,") && !page.contains(",'3"), "{page}");
     assert!(page.contains(",'=cmd|x,") && page.contains(",'@sum,") && !page.contains(",=cmd"), "{page}");
 }
 

@@ -12,6 +12,9 @@ mod first_screen;
 #[cfg(feature = "parquet")]
 #[path = "../../examples/fleet.rs"]
 mod fleet;
+mod format;
+#[path = "../support/format_reader.rs"]
+mod format_reader;
 mod gates;
 mod html;
 mod malformed_values;
@@ -23,6 +26,7 @@ mod properties;
 mod reasons;
 mod recorded_trees;
 mod report_formats;
+mod same_answers;
 mod sides_of_runs;
 mod statistics;
 mod stored_files;

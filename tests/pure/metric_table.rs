@@ -120,7 +120,7 @@ fn every_metric_is_a_row_of_every_group() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ktstr-a.ctprof.zst");
     let snapshot = CtprofSnapshot::load(path.as_ref()).unwrap();
     let mut options = ctprof::compare::CompareOptions::default();
-    options.form = ctprof::compare::Form::Long;
+    options.selection.form = ctprof::compare::Form::Long;
     let comparison = compare(&snapshot, &snapshot, &options);
     let compared: usize = comparison.sections[..3].iter().map(|table| table.rows.len() / table.groups.len()).sum();
     let view = show(&snapshot, &options);

@@ -24,7 +24,7 @@ fn snapshot<'n>(names: impl IntoIterator<Item = &'n str>) -> CtprofSnapshot {
 /// The groups with their numbers of threads.
 fn groups(snapshot: &CtprofSnapshot, group_by: GroupBy) -> Vec<(String, u64)> {
     let mut options = CompareOptions::default();
-    options.group_by = group_by;
+    options.grouping.axis = group_by;
     let view = show(snapshot, &options);
     let table = view.sections.iter().find(|table| table.section == ctprof::model::Section::Primary).unwrap();
     let groups = table.groups.iter().filter(|group| !group.is_all());

@@ -16,7 +16,7 @@ const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_700_000_000 * SECOND;
 
 /// A capture at this second: `early` runs half of each of the first four seconds, `late` all of the others.
-fn capture(second: u64) -> CtprofSnapshot {
+pub(crate) fn capture(second: u64) -> CtprofSnapshot {
     let mut snapshot = CtprofSnapshot::default();
     let (mut capture, mut host) = (CaptureInfo::default(), HostContext::default());
     let now = Some((second + 100) * SECOND);
@@ -66,7 +66,7 @@ fn sampled(times: &[(&str, &str, Option<&str>, u64)]) -> Box<Reasons> {
     Box::new(serde_json::from_value(reasons).unwrap())
 }
 
-fn series_of(directory: &Path, steps: u64, capture: impl Fn(u64) -> CtprofSnapshot) -> String {
+pub(crate) fn series_of(directory: &Path, steps: u64, capture: impl Fn(u64) -> CtprofSnapshot) -> String {
     series_with(directory, steps, capture, |_| None)
 }
 
@@ -82,7 +82,7 @@ fn series_with(
     for second in 1..=steps {
         let mut step = moment.advance(capture(second), &StepExits::default()).0;
         step.reasons = reasons(second);
-        file.add(&step, &moment).unwrap();
+        file.add(step, &moment).unwrap();
     }
     file.finish().unwrap();
     path.to_str().unwrap().to_owned()
@@ -166,6 +166,20 @@ fn values_over_time_have_the_times_of_their_parts() {
 }
 
 #[test]
+fn steps_and_values_over_time_have_all_threads_of_a_group_also_those_that_slept() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = series(directory.path(), 6);
+    let steps = printed(&["show", "--steps", &file, "--format", "csv", "--metrics", "run,sleep", "--only", "early"]);
+    let last: Vec<&str> = steps.lines().last().unwrap().split(',').collect();
+    // Group, threads, run and sleep.
+    assert_eq!([2, 3, 4, 9].map(|column| last[column]), ["early", "1", "0.000000", "100.000000"], "{steps}");
+    let json: Value = serde_json::from_str(&printed(&["show", &file, "--format", "json"])).unwrap();
+    let groups = json["trend"]["groups"].as_array().unwrap();
+    let early = groups.iter().find(|group| group["path"][0] == "early").unwrap();
+    assert_eq!(early["values"], serde_json::json!([50.0, 50.0, 50.0, 50.0, 0.0, 0.0]), "{early}");
+}
+
+#[test]
 fn values_over_time_are_null_where_they_are_unknown_in_one_part_as_in_several() {
     const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v2-series-linux-6.18.ctprof");
     for (range, parts) in [("", 9), ("@0s..0.5s", 1)] {
@@ -221,7 +235,7 @@ fn a_page_of_200_groups_with_their_reasons_is_less_than_two_mebibytes() {
     let page = printed(&["show", &series_with(directory.path(), 240, busy, reasons), "--format", "html"]);
     assert!(page.len() < 2 << 20, "{}", page.len());
     let left = page.split_once("\"groups_without_reasons\":").unwrap().1;
-    assert!(left.starts_with("170"), "30 groups have all of their reasons: {}", &left[..20]);
+    assert!(left.starts_with("179"), "21 groups have all of their reasons: {}", &left[..20]);
 }
 
 /// A thread of its own group, with values that differ from second to second.
@@ -264,4 +278,16 @@ fn a_trace_has_a_counter_per_group_and_column_which_is_zero_where_the_group_did_
     assert!(String::from_utf8_lossy(&refused.stderr).contains("has no steps; `ctprof record --every` records them"));
     let refused = crate::program::run(&["compare", &file, &file, "--format", "perfetto"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--format perfetto has the steps of a series"));
+}
+
+#[test]
+fn a_selection_that_matches_no_group_of_any_step_is_an_error() {
+    let steps = |only: &str| {
+        let out =
+            crate::program::run(&["show", "tests/fixtures/v2-series-linux-6.18.ctprof", "--steps", "--only", only]);
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    assert_eq!(steps("python3*"), (Some(0), String::new()), "not in every step");
+    let (status, said) = steps("pyhton3");
+    assert!(status == Some(1) && said.contains("no group matches `pyhton3`"), "{status:?} {said}");
 }

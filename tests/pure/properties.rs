@@ -6,7 +6,7 @@ use ctprof::compare::{CompareOptions, Delta, GroupBy, Report, show};
 use ctprof::model::Threads;
 use ctprof::model::{METRICS, Metric, Metrics, Value as Held, WindowRule};
 use ctprof::names::{cgroup_pattern, pattern_key};
-use ctprof::report::{Selection, Terminal};
+use ctprof::report::{DisplayOptions, Terminal};
 use ctprof::window::{self, EarlierThreads, Exits};
 use ctprof::{CtprofSnapshot, ThreadState, compare, report};
 use proptest::prelude::*;
@@ -156,7 +156,7 @@ fn alive_throughout(window: &CtprofSnapshot) -> impl Iterator<Item = &ThreadStat
 
 fn by(group_by: GroupBy) -> CompareOptions {
     let mut options = CompareOptions::default();
-    options.group_by = group_by;
+    options.grouping.axis = group_by;
     options
 }
 
@@ -250,7 +250,7 @@ proptest! {
         reversed.threads.reverse();
         let json = |snapshot| {
             let (view, mut out) = (show(snapshot, &by(axis)), Vec::new());
-            report::write_json(&mut out, &view, &Selection::default()).unwrap();
+            report::write_json(&mut out, &view, &DisplayOptions::default()).unwrap();
             serde_json::from_slice::<Value>(&out).unwrap()["rows"].clone()
         };
         prop_assert_eq!(json(&a), json(&reversed));
@@ -317,7 +317,7 @@ proptest! {
     fn no_format_prints_what_is_no_number_or_steers_a_terminal(a in snapshot(), b in snapshot(), axis in select(&AXES)) {
         let comparison = compare(&a, &b, &by(axis));
         let view = show(&a, &by(axis));
-        let selection = Selection::default();
+        let selection = DisplayOptions::default();
         for report in [comparison, view] {
             let mut out = Vec::new();
             for width in [None, Some(60)] {

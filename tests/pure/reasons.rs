@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use ctprof::compare::{CompareOptions, Form};
-use ctprof::report::{Selection, Terminal, write_table};
+use ctprof::report::{DisplayOptions, Terminal, write_table};
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
@@ -120,13 +120,15 @@ fn reasons_divide_the_time_of_the_counters_by_their_shares_of_samples() {
             ("sleep: epoll_wait → ep_poll", 1360),
             ("block: fdatasync → submit_bio_wait on /data/appendonly.aof", 816),
             ("wait: redis-benchmark ran", 350),
+            ("run: on a CPU", 340),
             ("wait: itself ran", 150),
             ("block: fdatasync → folio_wait_bit on /data/appendonly.aof", 102),
             ("block: other", 81),
         ],
         "block has 49 samples of 1 s, of which 4 of one reason are too few"
     );
-    assert_eq!(of_group(&rows, "cc1"), [("run: on a CPU", 9000)], "no sample says whom it waited for");
+    let of_compiler = [("run: on a CPU", 9000), ("sleep: other", 900), ("wait: other", 100)];
+    assert_eq!(of_group(&rows, "cc1"), of_compiler, "no sample says whom it waited for, or why it slept");
 }
 
 /// The lines below the groups of the overview, with single spaces.
@@ -142,9 +144,9 @@ fn the_first_screen_says_why_a_group_waits_and_not_that_it_is_idle() {
     let mut page = Vec::new();
     let snapshot = serde_json::from_value(slow_database(1000)).unwrap();
     let mut options = CompareOptions::default();
-    options.form = Form::Overview;
+    options.selection.form = Form::Overview;
     let terminal = Terminal { width: Some(80), ..Terminal::default() };
-    write_table(&mut page, &ctprof::compare::show(&snapshot, &options), &Selection::default(), terminal).unwrap();
+    write_table(&mut page, &ctprof::compare::show(&snapshot, &options), &DisplayOptions::default(), terminal).unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(page.lines().all(|line| line.width() <= 80) && page.contains("\n  why   sleep"), "{page}");
     let expected = [
@@ -203,16 +205,25 @@ fn a_culprit_is_the_script_that_the_only_interpreter_of_its_name_runs() {
 }
 
 #[test]
-fn reasons_with_fewer_than_five_samples_are_not_told() {
-    let few = Sampled { reasons: vec![(reason("block", "read", &["folio_wait_bit"], ""), 4)], ..database(1000) };
+fn reasons_with_fewer_than_five_samples_are_others_whose_time_adds_up_to_that_of_the_group() {
+    let few = vec![
+        (reason("block", "read", &["folio_wait_bit"], ""), 4),
+        (json!({"class": "cpu_quota"}), 3),
+        (json!({"class": "stopped"}), 1),
+        (reason("sleep", "futex", &["futex_wait_queue"], ""), 3),
+    ];
+    let few = Sampled { reasons: few, ..database(1000) };
     let (_directory, path) = stored(&window(&[few]));
-    assert_eq!(rows(&["show", &path]), []);
+    let found = rows(&["show", &path]);
+    let all = [("sleep: other", 8160), ("block: other", 1000), ("wait: other", 500), ("run: on a CPU", 340)];
+    assert_eq!((of_group(&found, "redis-server"), all.iter().map(|(_, ms)| ms).sum()), (all.to_vec(), 10_000));
     assert_eq!(first_screen(&["show", &path]), [""; 0]);
     let places = |object| (reason("block", "read", &["folio_wait_bit"], object), 3);
     let (_directory, path) =
         stored(&window(&[Sampled { reasons: vec![places("/a"), places("/b")], ..database(1000) }]));
     let rows = rows(&["show", &path]);
-    assert_eq!(of_group(&rows, "redis-server"), [("block: read → folio_wait_bit", 1000)], "together they have six");
+    let of_database = of_group(&rows, "redis-server");
+    assert!(of_database.contains(&("block: read → folio_wait_bit", 1000)), "together they have six: {of_database:?}");
 }
 
 #[test]
@@ -221,7 +232,8 @@ fn what_many_threads_did_at_few_moments_is_not_told() {
     file["reasons"]["sampling"]["passes"] = 4.into();
     let (_directory, path) = stored(&file);
     let names: Vec<_> = rows(&["show", &path]).into_iter().map(|(_, name, _)| name).collect();
-    assert!(names.iter().all(|name| name == "sleep: idle"), "{names:?}");
+    let is_unknown = |name: &String| name.ends_with(": other") || ["sleep: idle", "run: on a CPU"].contains(&&**name);
+    assert!(names.iter().all(is_unknown), "{names:?}");
     assert_eq!(first_screen(&["show", &path]), [""; 0]);
 }
 
@@ -232,7 +244,11 @@ fn without_a_counter_of_blocked_time_blocks_are_a_part_of_the_sleep() {
     let rows = rows(&["show", &path]);
     let times = of_group(&rows, "redis-server");
     let sleep = 10_000 - 340 - 500;
-    let all: u64 = times.iter().filter(|(name, _)| !name.starts_with("wait")).map(|(_, time)| time).sum();
+    let all: u64 = times
+        .iter()
+        .filter(|(name, _)| name.starts_with("block") || name.starts_with("sleep"))
+        .map(|(_, time)| time)
+        .sum();
     assert!(all.abs_diff(sleep) <= 6, "{times:?}");
     assert!(
         times.contains(&("block: fdatasync → submit_bio_wait on /data/appendonly.aof", sleep * 40 / 409)),

@@ -415,7 +415,7 @@ fn commands_are_compared_without_the_rest_of_the_host() {
         assert!(page.contains("values are totals of each run, of the command and its descendants"), "{page}");
     }
     let page = shown(&["compare", "base", "cand", "--scope", "host"]);
-    assert!(page.contains("values are per second\n") && page.contains("\nrustc  "), "{page}");
+    assert!(page.contains("values are totals of each run\n") && page.contains("\nrustc  "), "{page}");
 }
 
 #[test]
@@ -423,15 +423,28 @@ fn runs_of_several_hosts_are_said_to_differ() {
     let lab = Lab::new();
     for (run, (name, cpus)) in [("vm", 2), ("vm", 2), ("other", 4)].into_iter().enumerate() {
         let mut window = took(1000, 5);
-        window["host"] = json!({"hostname": name, "online_cpus": cpus, "kernel_release": "6.1"});
+        let model = if cpus == 2 { "A, 2 GHz" } else { "B" };
+        window["host"] = json!({"hostname": name, "online_cpus": cpus, "kernel_release": "6.1", "cpu_model": model,
+                                 "cpu_microcode": "0x1", "hypervisor": "none"});
         lab.write("base", run, &window);
-        window["host"] = json!({"hostname": "vm", "online_cpus": 2, "kernel_release": "6.1"});
+        window["host"] = json!({"hostname": "vm", "online_cpus": 2, "kernel_release": "6.1", "cpu_model": "C, 2 GHz",
+                                 "cpu_microcode": "0x2", "hypervisor": "KVM"});
         lab.write("cand", run, &window);
     }
     let page = text(&lab.compare(&["base", "cand"]).stdout);
-    assert!(page.contains("warning    baseline: the runs differ: hostname vm, other; online_cpus 2, 4\n"), "{page}");
+    assert!(
+        page.contains(
+            "warning    baseline: the runs differ: cpu_model A, 2 GHz, B; hostname vm, other; online_cpus 2, 4\n"
+        ),
+        "{page}"
+    );
+    assert!(page.contains("different processor (cpu_model): A, 2 GHz, B → C, 2 GHz\n"), "{page}");
     assert!(page.contains("different host: vm, other → vm\n"), "{page}");
-    assert!(text(&lab.ctprof(&["show", "base"]).stdout).contains("warning    the runs differ: hostname vm, other"));
+    assert!(page.contains("different microcode: 0x1 → 0x2\n") && page.contains("different hypervisor: none → KVM\n"));
+    assert!(
+        text(&lab.ctprof(&["show", "base"]).stdout)
+            .contains("warning    the runs differ: cpu_model A, 2 GHz, B; hostname vm, other")
+    );
     assert!(!text(&lab.ctprof(&["show", "cand"]).stdout).contains("warning"));
 }
 

@@ -204,8 +204,8 @@ fn errors_name_the_place_and_the_problem() {
         assert!(error(text).ends_with("is not a ctprof snapshot (invalid JSON)"), "{text}");
     }
     assert!(
-        error(r#"{"format_version":4,"threads":[]}"#)
-            .ends_with(" has format version 4; this ctprof reads versions up to 3. Upgrade ctprof.")
+        error(r#"{"format_version":5,"threads":[]}"#)
+            .ends_with(" has format version 5; this ctprof reads versions up to 4. Upgrade ctprof.")
     );
     let no_series = error(r#"{"format_version":3,"threads":[]}"#);
     assert!(no_series.ends_with(" is not a ctprof snapshot (its format version is that of a series)"), "{no_series}");

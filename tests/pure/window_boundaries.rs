@@ -194,18 +194,6 @@ mod parties {
         };
         assert_eq!([children(1000), children(1001)], [json!(1000), Value::Null], "5 s of 2 CPUs");
     }
-
-    /// Work that no living process is known to have waited for, before or in the window.
-    #[test]
-    fn the_io_of_exited_processes_is_taken_from_the_ancestor_that_counts_it() {
-        let shell =
-            |ticks: u64, bytes: u64| process(5, 1, 0, 1, &json!({"cutime_clock_ticks": ticks, "read_bytes": bytes}));
-        let (a, b) = sides(&[shell(0, 0)], &[shell(300, 9000)]);
-        let work = with(ran(1000), &json!({"read_bytes": 4000}));
-        let window = with_records(a, b, &[exit(6, 6, 5, (11, 12), &work)]);
-        let rest = exited(&window, 5, "children");
-        assert_eq!((&rest["utime_clock_ticks"], &rest["read_bytes"]), (&json!(200), &json!(5000)));
-    }
 }
 
 mod parts {

@@ -41,15 +41,6 @@ mod before_the_window {
         assert_eq!(children(10, 9_000, 50_000, true), []);
     }
 
-    #[test]
-    fn what_rounding_to_ticks_explains_is_no_work_of_children() {
-        let run = |counted_ms: u64| {
-            let (a, b) = sides(&[shell(5, 1, 0)], &[shell(5, 1, counted_ms)]);
-            exited_run(&with_records(a, b, &[exit(6, 6, 5, (11, 12), &ran(1000))]))
-        };
-        assert_eq!([run(1010), run(1020)], [vec![], vec![(5, "children".to_owned(), 20)]]);
-    }
-
     /// What children of shell 5 ran and read, which it counts with a second and a gigabyte at the end.
     fn counted(earlier: &[Value]) -> [Value; 2] {
         let counters = json!({"cutime_clock_ticks": 100, "cstime_clock_ticks": 0, "read_bytes": 1_000_000_000});
@@ -274,6 +265,46 @@ mod executed {
         };
         assert_eq!((runs(2), runs(9)), ([10, 75], [10, 95]));
     }
+
+    /// The record of the thread with the first ids, until another one continued with them at that second.
+    fn replaced_at(second: u64, run_ms: u64, name: &str, by: Option<u32>) -> ExitedThread {
+        let exited = exit(1, 1, 1, (1, second), &json!({"run_time_ns": run_ms * MS, "comm": name}));
+        ExitedThread { replaced_by: by, ..exited }
+    }
+
+    #[test]
+    fn threads_that_execute_programs_one_after_the_other_have_their_own_work_each() {
+        let runs = |second: u32, third: u32| {
+            let (a, b) = sides(&[leader(30, 7, 55), other(2, 20, 3), other(3, 5, 2)], &[leader(50, 7, 200)]);
+            let records = [replaced_at(12, 40, "first", Some(second)), replaced_at(13, 95, "second", Some(third))];
+            let window = with_records(a, b, &records);
+            let rows = rows(&window);
+            let run = |row: Option<&Value>| row.unwrap()["run_time_ns"].as_u64().unwrap() / MS;
+            let [first, second] = ["first", "second"].map(|name| run(rows.iter().find(|row| row["comm"] == name)));
+            [first, second, run(rows.iter().find(|row| row["exited"].is_null()))]
+        };
+        assert_eq!(runs(2, 3), [10, 75, 45]);
+        assert_eq!(
+            (runs(9, 3), runs(2, 9), runs(8, 9)),
+            ([10, 95, 45], [10, 75, 50], [10, 95, 50]),
+            "others started since"
+        );
+    }
+
+    #[test]
+    fn a_thread_whose_ids_change_while_it_is_captured_is_the_one_that_was_read() {
+        let of_listed = |second, read_ms: u64, threads: &[Value]| {
+            let mut threads = threads.to_vec();
+            threads[0]["read_at_ns"] = json!(read_ms * MS);
+            let (a, b) = sides(&[leader(30, 7, 50), other(2, 20, 3)], &threads);
+            let window = with_records(a, b, &[replaced_at(second, 40, "first", Some(2))]);
+            let all = rows(&window).into_iter().map(|row| row["run_time_ns"].as_u64().unwrap() / MS);
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(of_listed(15, 10, &[leader(95, 9, 145)]), [75, 10], "read after its ids had changed");
+        assert_eq!(of_listed(16, 10, &[leader(38, 9, 145), other(2, 95, 9)]), [8, 75], "read before");
+        assert_eq!(of_listed(15, 10, &[leader(38, 9, 145), other(2, 95, 9)]), [8, 75], "a zombie, until they change");
+    }
 }
 
 mod listed {
@@ -292,6 +323,8 @@ mod listed {
 }
 
 mod folded {
+    use ctprof::model::ExitRecords;
+
     use super::*;
 
     /// A tree of processes that start and exit in the window under shell 5: 20 with a thread 21, its children 30 and 31,
@@ -315,29 +348,12 @@ mod folded {
         let captures = || sides(&[shell(1, 0, 0), leader(0, 0)], &[shell(1, 0, 100), leader(400, 800)]);
         let (a, b) = captures();
         let whole = with_records(a, b, &tree());
-        assert_eq!(exited_run(&whole), [(5, "threads".to_owned(), 300), (5, "children".to_owned(), 300)]);
+        assert_eq!(exited_run(&whole), []);
         let mut folded = FoldedExits::default();
         tree().into_iter().for_each(|exit| folded.add(exit));
         let (a, b) = captures();
-        let window = record(a, b, Exits { folded, ..Exits::default() });
+        let window = record(a, b, Exits { summary: Some(ExitRecords::default()), folded, ..Exits::default() });
         assert_eq!(rows(&window), rows(&whole));
-    }
-
-    /// The shell waits for 6, and something that adopts orphans, for the child 7 of 6, whose record follows that of 6.
-    #[test]
-    fn a_folded_orphan_does_not_hide_what_the_children_of_a_living_process_did() {
-        let side = |[reaper, shell_5]: [u64; 2]| [shell(4, 1, reaper), shell(5, 4, shell_5)];
-        for counted in [[900, 500], [0, 1400]] {
-            let (a, b) = sides(&side([0; 2]), &side(counted));
-            let mut folded = FoldedExits::default();
-            folded.add(exit(6, 6, 5, (11, 14), &json!({})));
-            folded.add(exit(7, 7, 6, (12, 13), &ran(900)));
-            let window = {
-                let each = |add: &mut dyn FnMut(ExitedThread)| add(exit(8, 8, 5, (11, 14), &ran(500)));
-                record(a, b, Exits { folded, each: Some(&each), ..Exits::default() })
-            };
-            assert_eq!(exited_run(&window), [], "{counted:?}");
-        }
     }
 
     #[test]

@@ -266,30 +266,17 @@ mod exit_records {
     }
 
     #[test]
-    fn an_exited_thread_of_a_living_process_is_not_counted_twice() {
-        let pool = |ticks: u64| process(5, 1, 0, 1, &json!({"utime_clock_ticks": ticks}));
+    fn with_records_only_they_say_what_exited_whatever_processes_count() {
+        let pool = |ticks: u64| process(5, 1, 0, 1, &json!({"utime_clock_ticks": ticks, "cutime_clock_ticks": ticks}));
         let (a, b) = sides(&[pool(0)], &[pool(400)]);
-        let window = with_records(a, b, &[exit(5, 51, 1, (11, 12), &ran(3000))]);
-        assert_eq!(exited_run(&window), [(5, "threads".to_owned(), 1000)]);
-        assert_eq!(run_of(&window), 4000);
+        // The record of process 6, the child of 5 and the parent of 7, is lost.
+        let records = [exit(5, 51, 1, (11, 12), &ran(3000)), exit(7, 7, 6, (11, 12), &ran(2000))];
+        let window = with_records(a, b, &records);
+        assert_eq!(exited_run(&window), []);
+        assert_eq!(run_of(&window), 5000);
         let row = row(&window, 51);
         assert_eq!((&row["pcomm"], &row["comm"]), (&json!("p5"), &json!("t51")));
         assert_eq!((&row["started"], &row["exited"], &row["alive_ns"]), (&json!(true), &json!(true), &json!(SECOND)));
-    }
-
-    #[test]
-    fn an_exited_process_and_its_exited_children_are_taken_from_their_living_ancestor() {
-        let shell = |ticks: u64| process(5, 1, 0, 1, &json!({"cutime_clock_ticks": ticks}));
-        let (a, b) = sides(&[shell(0)], &[shell(400)]);
-        // 7 is a child of 6, and 6 of the shell; 62 is a thread of 6.
-        let records = [
-            exit(7, 7, 6, (11, 12), &ran(500)),
-            exit(6, 62, 5, (11, 12), &ran(700)),
-            exit(6, 6, 5, (11, 12), &ran(1000)),
-        ];
-        let window = with_records(a, b, &records);
-        assert_eq!(exited_run(&window), [(5, "children".to_owned(), 1800)]);
-        assert_eq!(run_of(&window), 4000);
     }
 
     #[test]
@@ -304,20 +291,6 @@ mod exit_records {
             (&row["started"], &row["exited"], &row["run_time_ns"]),
             (&Value::Null, &json!(true), &json!(500 * MS))
         );
-    }
-
-    #[test]
-    fn exited_work_without_run_time_has_no_cpu_ticks() {
-        let shell = |ticks: u64| process(5, 1, 0, 1, &json!({"cutime_clock_ticks": ticks}));
-        let (a, b) = sides(&[shell(0)], &[shell(250)]);
-        let record = |run: u64, ticks: u64| {
-            let values = json!({"run_time_ns": run * MS, "utime_clock_ticks": ticks, "stime_clock_ticks": 0});
-            exit(6, 6, 5, (11, 12), &values)
-        };
-        let window = with_records(a.clone(), b.clone(), &[record(2500, 240)]);
-        assert!(exited(&window, 5, "children").is_null());
-        let children = exited(&with_records(a, b, &[record(2000, 190)]), 5, "children");
-        assert_eq!((&children["run_time_ns"], &children["utime_clock_ticks"]), (&json!(500 * MS), &json!(50)));
     }
 
     #[test]
@@ -403,15 +376,6 @@ mod exit_records {
         let pool = |ticks: u64| process(5, 1, 0, 1, &json!({"utime_clock_ticks": ticks}));
         let (a, b) = sides(&[pool(0)], &[pool(100)]);
         assert_eq!(run_of(&with_records(a, b, &[exit(5, 51, 1, (11, 12), &ran(1300))])), 1300);
-    }
-
-    #[test]
-    fn work_whose_living_ancestor_is_unknown_is_not_counted_twice() {
-        let shell = |ticks: u64| process(5, 1, 0, 1, &json!({"cutime_clock_ticks": ticks, "cstime_clock_ticks": 0}));
-        let (a, b) = sides(&[shell(0)], &[shell(300)]);
-        // The record of process 6, the child of the shell, is lost.
-        let window = with_records(a, b, &[exit(7, 7, 6, (11, 12), &ran(2000))]);
-        assert_eq!(run_of(&window), 3000);
     }
 
     #[test]
@@ -548,6 +512,35 @@ mod accounting {
         let exact = [json!("schedstat"), json!(4 * SECOND), json!(3 * SECOND), json!(400)];
         assert_eq!(cpu([json!(SECOND), json!(5 * SECOND)]), exact);
         assert_eq!(window_of((json!({}), json!({})), (json!(null), time(500, json!(null))), 1).cpu, None);
+    }
+
+    /// The CPU time of a recorded tree, whose two CPUs have these ticks of tasks and of idle time.
+    fn recorded([first, second]: [[u64; 2]; 2]) -> Value {
+        let dir = tempfile::tempdir().unwrap();
+        let line = |name: &str, [task, idle]: [u64; 2]| format!("{name} {task} 0 0 {idle} 0 0 0 0 0 0\n");
+        let all = [first[0] + second[0], first[1] + second[1]];
+        let stat = [line("cpu ", all), line("cpu0", first), line("cpu1", second)].concat();
+        let task = dir.path().join("7/task/7");
+        std::fs::create_dir_all(&task).unwrap();
+        std::fs::write(task.join("stat"), "7 (x) S 0 0 0 0 -1 0 7 0").unwrap();
+        std::fs::write(dir.path().join("stat"), stat).unwrap();
+        let mut options = ctprof::capture::Options::default();
+        options.roots.procfs = dir.path().to_owned();
+        json!(ctprof::capture::capture_with(&options).unwrap().head.cpu_time.unwrap())
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_host_is_unknown_if_a_cpu_was_away_for_a_part_of_the_window() {
+        let busy = |a, b| {
+            let info = window_of((json!({}), json!({})), (recorded(a), recorded(b)), SECOND);
+            info.cpu.map(|cpu| cpu.busy_ns)
+        };
+        // 5 s of 2 CPUs, of which tasks ran for 1 s.
+        let begin = [[100, 1000], [100, 1000]];
+        assert_eq!(busy(begin, [[150, 1450], [150, 1450]]), Some(SECOND));
+        assert_eq!(busy(begin, [[150, 1450], [150, 1200]]), None, "away for 2.5 s");
+        assert_eq!(busy(begin, [[150, 1450], [150, 100]]), None, "its idle time began at 0, and the sum fell");
+        assert_eq!(busy([[100, 1000], [100, 300]], [[150, 1450], [150, 50]]), None, "and the sum rose less");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Steps of series that read only what changed.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -76,4 +77,48 @@ fn the_cpu_time_of_what_exited_in_a_cgroup_is_in_the_step_in_which_it_exited() {
     let (all, elapsed_us) = usage(&file, &name);
     let (before_the_end, _) = usage(&format!("{file}@0s..{}ms", elapsed_us / 1000 - 1000), &name);
     assert!(all > 20_000 && before_the_end > all - all / 10, "{before_the_end} of {all} µs");
+}
+
+/// The paths of all containers of a step: of the first one, the object; later, what changed of it.
+fn container_paths(value: &Value) -> Vec<&str> {
+    fn keys(value: &Value) -> Vec<&str> {
+        value.as_object().into_iter().flat_map(|object| object.keys().map(String::as_str)).collect()
+    }
+    match value {
+        Value::Object(fields) => match fields.get("containers") {
+            Some(Value::Array(changed)) => changed.iter().flat_map(keys).collect(),
+            Some(all) => keys(all),
+            None => fields.values().flat_map(container_paths).collect(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn a_container_that_exits_keeps_its_name_in_a_redacted_series() {
+    let _alone = alone();
+    let name = format!("docker-{:064x}.scope", 0xabcd_ef01_2345_6789_u64 ^ u64::from(std::process::id()));
+    let directories: Vec<_> = cgroup_roots().iter().filter_map(|root| CgroupDirectory::create(root, &name)).collect();
+    if directories.is_empty() {
+        return skipped(Missing::Privilege("to create cgroups"));
+    }
+    let recorded = |script: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("s");
+        let mut recorder = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        recorder.args(["record", "-q", "--no-why", "--redact", "--every", "100ms", "-o", file.to_str().unwrap(), "--"]);
+        recorder.args(["sh", "-c", script, "sh"]).args(directories.iter().map(|directory| &directory.0));
+        let output = recorder.env("CTPROF_REDACT_KEY", "k").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let json = zstd::decode_all(std::fs::File::open(&file).unwrap()).unwrap();
+        let documents = serde_json::Deserializer::from_slice(&json).into_iter::<Value>().map(Result::unwrap);
+        let paths = documents.flat_map(|step| Vec::from_iter(container_paths(&step).into_iter().map(str::to_owned)));
+        paths.collect::<BTreeSet<_>>()
+    };
+    let others = recorded("sleep 0.3");
+    let enter = "for to; do echo 0 >$to/cgroup.procs; done";
+    // It is removed while steps follow that no longer have it.
+    let script = format!("(sh -c '{enter}; sleep 1' sh \"$@\"); rmdir \"$@\"; sleep 0.8");
+    let own: Vec<_> = recorded(&script).difference(&others).cloned().collect();
+    assert!((1..=directories.len()).contains(&own.len()), "{own:?}");
 }

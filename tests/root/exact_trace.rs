@@ -11,6 +11,7 @@ use syscalls::Sysno;
 
 use crate::alone::alone;
 use crate::example::example;
+use crate::histories::compile;
 use crate::support::{Missing, skipped};
 
 /// Seconds, or nanoseconds, by the name of a thread and by what it did: `run`, `wait`, or a sleep with its system call.
@@ -210,13 +211,19 @@ fn times_of_reasons_are_those_of_an_exact_trace() {
     let loads = [
         ("pair", pair.display().to_string() + " 4"),
         ("convoy", format!("timeout 4 {}; true", convoy.display())),
+        // As often as it is sampled.
+        ("mixes", format!("{} periodic", compile("mixes", directory.path()).display())),
         ("dd", "timeout 4 dd if=/dev/zero of=f bs=4k oflag=dsync conv=notrunc; true".to_owned()),
     ];
     for (name, load) in loads {
         let file = directory.path().join("w");
         let Some(tracer) = Tracer::start(name) else { return };
         let mut record = Command::new(env!("CARGO_BIN_EXE_ctprof"));
-        record.args(["-q", "record", "-o"]).arg(&file).args(["--", "sh", "-c", &load]).current_dir(directory.path());
+        record
+            .args(["-q", "record", "--why-rate", "100", "-o"])
+            .arg(&file)
+            .args(["--", "sh", "-c", &load])
+            .current_dir(directory.path());
         assert!(record.output().unwrap().status.success());
         let window = CtprofSnapshot::load(&file).unwrap();
         let (mut exact, reported) = (tracer.times(), reported(&file));

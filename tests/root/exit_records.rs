@@ -1,7 +1,8 @@
 //! Records of exited threads. These tests need root; otherwise they print why they are skipped.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ fn default_listener() -> Option<(ExitListener, Alone)> {
 
 /// The records of a listener, without cgroups.
 fn drained(mut listener: ExitListener) -> RecordedExits {
-    listener.drain(&HostContext::default(), &Capturer::new(Options::default(), 0).unwrap())
+    listener.drain(&HostContext::default())
 }
 
 /// A shell, and what the kernel counts for its children. (The children of this process are those of all tests.)
@@ -174,9 +175,10 @@ fn an_exited_process_is_in_the_cgroup_that_captures_know() {
     let mut child = Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     let mut capturer = Capturer::new(Options::default(), 1).unwrap();
+    capturer.share_cgroups(&listener);
     let snapshot = capturer.capture(Smaps::Never).unwrap();
     let own = snapshot.threads.iter().find(|thread| thread.tgid == std::process::id()).unwrap();
-    let exits = listener.drain(&HostContext::default(), &capturer);
+    let exits = listener.drain(&HostContext::default());
     let [exited] = of_processes(&exits, &[child.id()].into()).try_into().unwrap();
     assert!(own.cgroup.is_some());
     assert_eq!(exited.state.cgroup, own.cgroup);
@@ -185,22 +187,28 @@ fn an_exited_process_is_in_the_cgroup_that_captures_know() {
 #[test]
 fn a_job_whose_cgroup_is_made_and_removed_while_it_is_recorded_has_its_name() {
     let Some((mut listener, _alone)) = default_listener() else { return };
-    let capturer = Capturer::new(Options::default(), 0).unwrap();
     let mut tried = 0;
     for root in cgroup_roots().into_iter().filter(|root| has_values(root)) {
         let name = format!("ctprof-job-{}-{tried}", std::process::id());
-        let Some(job) = CgroupDirectory::create(&root, &name) else { continue };
-        let Some(deep) = CgroupDirectory::create(&job.0, "step") else { continue };
+        // Deeper than this process is in any hierarchy: a thread is grouped by its deepest cgroup.
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let depth = own.lines().map(|line| line.matches('/').count()).max().unwrap() + 1;
+        let path = (0..depth).map(|_| "/step").fold(format!("/{name}"), |path, step| path + step);
+        let parts = path.match_indices('/').skip(1).map(|(end, _)| &path[1..end]).chain([&path[1..]]);
+        let Some(mut directories) = parts.map(|part| CgroupDirectory::create(&root, part)).collect::<Option<Vec<_>>>()
+        else {
+            continue;
+        };
         let script = "echo 0 >\"$1/cgroup.procs\"; true & wait; exec true";
-        let mut shell = Command::new("bash").args(["-c", script, "bash"]).arg(&deep.0).spawn().unwrap();
+        let mut shell =
+            Command::new("bash").args(["-c", script, "bash"]).arg(format!("{}{path}", root.display())).spawn().unwrap();
         assert!(shell.wait().unwrap().success());
-        drop((deep, job));
-        let exits = listener.drain(&HostContext::default(), &capturer);
+        while directories.pop().is_some() {}
+        let exits = listener.drain(&HostContext::default());
         let of_job = exits.threads().filter(|exit| exit.state.tgid == shell.id() || exit.ppid == shell.id());
         let cgroups: Vec<_> = of_job.map(|exit| exit.state.cgroup).collect();
         assert_eq!(cgroups.len(), 2);
-        let path = Some(format!("/{name}/step"));
-        assert!(cgroups.iter().all(|cgroup| cgroup.as_deref() == path.as_deref()), "{cgroups:?} in {root:?}");
+        assert!(cgroups.iter().all(|cgroup| cgroup.as_deref() == Some(&path)), "{cgroups:?} in {root:?}");
         tried += 1;
     }
     if tried == 0 {
@@ -209,12 +217,33 @@ fn a_job_whose_cgroup_is_made_and_removed_while_it_is_recorded_has_its_name() {
 }
 
 #[test]
+fn each_of_many_jobs_has_the_name_of_its_own_cgroup_though_the_kernel_uses_memory_again() {
+    let Some((mut listener, _alone)) = default_listener() else { return };
+    let Some(root) = deciding_root() else { return skipped(Missing::Privilege("to create cgroups")) };
+    let jobs: BTreeMap<u32, String> = (0..200)
+        .map(|job| {
+            let name = format!("ctprof-jobs-{}-{job}", std::process::id());
+            let directory = CgroupDirectory::create(&root, &name).unwrap();
+            let script = "echo 0 >\"$1/cgroup.procs\" && exec true";
+            let mut shell = Command::new("sh").args(["-c", script, "sh"]).arg(&directory.0).spawn().unwrap();
+            assert!(shell.wait().unwrap().success());
+            (shell.id(), format!("/{name}"))
+        })
+        .collect();
+    let exits = listener.drain(&HostContext::default());
+    let named: BTreeMap<u32, String> = exits
+        .threads()
+        .filter(|exit| jobs.contains_key(&exit.state.tgid))
+        .map(|exit| (exit.state.tgid, exit.state.cgroup.unwrap_or_default().to_string()))
+        .collect();
+    assert_eq!(named, jobs);
+}
+
+#[test]
 fn a_container_that_starts_and_exits_while_it_is_recorded_has_its_name() {
     let _alone = alone();
     let path = format!("/lxc.payload.ctprof-test-{}", std::process::id());
-    let Some(root) = cgroup_roots().into_iter().find(|root| has_values(root) && is_writable(root)) else {
-        return skipped(Missing::Privilege("to create cgroups"));
-    };
+    let Some(root) = deciding_root() else { return skipped(Missing::Privilege("to create cgroups")) };
     let file = tempfile::tempdir().unwrap();
     let file = file.path().join("window");
     let script = r#"mkdir "$1" && (echo 0 >"$1/cgroup.procs"; exec true); until rmdir "$1"; do :; done 2>/dev/null"#;
@@ -229,6 +258,12 @@ fn a_container_that_starts_and_exits_while_it_is_recorded_has_its_name() {
     }
     assert!(!window.head.cgroup_stats.contains_key(&path), "no capture has seen it");
     assert_eq!(window.head.containers[&path].name.as_deref(), path.strip_prefix("/lxc.payload."));
+}
+
+/// The hierarchy by which threads are grouped that are as deep in another: of memory, if it is one of version 1.
+fn deciding_root() -> Option<PathBuf> {
+    let roots = cgroup_roots().into_iter().filter(|root| has_values(root) && is_writable(root));
+    roots.min_by_key(|root| !root.ends_with("memory"))
 }
 
 fn is_writable(root: &Path) -> bool {
@@ -260,11 +295,10 @@ fn a_listener_stops_when_it_is_dropped() {
 #[test]
 fn a_listener_that_goes_on_has_each_exit_once() {
     let Some((mut listener, _alone)) = default_listener() else { return };
-    let capturer = Capturer::new(Options::default(), 0).unwrap();
     let run = |listener: &mut ExitListener| {
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        let exits = listener.drain(&HostContext::default(), &capturer);
+        let exits = listener.drain(&HostContext::default());
         (child.id(), exits.threads().map(|thread| thread.state.tgid).collect::<Vec<_>>())
     };
     let (first, exits) = run(&mut listener);
@@ -348,4 +382,27 @@ fn a_zombie_has_the_peak_of_its_memory() {
             assert!((64 << 20..80 << 20).contains(&bytes), "{script} {every:?}: {bytes}");
         }
     }
+}
+
+#[test]
+fn a_script_that_is_gone_before_the_next_capture_has_its_name() {
+    let Some((listener, _alone)) = default_listener() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("short-lived.sh");
+    let mut listener = listener;
+    // Where others keep the thread that reads names waiting, a longer life helps.
+    for seconds in ["0.05", "0.2", "1", "5"] {
+        std::fs::write(&script, format!("sleep {seconds}\ntrue\n")).unwrap();
+        listener.restart();
+        let shell = Command::new("sh").arg(&script).spawn().unwrap();
+        let id = shell.id();
+        { shell }.wait().unwrap();
+        let exits = listener.drain(&HostContext::default());
+        let of_shell: Vec<_> = exits.threads().filter(|exit| exit.state.tgid == id).collect();
+        assert_eq!(of_shell.len(), 1);
+        if of_shell[0].state.program.as_deref() == Some("short-lived.sh") {
+            return;
+        }
+    }
+    panic!("no script of up to 5 s had its name");
 }

@@ -6,6 +6,7 @@ mod alone;
 mod attacks_memory;
 mod attacks_paths;
 mod attacks_privileges;
+mod attacks_secrets;
 mod attacks_stops;
 mod attacks_support;
 mod attacks_targets;
@@ -14,23 +15,28 @@ mod bounds_hangs;
 mod bounds_programs;
 mod call_tables;
 mod changes;
+mod crowds;
 mod doctor;
 mod engine_captures;
 mod exact_trace;
 #[path = "../support/example.rs"]
 mod example;
 mod exit_records;
+#[path = "../support/hanging.rs"]
+mod hanging;
 mod histories;
 #[path = "../support/host.rs"]
 mod host;
 mod host_facts;
 mod interruptions;
+mod mixes;
 mod moves;
 mod namespaces;
 mod neighbors;
 mod parity;
 mod privileged;
 mod recorder;
+mod rights;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -1,8 +1,12 @@
 //! A process that moves between cgroups beside captures.
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use ctprof::capture::Engine;
+use ctprof::capture::{CaptureScope, Capturer, Engine, Options, Smaps, Use};
+use ctprof::model::ThreadState;
 
 use crate::alone;
 use crate::engine_captures::{captured, has_bpf};
@@ -45,4 +49,37 @@ fn a_process_that_moves_takes_no_thread_of_its_old_cgroup_with_it() {
         let cgroup = thread.cgroup.as_deref().unwrap();
         assert!(&*thread.comm != "sleep" || cgroup.ends_with(&name), "capture {number}: {cgroup}");
     }
+}
+
+#[test]
+fn a_thread_that_moves_between_passes_is_in_its_new_cgroup() {
+    let _alone = alone();
+    if !has_bpf() {
+        return;
+    }
+    let names = ["before", "after"].map(|name| format!("ctprof-{name}-{}", std::process::id()));
+    let create = |root: &PathBuf| Some([0, 1].map(|at| CgroupDirectory::create(root, &names[at])));
+    let directories: Vec<_> = cgroup_roots().iter().filter_map(create).collect();
+    let each = |at: usize| directories.iter().filter_map(move |pair| pair[at].as_ref()).map(|directory| &directory.0);
+    if each(1).next().is_none() {
+        return skipped(Missing::Privilege("to create cgroups"));
+    }
+    let works = Killed(Command::new("sh").args(["-c", "while :; do sleep 0.01; done"]).spawn().unwrap());
+    let enter = |at| each(at).for_each(|to| fs::write(to.join("cgroup.procs"), works.0.id().to_string()).unwrap());
+    enter(0);
+    let mut options = Options::default();
+    (options.engine, options.jemalloc) = (Engine::Bpf, Use::Disabled);
+    let mut capturer = Capturer::of_changes(options).unwrap();
+    let first = capturer.capture(Smaps::Never).unwrap();
+    let cgroup = |threads: &[ThreadState]| {
+        let thread = threads.iter().find(|thread| thread.tid == works.0.id());
+        thread.and_then(|thread| thread.cgroup.clone()).map(|cgroup| cgroup.to_string())
+    };
+    assert_eq!(cgroup(&first.threads), Some(format!("/{}", names[0])));
+    enter(1);
+    std::thread::sleep(Duration::from_millis(100));
+    let threads = first.threads.iter().map(|thread| (thread.id(), thread.clone())).collect();
+    let pass = capturer.pass(CaptureScope::Changed { threads: &threads, head: &first.head }).unwrap();
+    assert!(pass.gone.is_some(), "only what changed is read");
+    assert_eq!(cgroup(&pass.capture.threads), Some(format!("/{}", names[1])));
 }

@@ -9,7 +9,7 @@ use ctprof::model::BpfObstacle;
 
 use crate::engine_captures::has_bpf;
 use crate::histories::cgroup_roots;
-use crate::host::CgroupDirectory;
+use crate::host::{CgroupDirectory, Killed};
 use crate::support::{Missing, skipped};
 
 const CTPROF: &str = env!("CARGO_BIN_EXE_ctprof");
@@ -81,6 +81,32 @@ fn in_a_pid_or_time_namespace_procfs_reads_the_threads_and_says_why() {
                 check_ids(&snapshot);
             }
         }
+    }
+}
+
+#[test]
+fn the_owner_of_a_mutex_is_known_in_a_process_of_a_pid_namespace() {
+    let directory = tempfile::tempdir().unwrap();
+    let [program, window] = ["causes", "window"].map(|name| directory.path().join(name));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/causes.c");
+    if Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(source).status().is_err() {
+        return skipped(Missing::Tool("cc"));
+    }
+    let unshare = ["--pid", "--fork", "--kill-child"];
+    if !Command::new("unshare").args(unshare).arg("true").status().is_ok_and(|status| status.success()) {
+        return skipped(Missing::Privilege("to make a PID namespace"));
+    }
+    for engine in ["auto", "procfs"] {
+        let mut causes = Command::new("unshare");
+        causes.args(unshare).arg(&program).arg("20").current_dir(directory.path()).stdout(Stdio::null());
+        let _causes = Killed(causes.spawn().unwrap());
+        let record = ["-q", "record", "--engine", engine, "-d", "2s", "-o"];
+        assert!(Command::new(CTPROF).args(record).arg(&window).status().unwrap().success());
+        let Some(reasons) = CtprofSnapshot::load(&window).unwrap().head.reasons else {
+            return skipped(Missing::Privilege("samples of threads"));
+        };
+        let owners: Vec<_> = reasons.reasons.iter().filter_map(|reason| Some(&*reason.by.as_ref()?.pcomm)).collect();
+        assert!(owners.contains(&"for-locked"), "{engine}: {owners:?}");
     }
 }
 

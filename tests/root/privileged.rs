@@ -161,30 +161,6 @@ fn file_capabilities_follow_no_link_in_a_tree_of_the_users_own() {
 }
 
 #[test]
-fn a_recording_cannot_load_programs_after_its_start() {
-    // By their numbers in include/uapi/linux/capability.h: sys_admin, sys_resource, perfmon, bpf.
-    let loads_bpf = 1_u64 << 21 | 1 << 24 | 1 << 38 | 1 << 39;
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("window.ctprof.zst");
-    let mut record = Command::new(env!("CARGO_BIN_EXE_ctprof"));
-    record.args(["record", "--quiet", "--no-jemalloc", "--output"]).arg(&file);
-    let output = record.args(["--", "sh", "-c", "cat /proc/$PPID/task/*/status"]).output().unwrap();
-    let status = String::from_utf8(output.stdout).unwrap();
-    let masks: Vec<_> = status.lines().filter_map(|line| line.strip_prefix("CapPrm:\t")).collect();
-    let window = CtprofSnapshot::load(&file).unwrap();
-    let (capture, exits) = (window.head.capture.unwrap(), window.head.window.unwrap().exit_records);
-    if capture.engine != "bpf" {
-        return skipped(Missing::Privilege(format!("BPF: {:?}", capture.no_bpf)));
-    }
-    assert_eq!(exits.map(|exits| exits.source).as_deref(), Some("bpf"));
-    assert!(masks.len() >= 2, "the main thread, and the one that receives records: {status}");
-    for mask in masks {
-        assert_eq!(u64::from_str_radix(mask, 16).unwrap() & loads_bpf, 0, "{mask}");
-    }
-    assert!(capture.capabilities.iter().any(|held| ["cap_bpf", "cap_sys_admin"].contains(&&**held)), "{capture:?}");
-}
-
-#[test]
 fn kernel_threads_count_as_failed_attachments() {
     let Some((_, snapshot)) = captured_as_nobody(&[]) else { return };
     let users = snapshot.threads.iter().filter(|thread| thread.is_leader() && !thread.kernel_thread).count();

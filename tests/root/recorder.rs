@@ -115,7 +115,7 @@ fn a_step_is_sampled_at_its_end_and_reads_what_changed_but_the_last_one_all_memo
         for number in 0..5 {
             thread::sleep(TIME);
             let end = (number == 4).then(|| until.wait(&signals).unwrap());
-            let window = series.step(end).unwrap().window;
+            let window = series.step(end, &signals).unwrap().window;
             // The last pass of a step is the first one of the next, if exits are known.
             let begins = u64::from(number == 0 || engine == Engine::Procfs);
             assert_eq!(passes(&window), begins + 1, "{engine:?}, step {number}");

@@ -1,15 +1,15 @@
 // Stacked bars: where the time of a group went.
 
 import { TIMES } from "./app";
-import { numberOf, type Dots, type Group, type Section } from "./data";
+import type { Dots, Group, Report } from "./data";
 import { svg } from "./dom";
 import { numberText } from "./format";
 
 /** The parts of a group's time on each side; `null` where it is unknown. */
-export function times(section: Section, group: Group): (number | null)[][] {
-  const rows = TIMES.map((name) => section.values.get(name)?.row.get(group));
-  const sides = rows.find((row) => row)?.cells.length ?? 0;
-  return Array.from({ length: sides }, (_, side) => rows.map((row) => numberOf(row?.cells[side])));
+export function times(group: Group): (number | null)[][] {
+  const rows = TIMES.map((name) => group.section.values.get(name)?.row.get(group));
+  const sides = rows.find((row) => row)?.cells ?? [];
+  return sides.map((_, side) => rows.map((row) => row?.cells[side]?.number ?? null));
 }
 
 const active = (parts: (number | null)[]): number =>
@@ -19,8 +19,8 @@ const active = (parts: (number | null)[]): number =>
 const MOST_TIMES = 50;
 
 /** The length of a bar on the common scale: the longest time that a group was not asleep. */
-export function scaleOf(section: Section, groups: Group[]): number {
-  const longest = groups.map((group) => Math.max(0, ...times(section, group).map(active))).sort((a, b) => b - a);
+export function scaleOf(groups: Group[]): number {
+  const longest = groups.map((group) => Math.max(0, ...times(group).map(active))).sort((a, b) => b - a);
   const [first = 0, , , , fifth = 0] = longest;
   return fifth > 0 ? Math.min(first, MOST_TIMES * fifth) : first;
 }
@@ -28,14 +28,13 @@ export function scaleOf(section: Section, groups: Group[]): number {
 const [WIDTH, HEIGHT, GAP] = [200, 9, 3];
 
 /** The bars of a group, one per side. Without a common scale, a bar is all of the group's time; with one, a line marks all CPUs of the host. */
-export function bars(section: Section, group: Group, scale: number | null, capacity: number | null): SVGElement {
-  const sides = times(section, group);
-  const unit = section.values.get("run")?.unit ?? "";
-  const labels = sides.map((parts) =>
-    TIMES.map((name, at) => (parts[at] === null ? null : `${name} ${numberText(parts[at] ?? 0, unit)}`))
-      .filter((text) => text !== null)
-      .join(", "),
-  );
+export function bars(group: Group, { scale, capacity }: { scale: number | null; capacity: number | null }): SVGElement {
+  const sides = times(group);
+  const rows = TIMES.map((name) => group.section.values.get(name)?.row.get(group)).filter((row) => row !== undefined);
+  const labels = sides.map((_, side) => {
+    const known = rows.filter(({ cells }) => (cells[side]?.number ?? null) !== null);
+    return known.map(({ value, cells }) => `${value.name} ${cells[side]?.text ?? ""}`).join(", ");
+  });
   const rects = sides.flatMap((parts, side) => stack(parts, side * (HEIGHT + GAP), scale));
   const height = sides.length * (HEIGHT + GAP) - GAP;
   if (scale !== null && capacity !== null && capacity < scale)
@@ -70,7 +69,7 @@ function stack(parts: (number | null)[], top: number, scale: number | null): SVG
 }
 
 /** A line of dots per side, a dot per run, on one scale from the least to the most. */
-export function dots({ unit, runs }: Dots): SVGElement {
+export function dots({ unit, runs }: Dots, report: Report): SVGElement {
   const all = runs.flat().filter((value) => value !== null);
   const [least, most] = [Math.min(...all), Math.max(...all)];
   const at = (value: number) => 3 + ((value - least) / (most - least || 1)) * 114;
@@ -80,9 +79,7 @@ export function dots({ unit, runs }: Dots): SVGElement {
       .filter((value) => value !== null)
       .map((value) => svg("circle", { class: names[side], cx: at(value).toFixed(1), cy: 4 + side * 7, r: 2.5 })),
   );
-  const texts = runs.map((values, side) => {
-    const known = values.map((value) => (value === null ? "-" : numberText(value, unit)));
-    return `${names[side] ?? ""} ${known.join(", ")}`;
-  });
-  return svg("svg", { class: "dots", viewBox: "0 0 120 15", role: "img", "aria-label": texts.join("; ") }, ...circles);
+  const text = (value: number | null) => (value === null ? "-" : numberText(value, report.scale(unit)));
+  const label = runs.map((values, side) => `${names[side] ?? ""} ${values.map(text).join(", ")}`).join("; ");
+  return svg("svg", { class: "dots", viewBox: "0 0 120 15", role: "img", "aria-label": label }, ...circles);
 }

@@ -1,32 +1,29 @@
 // cgroups: CPU time and throttling, memory against its limit, pressure.
 
 import type { App } from "./app";
-import { changeOf, numberOf, type Cell, type Report, type Row } from "./data";
-import { html, svg } from "./dom";
-import { cellText } from "./format";
+import { changeOf, type Cell, type Report, type Row } from "./data";
+import { html, svg, type Child } from "./dom";
 import { sortedBy } from "./sorting";
 import { table, type Column } from "./table";
-
-interface Line {
-  key: string;
-  name: string;
-  /** The rows of the cgroup, by section and name of the value. */
-  rows: Map<string, Row>;
-}
 
 const SECTIONS = ["cgroup-stats", "cgroup-limits", "memory-events", "pressure"];
 
 const NONE = "The report has no values of cgroups. They are in every capture that can read /sys/fs/cgroup.";
 
+/** The rows of a cgroup, by section and name of the value. */
+type Line = Map<string, Row>;
+
+export const hasCgroups = (report: Report): boolean => read(report).length > 0;
+
 export function cgroups({ report }: App): HTMLElement {
   const lines = read(report);
   if (lines.length === 0) return html("p", {}, NONE);
-  const changed = (line: Line) => Math.abs(changeOf(line.rows.get("cgroup-stats/cpu.usage_usec")) ?? 0);
+  const changed = (line: Line) => Math.abs(changeOf(line.get("cgroup-stats/cpu.usage_usec")) ?? 0);
   const sides = report.two ? "Upper line: baseline; lower: candidate. " : "";
   return html(
     "div",
     {},
-    table("cgroups", columns(report.two), sortedBy(lines, false, changed)),
+    table("cgroups", columns(report.two ? [0, 1] : [0]), sortedBy(lines, false, changed)),
     html("p", { class: "note" }, `${sides}Pressure is the time in which some tasks / all tasks waited.`),
   );
 }
@@ -34,90 +31,69 @@ export function cgroups({ report }: App): HTMLElement {
 function read(report: Report): Line[] {
   const lines = new Map<string, Line>();
   for (const name of SECTIONS) {
-    for (const value of report.tree.get(name)?.values.values() ?? []) {
-      for (const row of value.rows) {
-        const { key } = row.group;
-        const line = lines.get(key) ?? { key, name: row.group.name, rows: new Map<string, Row>() };
-        line.rows.set(`${name}/${value.name}`, row);
-        lines.set(key, line);
-      }
+    for (const row of report.tree.get(name)?.rows ?? []) {
+      const line = lines.get(row.group.key) ?? (new Map() as Line);
+      lines.set(row.group.key, line.set(`${name}/${row.value.name}`, row));
     }
   }
   return [...lines.values()];
 }
 
-/** A line of text per side. */
-const perSide = (texts: string[]): HTMLElement =>
-  html("span", { class: "sides" }, ...[...new Set(texts)].map((text) => html("span", {}, text)));
+const nameOf = (line: Line): string => [...line.values()][0]?.group.name ?? "";
 
-function columns(two: boolean): Column<Line>[] {
-  const sides = two ? [0, 1] : [0];
-  const cell = (line: Line, name: string, side: number): Cell | null => line.rows.get(name)?.cells[side] ?? null;
-  const text = (line: Line, name: string, side: number) =>
-    cellText(cell(line, name, side), line.rows.get(name)?.value.unit ?? "");
-  const column = (name: string, show: (line: Line, side: number) => string): Column<Line> => ({
-    key: name,
-    text: name,
+/** The cells of one side of a cgroup. */
+type Of = (name: string) => Cell;
+
+function columns(sides: number[]): Column<Line>[] {
+  /** A line per side, or one if both are equal. */
+  const column = (text: string, show: (of: Of) => string, drawn: (of: Of) => Child = () => null): Column<Line> => ({
+    key: text,
+    text,
     kind: "number",
-    cell: (line) => perSide(sides.map((side) => show(line, side))),
-  });
-  const plain = (title: string, name: string) => column(title, (line, side) => text(line, name, side));
-  const pressure = (resource: string) =>
-    column(`${resource} pressure`, (line, side) => {
-      const [some = "-", full = "-"] = ["some", "full"].map((kind) =>
-        text(line, `pressure/${resource}.${kind}.total_usec`, side),
+    cell: (line) => {
+      const of = sides.map(
+        (side): Of =>
+          (name) =>
+            line.get(name)?.cells[side] ?? { text: "-", number: null },
       );
-      return full === "-" ? some : `${some} / ${full}`;
+      const shown = new Map(of.map((of) => [show(of), of]));
+      return html("span", { class: "sides" }, ...[...shown].map(([text, of]) => html("span", {}, text, drawn(of))));
+    },
+  });
+  const pressure = (resource: string) =>
+    column(`${resource} pressure`, (of) => {
+      const [some, full] = ["some", "full"].map((kind) => of(`pressure/${resource}.${kind}.total_usec`).text);
+      return full === "-" ? (some ?? "-") : `${some ?? "-"} / ${full ?? "-"}`;
     });
   return [
-    { key: "cgroup", text: "cgroup", kind: "name", cell: (line) => line.name },
-    plain("CPU time", "cgroup-stats/cpu.usage_usec"),
-    column("CPU limit", (line, side) => {
-      const quota = text(line, "cgroup-limits/cpu.max_quota_us", side);
-      return !["-", "max"].includes(quota)
-        ? `${quota} per ${text(line, "cgroup-limits/cpu.max_period_us", side)}`
-        : quota;
+    { key: "cgroup", text: "cgroup", kind: "name", cell: nameOf },
+    column("CPU time", (of) => of("cgroup-stats/cpu.usage_usec").text),
+    column("CPU limit", (of) => {
+      const [quota, period] = [of("cgroup-limits/cpu.max_quota_us"), of("cgroup-limits/cpu.max_period_us")];
+      return quota.number === null ? quota.text : `${quota.text} per ${period.text}`;
     }),
-    column("throttled", (line, side) => {
-      const [throttled, periods] = ["nr_throttled", "nr_periods"].map((name) =>
-        text(line, `cgroup-stats/cpu.${name}`, side),
-      );
-      return throttled === "-" || throttled === "0"
-        ? throttled
-        : `${throttled ?? ""} of ${periods ?? ""}, ${text(line, "cgroup-stats/cpu.throttled_usec", side)}`;
+    column("throttled", (of) => {
+      const [throttled, periods] = [of("cgroup-stats/cpu.nr_throttled"), of("cgroup-stats/cpu.nr_periods")];
+      const time = of("cgroup-stats/cpu.throttled_usec").text;
+      return throttled.number ? `${throttled.text} of ${periods.text}, ${time}` : throttled.text;
     }),
-    {
-      key: "memory",
-      text: "memory, limit",
-      kind: "number",
-      cell: (line) => html("span", { class: "sides" }, ...sides.map((side) => memory(line, side, text, cell))),
-    },
-    plain("OOM kills", "memory-events/oom_kill"),
-    pressure("cpu"),
-    pressure("memory"),
-    pressure("io"),
+    column("memory, limit", (of) => `${of(USED).text} of ${of(LIMIT).text}`.replace(/ of max$/, ", no limit"), level),
+    column("OOM kills", (of) => of("memory-events/oom_kill").text),
+    ...["cpu", "memory", "io"].map(pressure),
   ];
 }
 
-function memory(
-  line: Line,
-  side: number,
-  text: (line: Line, name: string, side: number) => string,
-  cell: (line: Line, name: string, side: number) => Cell | null,
-): HTMLElement {
-  const [current, limit] = ["cgroup-stats/memory.current", "cgroup-limits/memory.max"];
-  const [used, most] = [numberOf(cell(line, current, side)), numberOf(cell(line, limit, side))];
-  const share = used !== null && most !== null && most > 0 ? Math.min(1, used / most) : null;
-  const bar =
-    share === null
-      ? null
-      : svg(
-          "svg",
-          { class: "level", viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
-          svg("rect", { class: "idle", width: 100, height: 8 }),
-          svg("rect", { class: share > 0.9 ? "full" : "used", width: share * 100, height: 8 }),
-        );
-  const limited = text(line, limit, side);
-  const words = `${text(line, current, side)}${limited === "max" ? ", no limit" : ` of ${limited}`}`;
-  return html("span", {}, words, bar);
+const [USED, LIMIT] = ["cgroup-stats/memory.current", "cgroup-limits/memory.max"];
+
+/** A bar of memory against its limit. */
+function level(of: Of): SVGElement | null {
+  const [used, most] = [of(USED).number, of(LIMIT).number];
+  if (used === null || !most) return null;
+  const share = Math.min(1, used / most);
+  return svg(
+    "svg",
+    { class: "level", viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
+    svg("rect", { class: "idle", width: 100, height: 8 }),
+    svg("rect", { class: share > 0.9 ? "full" : "used", width: share * 100, height: 8 }),
+  );
 }

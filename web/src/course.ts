@@ -1,6 +1,6 @@
 // The course of a series: what groups did over time, and a period that is selected from it.
 
-import { numberOf, type Course } from "./data";
+import type { Course } from "./data";
 
 /** The first and the last part of a period. */
 export type Period = readonly [number, number];
@@ -41,7 +41,7 @@ export function average(course: Course, values: (number | null)[], [from, to]: P
   let [sum, time] = [0, 0];
   for (let part = from; part <= to; part += 1) {
     const duration = course.duration_ns[part] ?? 0;
-    sum += (numberOf(values[part]) ?? 0) * duration;
+    sum += (values[part] ?? 0) * duration;
     time += duration;
   }
   return time > 0 ? sum / time : 0;

@@ -1,90 +1,55 @@
-// The data of the page, as src/report/html/document.rs writes it, and the same as groups with values.
+// The data of the page, as src/report/html writes it, and the same as groups with values.
 
-/** A value as in the JSON of reports. */
-export type Cell =
-  | number
-  | string
-  | { min: number | string; max: number | string }
-  | { value: string; count: number; total: number }
-  | { fewest: number; most: number; cpus: number[] | null };
-
-/** A difference that is not that of two numbers. */
-export type Delta =
-  string | { min: number; max: number } | { from: Cell; to: Cell } | { fewest: number; most: number; changed: boolean };
-
-/** What threads did or waited for, as in the JSON of reports. */
-export interface Reason {
-  class: string;
-  entry: string | null;
-  functions: string[];
-  object: string | null;
-  by: string | null;
+/** The text of a cell, and the number that it stands for: `null` if it is a word, or unknown. */
+export interface Cell {
+  text: string;
+  number: number | null;
 }
 
-interface ValueData {
-  name: string;
-  reason?: Reason | undefined;
-  unit: string;
-  doc?: string;
-  tags?: string[];
-  places?: number[];
-  baseline: (Cell | null)[];
-  candidate?: (Cell | null)[];
-  delta?: (Delta | null)[];
-  percent?: (number | null)[];
-  interval?: ([number, number | null] | null)[];
-  verdict?: (string | null)[];
-  partial?: number[];
+/** The steps in which numbers of a unit are written, with their names, and whether small ones have a decimal. */
+export interface Scale {
+  steps: [number, string][];
+  decimal: boolean;
 }
 
-/** A value in each run, `null` where it is unknown. */
+/** The values of each run by side, `null` where one is unknown. */
 export interface Dots {
   unit: string;
   runs: (number | null)[][];
 }
 
+/** What threads did or waited for, and who ran meanwhile, as in the JSON of reports. */
+export interface Reason {
+  class: string;
+  by: string | null;
+}
+
+interface GroupData {
+  path: number | null;
+  label?: string;
+  /** Of an overview: a cell, or `null` for exited work of the group above. */
+  threads?: number | null;
+  only?: "new" | "gone" | null;
+  verdict?: string;
+  dots?: Dots | null;
+  why?: string[];
+}
+
+interface ValueData {
+  name: string;
+  unit: string;
+  doc?: string;
+  reason?: Reason;
+}
+
 export interface SectionData {
   section: string;
-  doc: string;
-  notes: { code: string; message: string }[];
-  cut: number;
-  hidden: Record<string, number>;
-  groups: number[];
-  members: (number | null)[][];
-  name_cut: number[];
-  renamed: number[];
-  exited_work: number[];
-  turnover: [number, number, number][];
-  verdicts?: string[];
-  dots?: (Dots | null)[];
+  doc?: string;
+  notes?: string[];
+  groups: GroupData[];
   values: ValueData[];
-}
-
-export interface SideFacts {
-  file: string;
-  hostname: string | null;
-  kernel_release: string | null;
-  arch: string | null;
-  captured_at_unix_ns: number;
-  threads: number;
-  processes: number;
-  engine: string | null;
-  tool: string | null;
-  runs?: { runs: number; excluded: number };
-  window?: {
-    duration_ns: number;
-    started: number;
-    exited: number;
-    command?: { arguments?: string[] } | null;
-    cpu?: { busy_ns: number; busy_most_ns?: number; explained_ns: number; cpus: number; partial?: boolean } | null;
-    exit_records?: { source: string; received: number; lost: number } | null;
-  };
-}
-
-export interface Finding {
-  source: string;
-  reason: string | null;
-  fix: string | null;
+  /** The places of group and value, and the cells: of each side, of two sides the difference, of runs the verdict. */
+  rows: [number, number, ...number[]][];
 }
 
 /** A column over time: a list of values for each of the groups, which are indices of paths. */
@@ -114,44 +79,44 @@ export interface Course {
   groups_without_reasons: number;
 }
 
+/** The shares of the host's CPU time in percent. */
+export interface CpuBar {
+  explained: number;
+  busy: number;
+  text: string;
+  saturated: boolean;
+}
+
 export interface Document {
-  facts: {
-    baseline?: SideFacts;
-    candidate?: SideFacts;
-    snapshot?: SideFacts | null;
-    differences?: { field: string; baseline: string | null; candidate: string | null }[] | null;
-    warnings?: { code: string; message: string }[];
-    host?: Record<string, string>;
-    gaps?: Finding[];
-    per?: string;
-  };
-  lines: { label: string; text: string; warning?: boolean }[];
+  title: string;
+  file: string;
+  lines: { label: string; text: string; warning?: boolean; cpu?: CpuBar; dots?: Dots }[];
+  missing: string[];
+  gates: { summary: string; headings: string[]; rows: string[][] } | null;
+  two: boolean;
+  verdicts: boolean;
   group_by: string;
+  capacity: number | null;
+  scales: Record<string, Scale>;
+  cells: [string, number | null][];
   paths: [number | null, string][];
   sections: SectionData[];
   tree: SectionData[] | null;
-  renamed: { baseline: string; candidate: string; similarity: number }[] | null;
-  gates: { summary: string; headings: string[]; rows: string[][] } | null;
-  verdicts: boolean;
-  elapsed: Dots | null;
   course: Course | null;
 }
-
-/** A value per side: baseline and candidate, or the only one. */
-export type Sides<T> = readonly T[];
 
 /** One value of one group. */
 export interface Row {
   group: Group;
   value: Value;
-  cells: Sides<Cell | null>;
-  delta: Delta | null;
-  percent: number | null;
-  /** The 95% interval of candidate over baseline; the upper end is `null` if it has no limit. */
-  interval: [number, number | null] | null;
-  /** What several runs say: a word, and why it is unclear. */
-  verdict: string | null;
-  partial: boolean;
+  /** A cell per side: baseline and candidate, or the only one. */
+  cells: Cell[];
+  delta: Cell | undefined;
+  percent: Cell | undefined;
+  /** The 95% interval of several runs. */
+  interval: Cell | undefined;
+  /** What several runs say, with 1 if that is clear. */
+  verdict: Cell | undefined;
 }
 
 export interface Value {
@@ -159,7 +124,6 @@ export interface Value {
   name: string;
   unit: string;
   doc: string;
-  tags: string[];
   reason: Reason | null;
   rows: Row[];
   row: Map<Group, Row>;
@@ -169,16 +133,19 @@ export interface Group {
   /** The path as one text, which differs from that of any other group. */
   key: string;
   path: string[];
+  /** The name as it is shown, with marks. */
   name: string;
-  members: Sides<number | null>;
-  started: number;
-  exited: number;
-  cut: boolean;
-  renamed: boolean;
-  exitedWork: boolean;
-  /** The verdict on its largest change, and the runs that it is about. */
-  verdict: string | null;
+  /** The same after the names of the groups above it. */
+  label: string;
+  threads: Cell | undefined;
+  /** Whether it is exited work of the group above. */
+  exited: boolean;
+  only: string | null;
+  /** What several runs say of its largest change, or that change. */
+  verdict: string;
   dots: Dots | null;
+  /** Why its time passes, of groups that lead the overview. */
+  why: string[];
   /** The group above it, if the section has it. */
   parent: Group | null;
   children: Group[];
@@ -189,9 +156,8 @@ export interface Section {
   name: string;
   doc: string;
   notes: string[];
-  cut: number;
-  hidden: Record<string, number>;
   groups: Group[];
+  rows: Row[];
   values: Map<string, Value>;
 }
 
@@ -199,51 +165,47 @@ export class Report {
   readonly two: boolean;
   readonly sections: Map<string, Section>;
   readonly tree: Map<string, Section>;
-  readonly groupBy: string;
+  private readonly cells: Cell[];
+  private readonly byName = new Map<number, Map<string, Group[]>>();
 
   constructor(readonly document: Document) {
-    this.two = document.renamed !== null;
-    this.groupBy = document.group_by;
-    const sections = (list: SectionData[]) =>
-      new Map(list.map((data) => [data.section, readSection(data, document.paths, this.two)]));
-    this.sections = sections(document.sections);
-    this.tree = document.tree ? sections(document.tree) : this.sections;
-  }
-
-  pathOf(index: number): string[] {
-    return pathOf(index, this.document.paths);
+    this.two = document.two;
+    this.cells = document.cells.map(([text, number]) => ({ text, number }));
+    const read = (list: SectionData[]) => new Map(list.map((data) => [data.section, this.section(data)]));
+    this.sections = read(document.sections);
+    this.tree = document.tree ? read(document.tree) : this.sections;
   }
 
   get overview(): Section | undefined {
     return this.sections.get("overview");
   }
 
-  /** The captures, in order. */
-  get captures(): SideFacts[] {
-    const { baseline, candidate, snapshot } = this.document.facts;
-    return [baseline, candidate, snapshot].filter((side) => side !== undefined && side !== null);
+  scale(unit: string): Scale {
+    return this.document.scales[unit] ?? { steps: [[1, ""]], decimal: false };
   }
 
-  /** What all CPUs of the host can do, in the unit of run times: known of windows of equal hosts. */
-  get capacity(): number | null {
-    const cpus = new Set(this.captures.map(({ window }) => window?.cpu?.cpus));
-    const [only] = cpus;
-    return cpus.size === 1 && only && this.overview?.values.get("run")?.unit === "percent" ? only * 100 : null;
+  pathOf(index: number | null): string[] {
+    const path: string[] = [];
+    for (let at = index; at !== null;) {
+      const entry: [number | null, string] | undefined = this.document.paths[at];
+      if (!entry) break;
+      path.unshift(entry[1]);
+      at = entry[0];
+    }
+    return path;
   }
 
   /** The groups of the tree that belong to a group of the overview, or to a part of it. */
   below(group: Group): Group[] {
-    const depth = { command: 1, pcomm: 1, comm: 2, "comm-exact": 2, cgroup: 0 }[this.groupBy];
+    const depth = { command: 1, pcomm: 1, comm: 2, "comm-exact": 2, cgroup: 0 }[this.document.group_by];
     const isOfTree = group.section === this.tree.get("overview");
     if (isOfTree || depth === undefined || group.path.length > 1) {
       return group.children;
     }
-    const same = this.treeByName(depth).get(group.name) ?? [];
+    const same = this.treeByName(depth).get(group.path.at(-1) ?? "") ?? [];
     const only = same.length === 1 ? same[0] : undefined;
     return only ? only.children : same;
   }
-
-  private readonly byName = new Map<number, Map<string, Group[]>>();
 
   private treeByName(depth: number): Map<string, Group[]> {
     let known = this.byName.get(depth);
@@ -252,7 +214,7 @@ export class Report {
       for (const group of this.tree.get("overview")?.groups ?? []) {
         const name = group.path[depth];
         if (group.path.length === depth + 1 && name !== undefined) {
-          const top = this.groupBy === "pcomm" ? this.processOf(name) : name;
+          const top = this.document.group_by === "pcomm" ? this.processOf(name) : name;
           known.set(top, [...(known.get(top) ?? []), group]);
         }
       }
@@ -263,103 +225,75 @@ export class Report {
 
   /** The name of the process, which the tree has with the script of an interpreter after it. */
   private processOf(name: string): string {
-    const names = this.overview?.groups.map((group) => group.name) ?? [];
+    const names = this.overview?.groups.map(({ path }) => path.at(-1) ?? "") ?? [];
     return names.includes(name) ? name : (names.find((process) => name.startsWith(`${process} `)) ?? name);
+  }
+
+  private section(data: SectionData): Section {
+    const { section: name, doc = "", notes = [] } = data;
+    const section: Section = { name, doc, notes, groups: [], rows: [], values: new Map() };
+    section.groups = data.groups.map((group) => this.group(group, section));
+    const byKey = new Map(section.groups.map((group) => [group.key, group]));
+    for (const group of section.groups) {
+      group.parent = group.path.length > 0 ? (byKey.get(keyOf(group.path.slice(0, -1))) ?? null) : null;
+      group.parent?.children.push(group);
+    }
+    const values = data.values.map(({ name, unit, doc = "", reason = null }): Value => {
+      return { section, name, unit, doc, reason, rows: [], row: new Map() };
+    });
+    for (const value of values) section.values.set(value.name, value);
+    for (const [ofGroup, ofValue, ...places] of data.rows) {
+      const [group, value] = [section.groups[ofGroup], values[ofValue]];
+      if (!group || !value) continue;
+      const cells = places.map((place) => this.cells[place] ?? { text: "-", number: null });
+      const sides = cells.splice(0, this.two ? 2 : 1);
+      const [delta, percent, interval, verdict] = cells;
+      const row: Row = { group, value, cells: sides, delta, percent, interval, verdict };
+      section.rows.push(row);
+      value.rows.push(row);
+      value.row.set(group, row);
+    }
+    return section;
+  }
+
+  private group(data: GroupData, section: Section): Group {
+    const { threads = -1, label, only = null, verdict = "", dots = null, why = [] } = data;
+    const path = this.pathOf(data.path);
+    const name = label ?? path.at(-1) ?? "";
+    return {
+      key: keyOf(path),
+      path,
+      name,
+      label: [...path.slice(0, -1), ...(name ? [name] : [])].join(" » "),
+      threads: this.cells[threads ?? -1],
+      exited: threads === null,
+      only,
+      verdict,
+      dots,
+      why,
+      parent: null,
+      children: [],
+      section,
+    };
   }
 }
 
 /** A path as one text; names may contain any character. */
 export const keyOf = (path: string[]): string => JSON.stringify(path);
 
-function readSection(data: SectionData, paths: Document["paths"], two: boolean): Section {
-  const section: Section = {
-    ...data,
-    name: data.section,
-    notes: data.notes.map((note) => note.message),
-    groups: [],
-    values: new Map(),
-  };
-  const marks = [data.name_cut, data.renamed, data.exited_work].map((places) => new Set(places));
-  const turnover = new Map(data.turnover.map(([place, started, exited]) => [place, { started, exited }]));
-  const byKey = new Map<string, Group>();
-  section.groups = data.groups.map((index, place) => {
-    const path = pathOf(index, paths);
-    const { started, exited } = turnover.get(place) ?? { started: 0, exited: 0 };
-    const group: Group = {
-      key: keyOf(path),
-      path,
-      name: path.at(-1) ?? "",
-      members: data.members[place] ?? [],
-      started,
-      exited,
-      cut: marks[0]?.has(place) ?? false,
-      renamed: marks[1]?.has(place) ?? false,
-      exitedWork: marks[2]?.has(place) ?? false,
-      verdict: data.verdicts?.[place] ?? null,
-      dots: data.dots?.[place] ?? null,
-      parent: null,
-      children: [],
-      section,
-    };
-    byKey.set(group.key, group);
-    return group;
-  });
-  for (const group of section.groups) {
-    group.parent = byKey.get(keyOf(group.path.slice(0, -1))) ?? null;
-    group.parent?.children.push(group);
-  }
-  for (const value of data.values) {
-    section.values.set(value.name, readValue(value, section, two));
-  }
-  return section;
-}
-
-function readValue(data: ValueData, section: Section, two: boolean): Value {
-  const { name, unit, doc = "", tags = [], reason = null } = data;
-  const value: Value = { section, name, unit, doc, tags, reason, rows: [], row: new Map() };
-  const partial = new Set(data.partial);
-  data.baseline.forEach((baseline, at) => {
-    const group = section.groups[data.places?.[at] ?? at];
-    if (!group) return;
-    const cells = two ? [baseline, data.candidate?.[at] ?? null] : [baseline];
-    const [delta, percent] = [data.delta?.[at] ?? null, data.percent?.[at] ?? null];
-    const [interval, verdict] = [data.interval?.[at] ?? null, data.verdict?.[at] ?? null];
-    const row: Row = { group, value, cells, delta, percent, interval, verdict, partial: partial.has(at) };
-    value.rows.push(row);
-    value.row.set(group, row);
-  });
-  return value;
-}
-
-function pathOf(index: number, paths: Document["paths"]): string[] {
-  const path: string[] = [];
-  for (let at: number | null = index; at !== null;) {
-    const entry: [number | null, string] | undefined = paths[at];
-    if (!entry) break;
-    path.unshift(entry[1]);
-    at = entry[0];
-  }
-  return path;
-}
-
-/** The number of a cell, if it is one. */
-export function numberOf(cell: Cell | null | undefined): number | null {
-  return typeof cell === "number" ? cell : null;
-}
-
 /** The numbers of a row; a side without the group has done nothing there, so its number counts as 0 in charts. */
-export function numbersOf(row: Row | undefined): Sides<number> | null {
-  if (!row?.cells.some((cell) => typeof cell === "number")) return null;
-  return row.cells.map((cell) => numberOf(cell) ?? 0);
+export function numbersOf(row: Row | undefined): number[] | null {
+  if (!row?.cells.some(({ number }) => number !== null)) return null;
+  return row.cells.map(({ number }) => number ?? 0);
 }
 
 /** Whether several runs do not say that a value changed. */
-export const isUnclear = ({ verdict }: Row): boolean => verdict !== null && /^(same|unclear)/.test(verdict);
+export const isUnclear = ({ verdict }: Row): boolean => verdict?.number === 0;
 
 /** Candidate minus baseline; the value of the only side in a report of one. */
 export function changeOf(row: Row | undefined): number | null {
-  const numbers = numbersOf(row);
-  const [first, second] = numbers ?? [];
+  if (row?.delta && row.delta.number !== null) return row.delta.number;
+  const [first, second] = numbersOf(row) ?? [];
   if (first === undefined) return null;
   return second === undefined ? first : second - first;
 }

@@ -1,7 +1,5 @@
 // Elements. All text goes through text nodes, so that no name is ever markup.
 
-import { visible } from "./format";
-
 export type Child = Node | string | number | null | undefined | false;
 type Attributes = Record<string, string | number | boolean | null | undefined | ((event: Event) => void)>;
 
@@ -39,22 +37,26 @@ export function svg<K extends keyof SVGElementTagNameMap>(
   return element;
 }
 
+const ESCAPES: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+
+/** Text from a snapshot with control and bidirectional characters escaped, as in src/report/escape.rs. */
+function visible(text: string): string {
+  const steering = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu;
+  return text.replace(steering, (one) => ESCAPES[one] ?? `\\u{${(one.codePointAt(0) ?? 0).toString(16)}}`);
+}
+
 /** A selection with a visible label. */
 export function select(
   label: string,
-  options: [string, string][] | Map<string, [string, string][]>,
+  options: [string, string][],
   value: string,
   choose: (value: string) => void,
 ): HTMLElement {
   const option = ([key, text]: [string, string]) => html("option", { value: key, selected: key === value }, text);
-  const list =
-    options instanceof Map
-      ? [...options].map(([group, entries]) => html("optgroup", { label: group }, ...entries.map(option)))
-      : options.map(option);
   const chosen = (event: Event) => {
     choose((event.currentTarget as HTMLSelectElement).value);
   };
-  return html("label", {}, label, " ", html("select", { change: chosen }, ...list));
+  return html("label", {}, label, " ", html("select", { change: chosen }, ...options.map(option)));
 }
 
 export function button(text: string, click: () => void): HTMLButtonElement {
@@ -75,35 +77,6 @@ export function legend(colors: [string, string][]): HTMLElement {
   return html("ul", { class: "legend", "aria-label": "Colors" }, ...colors.map(entry));
 }
 
-/** Moves the focus among elements of which only one is in the tab order. */
-export function roving(elements: (HTMLElement | SVGElement)[]): void {
-  elements.forEach((element, at) => {
-    element.setAttribute("tabindex", at === 0 ? "0" : "-1");
-    element.addEventListener("keydown", (event) => {
-      const { key } = event as KeyboardEvent;
-      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key];
-      const next =
-        key === "Home" ? elements[0] : key === "End" ? elements.at(-1) : step ? elements[at + step] : undefined;
-      if (!next) return;
-      event.preventDefault();
-      element.setAttribute("tabindex", "-1");
-      next.setAttribute("tabindex", "0");
-      next.focus();
-    });
-  });
-}
-
-/** What Enter and a click do, for elements that are not buttons. */
-export function activate(element: Element, act: () => void): void {
-  element.addEventListener("click", act);
-  element.addEventListener("keydown", (event) => {
-    if (["Enter", " "].includes((event as KeyboardEvent).key)) {
-      event.preventDefault();
-      act();
-    }
-  });
-}
-
 /** A text beside the pointer or the focus that tells more about an element. */
 export class Tooltip {
   private readonly box = html("div", { class: "tooltip", role: "tooltip", id: "tooltip", hidden: true });
@@ -120,18 +93,6 @@ export class Tooltip {
       },
       { passive: true, capture: true },
     );
-  }
-
-  /** Shows lines over an element while the pointer or the focus is on it. */
-  attach(element: Element, lines: () => string[]): void {
-    const show = () => {
-      this.show(element, lines());
-    };
-    for (const event of ["pointerenter", "focus"]) element.addEventListener(event, show);
-    for (const event of ["pointerleave", "blur"])
-      element.addEventListener(event, () => {
-        this.hide();
-      });
   }
 
   /** Shows lines over elements of a container that a selector matches. */

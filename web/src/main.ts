@@ -1,21 +1,21 @@
 // Reads the data, and draws the view that the fragment of the address names.
 
 import type { App } from "./app";
-import { cgroups } from "./cgroups";
+import { cgroups, hasCgroups } from "./cgroups";
 import { Report, type Document } from "./data";
 import { button, html, select, Tooltip } from "./dom";
-import { header, title } from "./header";
-import { captures, host } from "./host";
+import { header } from "./header";
 import { Overview } from "./overview";
 import { hasReasons, ofPeriod, remark, type Follows } from "./period";
+import { OF_CAPTURES, OF_HOST, RowsView } from "./rows";
 import { State, type Change } from "./state";
 import { noSteps, TimeView } from "./time";
-import { Treemap } from "./treemap";
-import { ValuesView } from "./values";
-import { why } from "./why";
+import { hasWhy, why } from "./why";
 
 interface View {
   name: string;
+  /** Whether the report has something to show there. */
+  hasContent: boolean;
   draw: () => Drawn;
 }
 
@@ -26,7 +26,8 @@ interface Drawn {
 }
 
 function views(app: App): View[] {
-  const { course } = app.report.document;
+  const { report } = app;
+  const { course } = report.document;
   const none = "The report has no overview: --sections leaves it out.";
   const drawn = (view: { draw: () => HTMLElement; refresh: () => void }): Drawn => ({
     element: view.draw(),
@@ -36,19 +37,24 @@ function views(app: App): View[] {
     const section = of.report.overview;
     return section ? drawn(new Overview(of, section)) : { element: html("p", {}, none) };
   };
-  const view = (name: string, draw: (of: App) => Drawn, follows?: Follows): View => ({
+  const time = () => (course ? drawn(new TimeView(app, course)) : { element: noSteps() });
+  const view = (name: string, hasContent: boolean, draw: (of: App) => Drawn, follows?: Follows): View => ({
     name,
+    hasContent,
     draw: () => (follows ? following(app, draw, follows) : draw(app)),
   });
+  const rows = (name: string, follows?: Follows, sections?: string[]) => {
+    const all = new RowsView(app, sections);
+    return view(name, all.hasContent, () => drawn(new RowsView(app, sections)), follows);
+  };
   return [
-    view("Overview", overview, "period"),
-    view("Time", () => (course ? drawn(new TimeView(app, course)) : { element: noSteps() })),
-    view("Why", (of) => ({ element: why(of) }), hasReasons(app) ? "period" : "whole"),
-    view("Treemap", (of) => drawn(new Treemap(of)), "period"),
-    view("cgroups", () => ({ element: cgroups(app) }), "whole"),
-    view("Values", () => drawn(new ValuesView(app)), "whole"),
-    view("Host", () => ({ element: host(app) })),
-    view("Captures", () => ({ element: captures(app) })),
+    view("Overview", report.overview !== undefined, overview, "period"),
+    view("Time", course !== null, time),
+    view("Why", hasWhy(report), (of) => ({ element: why(of) }), hasReasons(app) ? "period" : "whole"),
+    view("cgroups", hasCgroups(report), () => ({ element: cgroups(app) }), "whole"),
+    rows("Values", "whole"),
+    rows("Host", undefined, OF_HOST),
+    rows("Captures", undefined, OF_CAPTURES),
   ];
 }
 
@@ -62,7 +68,7 @@ function following(app: App, draw: (of: App) => Drawn, follows: Follows): Drawn 
 /** The tabs and the view that is shown. */
 class Page {
   readonly tabs: HTMLElement[];
-  readonly panel = html("main", { id: "panel", role: "tabpanel", tabindex: -1 });
+  readonly panel = html("div", { id: "panel", role: "tabpanel", tabindex: -1 });
   private drawn: Drawn | null = null;
 
   constructor(
@@ -71,7 +77,7 @@ class Page {
   ) {
     this.tabs = views.map(({ name }) => {
       const tab = button(name, () => {
-        state.set({ view: name.toLowerCase(), sort: "", group: "" });
+        state.set({ view: name.toLowerCase(), sort: "", group: "", section: "" });
       });
       tab.id = `tab-${name}`;
       tab.setAttribute("role", "tab");
@@ -81,8 +87,9 @@ class Page {
   }
 
   get current(): number {
-    const shown = this.views.findIndex(({ name }) => name.toLowerCase() === this.state.get("view"));
-    return Math.max(0, shown);
+    const named = this.views.findIndex(({ name }) => name.toLowerCase() === this.state.get("view"));
+    const first = this.views.findIndex(({ hasContent }) => hasContent);
+    return named >= 0 ? named : Math.max(0, first);
   }
 
   draw(change: Change): void {
@@ -95,6 +102,8 @@ class Page {
     this.tabs.forEach((tab, at) => {
       tab.setAttribute("aria-selected", String(at === this.current));
       tab.setAttribute("tabindex", at === this.current ? "0" : "-1");
+      // A link can name a view that says why it is empty.
+      tab.hidden = at !== this.current && this.views[at]?.hasContent === false;
     });
     this.panel.setAttribute("aria-labelledby", this.tabs[this.current]?.id ?? "");
     this.drawn = this.views[this.current]?.draw() ?? null;
@@ -105,7 +114,9 @@ class Page {
   print(): void {
     const rest = html("div");
     window.addEventListener("beforeprint", () => {
-      const others = this.views.filter(({ name }, at) => name !== "Values" && at !== this.current);
+      const isOther = ({ name, hasContent }: View, at: number) =>
+        hasContent && name !== "Values" && at !== this.current;
+      const others = this.views.filter(isOther);
       const section = ({ name, draw }: View) => html("section", {}, html("h2", {}, name), draw().element);
       rest.replaceChildren(...others.map(section));
       this.panel.after(rest);
@@ -118,12 +129,13 @@ class Page {
   /** `/` goes to the filter; arrows on the tabs go to the next view. */
   key(event: KeyboardEvent): void {
     const target = event.target as HTMLElement;
-    const at = this.tabs.indexOf(target);
+    const tabs = this.tabs.filter(({ hidden }) => !hidden);
+    const at = tabs.indexOf(target);
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (event.key === "/" && !target.matches("input, select")) {
       this.panel.querySelector<HTMLElement>("input[type=search]")?.focus();
     } else if (at >= 0 && step) {
-      const next = this.tabs[(at + step + this.tabs.length) % this.tabs.length];
+      const next = tabs[(at + step + tabs.length) % tabs.length];
       next?.click();
       next?.focus();
     } else return;
@@ -137,7 +149,7 @@ function start(): void {
   const data = JSON.parse(document.getElementById("data")?.textContent ?? "") as Document;
   const app: App = { report: new Report(data), state: new State(), tooltip: new Tooltip() };
   const { state } = app;
-  document.title = `${title(app)} · ctprof`;
+  document.title = `${app.report.document.title} · ctprof`;
   const page = new Page(state, views(app));
   const themes: [string, string][] = [
     ["", "system"],
@@ -149,7 +161,7 @@ function start(): void {
   });
   const list = html("div", { role: "tablist", "aria-label": "Views" }, ...page.tabs);
   const footer = html("footer", {}, theme, html("span", { class: "note" }, KEYS));
-  document.body.prepend(header(app), html("div", { class: "tabs" }, list), page.panel, footer);
+  document.body.prepend(header(app), html("nav", { class: "tabs" }, list), html("main", {}, page.panel), footer);
   document.body.addEventListener("keydown", (event) => {
     page.key(event);
   });

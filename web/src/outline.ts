@@ -1,7 +1,7 @@
 // Which groups the overview shows, in which order, and which of them are open.
 
 import type { App } from "./app";
-import { changeOf, numberOf, type Group, type Section } from "./data";
+import { changeOf, type Group, type Section } from "./data";
 import { orderOf, sortedBy } from "./sorting";
 
 /** A group, and how far below a group at the top it is. */
@@ -28,7 +28,7 @@ export class Outline {
 
   /** A group, its exited work, and what is below it if it is open. */
   lines(group: Group, depth = 0): Line[] {
-    const exited = group.children.filter((child) => child.exitedWork);
+    const exited = group.children.filter((child) => child.exited);
     const below = this.isOpen(group) ? this.below(group) : [];
     const shown = this.isNamed(group) ? below : below.filter((child) => this.matches(child));
     return [
@@ -39,7 +39,7 @@ export class Outline {
   }
 
   below(group: Group): Group[] {
-    return this.app.report.below(group).filter((child) => !child.exitedWork);
+    return this.app.report.below(group).filter((child) => !child.exited);
   }
 
   /** Whether a group was opened, is the only one, or only something below it matches the filter. */
@@ -82,9 +82,9 @@ export class Outline {
     const side = by === "baseline" ? 0 : -1;
     if (key === "name") return group.name;
     if (key === "verdict") return group.verdict;
-    if (key === "threads") return group.members.at(side) ?? null;
+    if (key === "threads") return group.threads?.number ?? null;
     const row = group.section.values.get(key)?.row.get(group);
-    if (by !== "change") return numberOf(row?.cells.at(side));
+    if (by !== "change") return row?.cells.at(side)?.number ?? null;
     const change = changeOf(row);
     return change === null ? null : Math.abs(change);
   }

@@ -2,11 +2,11 @@
 
 import { TIMES, valuesOf, type App } from "./app";
 import { scaleOf } from "./bars";
-import { changeOf, isUnclear, numberOf, type Group, type Section, type Value } from "./data";
+import { changeOf, isUnclear, type Group, type Section, type Value } from "./data";
 import { button, filterInput, html, legend, select } from "./dom";
 import { counted, headingOf, numberText } from "./format";
-import { Outline } from "./outline";
-import { explained, overviewRow, type Rows } from "./overview_row";
+import { Outline, type Line } from "./outline";
+import { explained, overviewRow, whyRow, type Rows } from "./overview_row";
 import { sortingHead } from "./sorting";
 
 /** Groups that are drawn at first, and with each click on "more". */
@@ -29,7 +29,7 @@ export class Overview {
     private readonly section: Section,
   ) {
     const { tops } = (this.outline = new Outline(app, section));
-    const isNumber = (value: Value) => value.rows.some(({ cells }) => cells.some((cell) => numberOf(cell)));
+    const isNumber = (value: Value) => value.rows.some(({ cells }) => cells.some(({ number }) => number));
     this.columns = [...section.values.values()].filter(isNumber);
     const change = (value: Value, group: Group) => {
       const row = value.row.get(group);
@@ -58,17 +58,28 @@ export class Overview {
     return html("div", {}, this.toolbar(), scroll, this.more, this.footer());
   }
 
+  /** The heading of the column with what changed most, if groups have that. */
+  private get change(): string | null {
+    const hasChanges = this.section.groups.some(({ verdict }) => verdict !== "");
+    return this.app.report.document.verdicts ? "verdict" : hasChanges ? "change" : null;
+  }
+
+  /** The unit of times. */
+  private get unit(): string {
+    return this.section.values.get("run")?.unit ?? "";
+  }
+
   /** Draws what depends on the filter, the order and what is open. */
   refresh(): void {
     const { report, state } = this.app;
     const rows: Rows = {
-      two: report.two,
-      verdicts: report.document.verdicts,
+      report,
+      hasChange: this.change !== null,
       columns: this.columns,
       largest: this.largest,
-      scale: state.get("bars") === "share" ? null : scaleOf(this.section, this.outline.tops),
-      capacity: report.capacity,
-      link: (group) => (group.exitedWork ? null : valuesOf(state, group)),
+      scale: state.get("bars") === "share" ? null : scaleOf(this.outline.tops),
+      capacity: report.document.capacity,
+      link: (group) => (group.exited ? null : valuesOf(state, group)),
     };
     const expander = (group: Group) => {
       const toggle = () => {
@@ -79,7 +90,8 @@ export class Overview {
     const shown = this.outline.shown();
     const lines = shown.slice(0, this.drawn).flatMap((group) => this.outline.lines(group));
     this.heading();
-    this.body.replaceChildren(...lines.map((line) => overviewRow(line, rows, expander(line.group))));
+    const drawn = (line: Line) => [overviewRow(line, rows, expander(line.group)), whyRow(line.group, rows)];
+    this.body.replaceChildren(...lines.flatMap(drawn).filter((row) => row !== null));
     this.drawMore(shown.length);
   }
 
@@ -106,10 +118,11 @@ export class Overview {
 
   private heading(): void {
     const { report, state } = this.app;
-    const length = state.get("bars") === "share" ? null : scaleOf(this.section, this.outline.tops);
-    const unit = this.section.values.get("run")?.unit ?? "";
-    const cpus = report.capacity === null ? "" : `; ${counted(report.capacity / 100, "CPU")}: ${report.capacity}%`;
-    const scale = length ? ` 0 to ${numberText(length, unit)}${cpus}` : null;
+    const length = state.get("bars") === "share" ? null : scaleOf(this.outline.tops);
+    const { capacity } = report.document;
+    const cpus = capacity === null ? "" : `; ${counted(capacity / 100, "CPU")}: ${capacity}%`;
+    const scale = length ? ` 0 to ${numberText(length, report.scale(this.unit))}${cpus}` : null;
+    const doc = report.document.verdicts ? DOTS : "The largest change";
     const threads = "Number of threads; in a window, + started and − exited";
     this.head.replaceChildren(
       sortingHead(state, { key: "name", text: "group", kind: "name" }),
@@ -119,7 +132,7 @@ export class Overview {
         `time${report.two ? ": baseline above, candidate below" : ""}`,
         scale,
       ),
-      report.document.verdicts ? sortingHead(state, { key: "verdict", text: "verdict", kind: "name", doc: DOTS }) : "",
+      this.change === null ? "" : sortingHead(state, { key: "verdict", text: this.change, kind: "name", doc }),
       sortingHead(state, { key: "threads", text: "threads", doc: threads, kind: "number" }),
       ...this.columns.map(({ name, unit, doc }) =>
         sortingHead(state, { key: name, text: headingOf(name, unit), doc: `${doc} Unit: ${unit}`, kind: "number" }),
@@ -150,7 +163,10 @@ export class Overview {
     const [at, step] = [cells.findIndex((cell) => cell === target), { ArrowRight: 1, ArrowLeft: -1 }[event.key] ?? 0];
     const expander = row?.querySelector<HTMLButtonElement>("button.expander");
     const isOpen = expander?.getAttribute("aria-expanded") === "true";
-    const next = { ArrowDown: row?.nextElementSibling, ArrowUp: row?.previousElementSibling }[event.key];
+    const rows = [...this.body.querySelectorAll("tr[data-key]")];
+    const next = { ArrowDown: rows[rows.indexOf(row ?? target) + 1], ArrowUp: rows[rows.indexOf(row ?? target) - 1] }[
+      event.key
+    ];
     const first = "button.expander, a";
     const below = next?.querySelectorAll<HTMLElement>("td[data-value]")[at] ?? next?.querySelector<HTMLElement>(first);
     if (below) below.focus();
@@ -174,18 +190,15 @@ export class Overview {
 
   /** What is left out, and why. */
   private footer(): HTMLElement {
-    const { cut, hidden, values, notes } = this.section;
+    const { values, notes } = this.section;
     const empty = [...values.values()].filter((value) => !this.columns.includes(value));
-    const isKnown = (value: Value) => value.rows.some(({ cells }) => cells.some((cell) => cell !== null));
+    const isKnown = (value: Value) => value.rows.some(({ cells }) => cells.some(({ number }) => number !== null));
     const names = (list: Value[]) => list.map((value) => value.name).join(", ");
     const [zero, none] = [names(empty.filter(isKnown)), names(empty.filter((value) => !isKnown(value)))];
     const parts = [
-      cut > 0 && `${counted(cut, "more group")} (--limit 0)`,
-      hidden.idle &&
-        `${counted(hidden.idle, "idle group")} of ${counted(hidden["idle threads"] ?? 0, "thread")} hidden (--unchanged)`,
+      ...notes,
       zero && `zero everywhere: ${zero}`,
       none && `not available: ${none} (ctprof doctor on the host)`,
-      ...notes,
     ];
     return html("p", { class: "note" }, parts.filter((part) => part).join("; "));
   }

@@ -1,15 +1,15 @@
 // A row of the overview: its name, bars and values.
 
 import { bars, dots } from "./bars";
-import { changeOf, isUnclear, type Group, type Row, type Value } from "./data";
+import { changeOf, isUnclear, type Group, type Report, type Row, type Value } from "./data";
 import { html } from "./dom";
-import { cellText, deltaText, intervalText, percentText, valueText } from "./format";
 import type { Line } from "./outline";
 
 /** What all rows have in common. */
 export interface Rows {
-  two: boolean;
-  verdicts: boolean;
+  report: Report;
+  /** Whether there is a column with what changed most. */
+  hasChange: boolean;
   columns: Value[];
   /** The largest change of each column, or its largest value. */
   largest: Map<Value, number>;
@@ -34,25 +34,24 @@ export function overviewRow({ group, depth }: Line, rows: Rows, expander: Expand
     "tr",
     { class: depth > 0 && "below", "data-key": group.key },
     name,
-    html("td", { class: "time" }, bars(group.section, group, rows.scale, rows.capacity)),
-    rows.verdicts &&
-      html("td", { class: "verdict" }, ...(group.exitedWork ? [] : [group.verdict, group.dots && dots(group.dots)])),
-    html("td", { class: "number" }, ...(group.exitedWork ? [] : threads(group, rows.two))),
+    html("td", { class: "time" }, bars(group, rows)),
+    rows.hasChange &&
+      html("td", { class: "verdict" }, html("span", {}, group.verdict), group.dots && dots(group.dots, rows.report)),
+    html("td", { class: "number threads" }, html("span", {}, group.threads?.text)),
     ...rows.columns.map((value) => cell(group, value, rows)),
   );
 }
 
 function label({ group, depth }: Line, rows: Rows, expander: Expander | null): HTMLElement {
-  const path = group.path.join(" » ");
   // Below a group by name are cgroups that have such processes or threads.
   const isOtherTree = depth > 0 && expander !== null && group.section.values !== rows.columns[0]?.section.values;
-  const text = `${group.renamed ? "≈ " : ""}${isOtherTree ? path : group.name}${group.cut ? "…" : ""}`;
+  const text = isOtherTree ? group.label : group.name;
   const link = rows.link(group);
   return html(
     "span",
     { class: "label" },
     expander ? opener(group, expander) : html("span", { class: "expander" }),
-    link === null ? html("span", {}, text) : html("a", { href: link, title: `All values of ${path}` }, text),
+    link === null ? html("span", {}, text) : html("a", { href: link, title: `All values of ${group.label}` }, text),
     badge(group),
   );
 }
@@ -63,54 +62,47 @@ function opener(group: Group, { isOpen, toggle }: Expander): HTMLElement {
 }
 
 /** A mark of groups that only one side has. */
-function badge({ members, exitedWork }: Group): HTMLElement | null {
-  if (members.length < 2 || exitedWork || members.every((count) => count !== null)) return null;
-  const [text, title] = members[0] === null ? ["new", "only in the candidate"] : ["gone", "only in the baseline"];
-  return html("span", { class: `badge ${text}`, title }, text);
+function badge({ only }: Group): HTMLElement | null {
+  const title = only === "new" ? "only in the candidate" : "only in the baseline";
+  return only ? html("span", { class: `badge ${only}`, title }, only) : null;
 }
 
 /** The texts of both sides, or one text if they are equal. */
 const distinct = (texts: string[]): HTMLElement[] => [...new Set(texts)].map((text) => html("span", {}, text));
 
-/** How many threads there are, and how many started and exited. */
-function threads({ members, started, exited }: Group, two: boolean): HTMLElement[] {
-  const changes = [started > 0 ? `+${started}` : "", exited > 0 ? `−${exited}` : ""].filter((text) => text !== "");
-  const turnover = changes.length > 0 ? ` (${changes.join(" ")})` : "";
-  const text = (count: number | null | undefined) => (typeof count === "number" ? String(count) : "-");
-  const last = text(members.at(-1)) + turnover;
-  return distinct(two ? [text(members[0]), last] : [last]);
+/** A line below a group: why its time passes. */
+export function whyRow({ why }: Group, { hasChange, columns }: Rows): HTMLElement | null {
+  const lines = why.map((line) => html("div", {}, line));
+  const colspan = columns.length + (hasChange ? 4 : 3);
+  return lines.length > 0 ? html("tr", { class: "reasons" }, html("td", { colspan }, ...lines)) : null;
 }
 
 /** Smaller changes have no color, as a share of the largest one of the column. */
 const LEAST_HEAT = 0.05;
 
-function cell(group: Group, value: Value, { two, largest }: Rows): HTMLElement {
+function cell(group: Group, value: Value, { report, largest }: Rows): HTMLElement {
   const row = group.section.values.get(value.name)?.row.get(group);
-  const texts = row?.cells.map((one) => cellText(one, row.value.unit)) ?? [];
+  const texts = row?.cells.map(({ text }) => text) ?? [];
   const element = html("td", { class: "number", "data-value": value.name, tabindex: -1 }, ...distinct(texts));
   const change = changeOf(row) ?? 0;
   const heat = Math.min(1, Math.abs(change) / Math.max(largest.get(value) ?? 0, Number.MIN_VALUE));
-  // Time asleep is not what a group did.
-  if (value.name !== "sleep" && heat > LEAST_HEAT && !(row && isUnclear(row))) {
-    element.classList.add(!two ? "share" : change > 0 ? "more" : "less");
+  // How long a group was asleep is not what it did, but can be what changed.
+  if ((report.two || value.name !== "sleep") && heat > LEAST_HEAT && !(row && isUnclear(row))) {
+    element.classList.add(!report.two ? "share" : change > 0 ? "more" : "less");
     element.style.setProperty("--heat", heat.toFixed(2));
   }
   return element;
 }
 
 /** A row in words: its values and their change, and the meaning. */
-export function explained(row: Row): string[] {
-  const { group, value, cells } = row;
-  const two = cells.length === 2;
-  const names = two ? ["baseline", "candidate"] : ["value"];
-  const change = [deltaText(row), percentText(row.percent)].filter((text) => text !== "").join(" ");
+export function explained({ group, value, cells, delta, percent, interval, verdict }: Row): string[] {
+  const names = cells.length === 2 ? ["baseline", "candidate"] : ["value"];
   return [
-    `${group.path.join(" » ")}: ${value.name}`,
-    ...cells.map((one, at) => `${names[at] ?? ""}: ${valueText(one, value.unit)}`),
-    ...(two ? [`change: ${change}`] : []),
-    ...(row.interval ? [`95% interval: ${intervalText(row.interval)}`] : []),
-    ...(row.verdict ? [`verdict: ${row.verdict}`] : []),
-    ...(row.partial ? ["excludes threads whose value could not be read"] : []),
+    `${group.label}: ${value.name}`,
+    ...cells.map(({ text }, at) => `${names[at] ?? ""}: ${text}`),
+    ...(delta ? [`change: ${delta.text} ${percent?.text ?? ""}`] : []),
+    ...(interval?.text ? [`95% interval: ${interval.text}`] : []),
+    ...(verdict?.text ? [`verdict: ${verdict.text}`] : []),
     value.doc,
   ];
 }

@@ -2,12 +2,16 @@
 
 import type { App } from "./app";
 import { average, commandOf, endOf, isWhole, periodOf, sinceText, startOf, type Period } from "./course";
-import { keyOf, Report, type Course, type CourseColumn, type CourseReason, type SectionData } from "./data";
+import { keyOf, Report, type Course, type CourseColumn, type Document, type SectionData } from "./data";
 import { html } from "./dom";
+import { numberText } from "./format";
 import { sortedBy } from "./sorting";
 
 /** What a view shows if a period is selected. */
 export type Follows = "period" | "whole";
+
+/** A value with its averages in a period, by group. */
+type Rates = SectionData["values"][number] & { rates: Map<number, number | null> };
 
 interface Selected {
   course: Course;
@@ -34,55 +38,50 @@ function reportOf(whole: Report, { course, period }: Selected): Report {
     return values ? average(course, values, period) : null;
   };
   const all = [...new Set(columns.flatMap(({ groups }) => groups))];
-  const groups = sortedBy(all, false, (group) => rate(columns[0], group));
-  const values = columns.map((column) => ({
-    name: column.name,
-    unit: column.unit,
-    doc: whole.overview?.values.get(column.name)?.doc ?? "",
-    baseline: groups.map((group) => rate(column, group) ?? (isZero(whole, column, group) ? 0 : null)),
-  }));
-  const overview = { ...sectionOf("overview", whole, groups), values };
-  return new Report({ ...whole.document, sections: [overview, reasonsOf(whole, course, period)], tree: null });
-}
-
-/** A section without values. */
-function sectionOf(name: string, whole: Report, groups: number[]): SectionData {
-  return {
+  const cells: Document["cells"] = [];
+  const cell = (number: number | null, unit: string) =>
+    cells.push([number === null ? "-" : numberText(number, whole.scale(unit)), number]) - 1;
+  const section = (name: string, values: Rates[], groups: number[], notes: string[] = []): SectionData => ({
     section: name,
     doc: whole.sections.get(name)?.doc ?? "",
-    groups,
-    values: [],
-    members: groups.map(() => [null]),
-    cut: 0,
-    hidden: {},
-    ...{ notes: [], name_cut: [], renamed: [], exited_work: [], turnover: [] },
-  };
+    notes,
+    groups: groups.map((path) => ({ path })),
+    values,
+    rows: values.flatMap(({ unit, rates }, value) =>
+      [...rates].map(([group, rate]): [number, number, number] => [groups.indexOf(group), value, cell(rate, unit)]),
+    ),
+  });
+  const groups = sortedBy(all, false, (group) => rate(columns[0], group));
+  const values = columns.map(({ name, unit }, at): Rates => {
+    const known = whole.overview?.values.get(name);
+    const zero = (group: number) => (isZero(whole, name, group) ? 0 : null);
+    const rates = new Map(groups.map((group) => [group, rate(columns[at], group) ?? zero(group)]));
+    return { name, unit, doc: known?.doc ?? "", rates };
+  });
+  const reasons = reasonsOf(course, period);
+  const sampled = [...new Set(reasons.flatMap(({ rates }) => [...rates.keys()]))];
+  const left = course.groups_without_reasons;
+  const notes = left > 0 ? [`${left} groups that ran and waited less in the whole recording are left out`] : [];
+  const sections = [section("overview", values, groups), section("reasons", reasons, sampled, notes)];
+  return new Report({ ...whole.document, cells, sections, tree: null });
 }
 
-function reasonsOf(whole: Report, course: Course, period: Period): SectionData {
-  const sampled = course.reasons.map((reason) => ({ ...reason, rate: average(course, reason.values, period) }));
-  const found = sampled.filter(({ rate }) => rate > 0);
-  const groups = [...new Set(found.map(({ group }) => group))];
-  const byName = new Map<string, (CourseReason & { rate: number })[]>();
-  for (const one of found) byName.set(one.name, [...(byName.get(one.name) ?? []), one]);
-  const values = [...byName].map(([name, of]) => ({
-    name,
-    reason: of[0]?.reason,
-    unit: of[0]?.unit ?? "",
-    places: of.map(({ group }) => groups.indexOf(group)),
-    baseline: of.map(({ rate }) => rate),
-  }));
-  const left = course.groups_without_reasons;
-  const message = `${left} groups that ran and waited less in the whole recording are left out`;
-  const notes = left > 0 ? [{ code: "groups-left-out", message }] : [];
-  return { ...sectionOf("reasons", whole, groups), values, notes };
+/** The reasons that groups had in a period. */
+function reasonsOf(course: Course, period: Period): Rates[] {
+  const byName = new Map<string, Rates>();
+  for (const { name, reason, unit, group, values } of course.reasons) {
+    const rate = average(course, values, period);
+    const found = byName.get(name) ?? { name, reason, unit, rates: new Map<number, number>() };
+    if (rate > 0) byName.set(name, found);
+    if (rate > 0) found.rates.set(group, rate);
+  }
+  return [...byName.values()];
 }
 
 /** Whether a group that is not among those of a column did nothing at any time. */
-function isZero(whole: Report, { name }: CourseColumn, group: number): boolean {
+function isZero(whole: Report, name: string, group: number): boolean {
   const key = keyOf(whole.pathOf(group));
-  const row = whole.overview?.values.get(name)?.rows.find((one) => one.group.key === key);
-  return row?.cells[0] === 0;
+  return whole.overview?.values.get(name)?.rows.find((row) => row.group.key === key)?.cells[0]?.number === 0;
 }
 
 /** Whether the page has reasons of periods. */
@@ -94,7 +93,7 @@ export function remark(app: App, follows: Follows): HTMLElement | null {
   if (!found) return null;
   const { course, period } = found;
   const [from, to] = [sinceText(startOf(course, period[0])), sinceText(endOf(course, period[1]))];
-  const command = html("code", {}, commandOf(course, app.report.captures[0]?.file ?? "", period));
+  const command = html("code", {}, commandOf(course, app.report.document.file, period));
   const text =
     follows === "period"
       ? `From ${from} to ${to}, per group. Threads, and all other values of this period: `

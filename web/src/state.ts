@@ -2,7 +2,8 @@
 
 /** The defaults; keys with these values are not in the fragment. */
 const DEFAULTS = {
-  view: "overview",
+  /** The first view with content, if it is empty. */
+  view: "",
   metric: "",
   filter: "",
   /** A column of the table, with `-` before it for the smallest first. */
@@ -11,10 +12,8 @@ const DEFAULTS = {
   by: "change",
   bars: "scale",
   open: "",
-  zoom: "",
   group: "",
   section: "",
-  side: "candidate",
   /** The first and the last part of a series that is looked at. */
   period: "",
   theme: "",
@@ -43,13 +42,12 @@ export class State {
     return this.values[key];
   }
 
-  /** Sets values; the browser's history gets an entry for another view and zoom. */
+  /** Sets values; the browser's history gets an entry for another view. */
   set(values: Partial<Values>): void {
     const next = { ...this.values, ...values };
     const fragment = this.fragment(next);
     const address = fragment ? `#${fragment}` : location.pathname + location.search;
-    const isStep = next.view !== this.values.view || next.zoom !== this.values.zoom;
-    if (isStep) history.pushState(null, "", address);
+    if (next.view !== this.values.view) history.pushState(null, "", address);
     else history.replaceState(null, "", address);
     this.replace(next, next.view === this.values.view ? "part" : "whole");
   }

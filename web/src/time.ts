@@ -65,7 +65,7 @@ export class TimeView {
       input.value = String(part);
       input.setAttribute("aria-valuetext", sinceText((end === 0 ? startOf : endOf)(this.course, part)));
     });
-    const file = this.app.report.captures[0]?.file ?? "";
+    const { file } = this.app.report.document;
     const command = isWhole(this.course, period) ? KEYS : html("code", {}, commandOf(this.course, file, period));
     this.command.replaceChildren(command);
     if (!column) return;
@@ -113,7 +113,7 @@ export class TimeView {
     const others = lines.slice(LEADING);
     const bands = [...lines.slice(0, LEADING).map(({ values }) => values.map((value) => value ?? 0))];
     if (others.length > 0) bands.push(sum(others));
-    const capacity = column.name === "run" ? this.app.report.capacity : null;
+    const capacity = column.name === "run" ? this.app.report.document.capacity : null;
     const most = Math.max(...sum(lines), capacity ?? 0) || 1;
     const y = (value: number) => (HEIGHT * (1 - value / most)).toFixed(1);
     let below = parts.map(() => 0);
@@ -130,9 +130,9 @@ export class TimeView {
         d: `M${[...top, ...bottom.reverse()].join("L")}Z`,
       });
     });
-    const unit = headingOf(column.name, column.unit);
-    const cpus = capacity === null ? "" : `, the line is all CPUs: ${numberText(capacity, column.unit)}`;
-    const label = `${unit} over time, 0 to ${numberText(most, column.unit)}${cpus}`;
+    const text = this.texts(column);
+    const cpus = capacity === null ? "" : `, the line is all CPUs: ${text(capacity)}`;
+    const label = `${headingOf(column.name, column.unit)} over time, 0 to ${text(most)}${cpus}`;
     const line = capacity === null ? null : svg("rect", { class: "capacity", y: y(capacity), width: WIDTH, height: 1 });
     const attributes = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" };
     const names = lines.slice(0, LEADING).map(({ name }, at): [string, string] => [`band${at}`, name]);
@@ -163,12 +163,17 @@ export class TimeView {
     return html("div", { class: "axis" }, ...ticks, html("span", {}, text(1)));
   }
 
-  private columns(lines: Line[], { name, unit }: CourseColumn, period: Period): Column<Line>[] {
+  private texts({ unit }: CourseColumn): (number: number) => string {
+    return (number) => numberText(number, this.app.report.scale(unit));
+  }
+
+  private columns(lines: Line[], column: CourseColumn, period: Period): Column<Line>[] {
+    const text = this.texts(column);
     const most = Math.max(0, ...lines.flatMap(({ values }) => values.map((value) => value ?? 0)));
     return [
       { key: "group", text: "group", kind: "name", cell: (line) => line.name },
       { key: "course", text: "over time", cell: (line) => this.row(line, most, period) },
-      { key: "average", text: headingOf(name, unit), kind: "number", cell: (line) => numberText(line.average, unit) },
+      { key: "average", text: headingOf(column.name, column.unit), kind: "number", cell: (line) => text(line.average) },
     ];
   }
 
@@ -193,7 +198,7 @@ export class TimeView {
     const time = [startOf(this.course, part), endOf(this.course, part)].map(sinceText).join("..");
     return [
       `${name}: ${headingOf(column.name, column.unit)}`,
-      `${time}: ${numberText(line?.values[part] ?? 0, column.unit)}`,
+      `${time}: ${this.texts(column)(line?.values[part] ?? 0)}`,
     ];
   }
 

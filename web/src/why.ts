@@ -1,9 +1,9 @@
 // Why threads waited: the reasons of each group as bars, and who took CPUs from whom.
 
 import { TIMES, type App } from "./app";
-import { changeOf, numbersOf, type Group, type Row, type Section } from "./data";
+import { changeOf, numbersOf, type Group, type Report, type Row, type Section } from "./data";
 import { html, svg } from "./dom";
-import { deltaText, numberText, valueText } from "./format";
+import { numberText } from "./format";
 import { sortedBy } from "./sorting";
 import { table, type Column } from "./table";
 
@@ -17,13 +17,15 @@ const NAMED = 5;
 /** Victims and culprits of the matrix. */
 const MOST = 20;
 
+export const hasWhy = (report: Report): boolean => (report.sections.get("reasons")?.groups.length ?? 0) > 0;
+
 export function why({ report }: App): HTMLElement {
   const section = report.sections.get("reasons");
   if (!section || section.groups.length === 0) return html("p", {}, section?.doc ? NONE_THEN : NONE);
   return html(
     "div",
     { class: "why" },
-    table("Reasons", columns(report.two), lines(section)),
+    table("Reasons", columns(report), lines(section)),
     html("p", { class: "note" }, `${NOTE} ${section.notes.join("; ")}`),
     html("h2", {}, "Who ran while others waited for a CPU"),
     matrix(section) ?? html("p", {}, "No thread was seen waiting for a CPU that another one ran on."),
@@ -47,18 +49,18 @@ function lines(section: Section): Line[] {
   return sortedBy(all, false, (line) => line.rows.reduce((sum, row) => sum + size(row), 0));
 }
 
-function columns(two: boolean): Column<Line>[] {
+function columns(report: Report): Column<Line>[] {
   return [
-    { key: "group", text: "group", kind: "name", cell: ({ group }) => group.path.join(" » ") },
-    { key: "bar", text: "time", cell: (line) => bars(line) },
-    { key: "reasons", text: two ? "largest changes" : "largest reasons", cell: (line) => names(line, two) },
+    { key: "group", text: "group", kind: "name", cell: ({ group }) => group.label },
+    { key: "bar", text: "time", cell: (line) => bars(line, report) },
+    { key: "reasons", text: report.two ? "largest changes" : "largest reasons", cell: names },
   ];
 }
 
 const columnOf = ({ value }: Row): string => value.name.slice(0, value.name.indexOf(":"));
 
-function names({ rows }: Line, two: boolean): HTMLElement {
-  const text = (row: Row) => (two ? deltaText(row) : valueText(row.cells[0] ?? null, row.value.unit));
+function names({ rows }: Line): HTMLElement {
+  const text = ({ delta, cells }: Row) => (delta ?? cells[0])?.text ?? "-";
   const entry = (row: Row) =>
     html("li", {}, html("span", { class: `swatch ${columnOf(row)}` }), `${row.value.name} ${text(row)}`);
   return html("ul", {}, ...rows.slice(0, NAMED).map(entry));
@@ -67,7 +69,7 @@ function names({ rows }: Line, two: boolean): HTMLElement {
 const [WIDTH, HEIGHT, GAP] = [200, 9, 3];
 
 /** One bar per side, with a part for each reason, in the order of the columns of the overview. */
-function bars({ rows }: Line): SVGElement {
+function bars({ rows }: Line, report: Report): SVGElement {
   const sides = rows[0]?.cells.length ?? 1;
   const numbers = (row: Row) => numbersOf(row) ?? [];
   const sums = Array.from({ length: sides }, (_, side) =>
@@ -84,13 +86,13 @@ function bars({ rows }: Line): SVGElement {
       // A gap between two reasons of one color.
       const shown = Math.max(0, width - 0.6);
       if (shown === 0) return [];
-      const title = svg("title", {}, row.value.name);
+      const title = svg("title", {}, `${row.value.name} ${row.cells[side]?.text ?? ""}`);
       const attributes = { class: columnOf(row), x: x.toFixed(2), y, width: shown.toFixed(2), height: HEIGHT };
       return [svg("rect", attributes, title)];
     });
   });
   const height = sides * (HEIGHT + GAP) - GAP;
-  const labels = sums.map((sum) => numberText(sum, rows[0]?.value.unit ?? ""));
+  const labels = sums.map((sum) => numberText(sum, report.scale(rows[0]?.value.unit ?? "")));
   const attributes = { class: "bars", viewBox: `0 0 ${WIDTH} ${height}`, preserveAspectRatio: "none", role: "img" };
   return svg("svg", { ...attributes, "aria-label": `${labels.join(" → ")} not idle` }, ...rects);
 }
@@ -117,7 +119,7 @@ function matrix(section: Section): HTMLElement | null {
   const cell = (victim: Group, culprit: string) => {
     const wait = waits.find(({ row, culprit: by }) => row.group === victim && by === culprit);
     if (!wait || wait.time === 0) return "";
-    const text = [...new Set(wait.row.cells.map((one) => valueText(one, wait.row.value.unit)))].join(" → ");
+    const text = [...new Set(wait.row.cells.map(({ text }) => text))].join(" → ");
     const element = html("span", { class: "heat" }, text);
     element.style.setProperty("--heat", (wait.time / largest).toFixed(2));
     return element;
@@ -128,6 +130,6 @@ function matrix(section: Section): HTMLElement | null {
     kind: "number",
     cell: (victim) => cell(victim, culprit),
   });
-  const first: Column<Group> = { key: "victim", text: "waited", kind: "name", cell: (group) => group.path.join(" » ") };
+  const first: Column<Group> = { key: "victim", text: "waited", kind: "name", cell: (group) => group.label };
   return table("Who ran while others waited for a CPU", [first, ...culprits.map(column)], victims);
 }

@@ -3,11 +3,11 @@
 use std::io;
 
 use ctprof::compare::Report;
-use ctprof::report::{Selection, Terminal, write_csv, write_html, write_json, write_markdown, write_table};
+use ctprof::report::{DisplayOptions, Terminal, write_csv, write_html, write_json, write_markdown, write_table};
 
 /// Writes a report in every format, to nowhere.
 pub fn write_all(report: &Report) {
-    let all = Selection::default();
+    let all = DisplayOptions::default();
     let terminal = Terminal { width: Some(60), ..Terminal::default() };
     write_table(&mut io::sink(), report, &all, terminal).expect("a table");
     write_markdown(&mut io::sink(), report, &all).expect("Markdown");

@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use nix::errno::Errno;
 
 use super::super::procfs::last_schedstats::{KnownThreads, threads_of};
-use super::super::thread_flags::PF_EXITING;
 use super::change_filter::{start_bits, was_met};
 use super::cpu_time::CpuTime;
 use super::processes::ThreadCounters;
-use super::read::ThreadFacts;
-use crate::model::{ThreadId, ThreadState};
+use super::read::{BpfThread, ThreadFacts};
+use crate::model::ThreadId;
 use crate::sys::bpf::map::SharedWords;
 
 /// The threads of the passes so far.
@@ -31,8 +30,6 @@ pub(super) struct LastChange {
     id: ThreadId,
     start_bits: u64,
     cpu_time: Option<CpuTime>,
-    /// `struct css_set`; `None` for a thread that is exiting, too, which procfs shows in other cgroups.
-    cgroups: Option<u64>,
     /// Another one after the thread has executed a program.
     thread_pointer: Option<u64>,
 }
@@ -46,20 +43,15 @@ pub(super) struct NotReturned {
 }
 
 impl LastChange {
-    fn new(thread: &ThreadState, facts: &ThreadFacts) -> Self {
-        let cgroups = facts.cgroups.filter(|_| facts.flags & PF_EXITING == 0);
+    /// The changes of a pass.
+    pub(super) fn each(threads: &[BpfThread]) -> Vec<Self> {
+        threads.iter().map(Self::new).collect()
+    }
+
+    fn new(BpfThread { state, facts }: &BpfThread) -> Self {
         let start_bits = start_bits(facts.start_ns.unwrap_or(0));
         let ThreadFacts { cpu_time, thread_pointer, .. } = *facts;
-        Self { id: thread.id(), start_bits, cpu_time, cgroups, thread_pointer }
-    }
-
-    /// The changes of a pass.
-    pub(super) fn each(threads: &[ThreadState], facts: &[ThreadFacts]) -> Vec<Self> {
-        threads.iter().zip(facts).map(|(thread, facts)| Self::new(thread, facts)).collect()
-    }
-
-    fn is_in_cgroups_of(&self, before: &Self) -> bool {
-        self.start_bits == before.start_bits && self.cgroups.is_some() && self.cgroups == before.cgroups
+        Self { id: state.id(), start_bits, cpu_time, thread_pointer }
     }
 }
 
@@ -135,22 +127,6 @@ impl ChangeTracker {
         not_returned
     }
 
-    /// Gives threads that are in the cgroups of before the paths of before, so that no file is read for them.
-    pub(super) fn take_cgroups(
-        &self,
-        known: &KnownThreads,
-        changes: &[LastChange],
-        (threads, facts): (&mut [ThreadState], &mut [ThreadFacts]),
-    ) {
-        for ((thread, facts), change) in threads.iter_mut().zip(facts).zip(changes) {
-            let before = self.last_change(change.id).filter(|before| change.is_in_cgroups_of(before));
-            if let Some(same) = before.and_then(|_| known.get(&change.id)) {
-                (thread.cgroup, thread.cpu_cgroup) = (same.cgroup.clone(), same.cpu_cgroup.clone());
-                facts.cgroups = None;
-            }
-        }
-    }
-
     /// The processes whose first threads have executed another program, as far as that can be told.
     pub(super) fn executed(&self, changes: &[LastChange]) -> HashSet<u32> {
         let leaders = changes.iter().filter(|change| change.id.tid == change.id.tgid);
@@ -197,16 +173,20 @@ impl ChangeTracker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ThreadState;
     use crate::skip::{Missing, skipped};
 
     const SLOTS: u32 = 1 << 10;
 
-    fn thread(tid: u32) -> ThreadState {
-        ThreadState { tgid: tid, tid, ..ThreadState::default() }
+    fn thread(tid: u32) -> BpfThread {
+        BpfThread {
+            state: ThreadState { tgid: tid, tid, ..ThreadState::default() },
+            facts: ThreadFacts { start_ns: Some(1 << 20), ..ThreadFacts::default() },
+        }
     }
 
-    fn facts() -> ThreadFacts {
-        ThreadFacts { start_ns: Some(1 << 20), ..ThreadFacts::default() }
+    fn id(tid: u32) -> ThreadId {
+        thread(tid).state.id()
     }
 
     #[test]
@@ -215,18 +195,18 @@ mod tests {
             Ok(tracker) => tracker,
             Err(errno) => return skipped(Missing::Privilege(format!("BPF maps: {errno}"))),
         };
-        let known: KnownThreads = [5, 6].map(|tid| (thread(tid).id(), thread(tid))).into();
-        tracker.end_pass(LastChange::each(&[thread(5), thread(6)], &[facts(), facts()]), &[]);
+        let known: KnownThreads = [5, 6].map(|tid| (id(tid), thread(tid).state)).into();
+        tracker.end_pass(LastChange::each(&[thread(5), thread(6)]), &[]);
         // Passes that meet one thread, which is new and has the slot of 5, and mark no other.
         let mut gone_in_pass = |gone_before: &[ThreadId]| {
             tracker.begin_pass();
             tracker.slots.set(tracker.pass_word(), tracker.slots.get(tracker.pass_word()) + 1);
-            let NotReturned { gone, hidden } = tracker.not_returned(&known, &[thread(5 + SLOTS).id()]);
+            let NotReturned { gone, hidden } = tracker.not_returned(&known, &[id(5 + SLOTS)]);
             assert_eq!(hidden, BTreeSet::new());
             tracker.end_pass(Vec::new(), gone_before);
             gone
         };
-        assert_eq!(gone_in_pass(&[]), [thread(6).id()].into(), "5 may have been met before its slot was taken");
-        assert_eq!(gone_in_pass(&[]), [5, 6].map(|tid| thread(tid).id()).into(), "this pass would have written 5");
+        assert_eq!(gone_in_pass(&[]), [id(6)].into(), "5 may have been met before its slot was taken");
+        assert_eq!(gone_in_pass(&[]), [5, 6].map(id).into(), "this pass would have written 5");
     }
 }

@@ -8,16 +8,16 @@ use super::super::procfs::{
     self,
     last_schedstats::{KnownThreads, threads_of},
 };
-use super::super::read_threads::{ChangedThreads, ReadThreads};
+use super::super::read_threads::{ChangedThreads, ReadThreads, reduced};
 use super::change_tracker::{LastChange, NotReturned};
 use super::host_parameters::HostParameters;
 use super::layout::records;
-use super::read::RecordReader;
+use super::read::{BpfThread, RecordReader};
 use super::record_ring::RecordRing;
 use super::setup::{BpfEngine, ChangePasses};
-use super::walk::BpfThreads;
+use super::walk::in_order;
 use super::{complete, processes};
-use crate::model::{ThreadId, ThreadState};
+use crate::model::ThreadId;
 use crate::process::lock;
 
 impl BpfEngine {
@@ -38,19 +38,15 @@ impl BpfEngine {
         let mut changes = lock(changes);
         let ChangePasses { tracker, ring } = &mut *changes;
         tracker.begin_pass();
-        let BpfThreads { states: mut threads, mut facts } = self.changed_threads(ring, parameters)?;
-        let changed: Vec<ThreadId> = threads.iter().map(ThreadState::id).collect();
+        let mut threads = self.changed_threads(ring, parameters)?;
+        let changed: Vec<ThreadId> = threads.iter().map(|thread| thread.state.id()).collect();
         let NotReturned { mut gone, hidden } = tracker.not_returned(known, &changed);
-        let changes = LastChange::each(&threads, &facts);
-        tracker.take_cgroups(known, &changes, (&mut threads, &mut facts));
-        complete::complete_threads(context, &mut threads, &facts);
+        let changes = LastChange::each(&threads);
+        complete::complete_threads(context, &mut threads);
         let slept = |id: &ThreadId| changed.binary_search(id).is_err() && !gone.contains(id);
         let others = |tgid| tracker.counters(known, tgid, slept);
-        processes::complete(context, (&mut threads, &mut facts), &others, pool);
-        let pointers =
-            threads.iter().zip(&facts).filter_map(|(thread, facts)| Some((thread.tid, facts.thread_pointer?)));
-        let mut read = ReadThreads { pointers: pointers.collect(), ..ReadThreads::default() };
-        read.threads = threads;
+        processes::complete(context, &mut threads, &others, pool);
+        let mut read = ReadThreads { threads: reduced(threads), ..ReadThreads::default() };
         read.add_renamed(known, slept);
         let hidden: Vec<_> = hidden.into_iter().collect();
         let of_hidden = procfs::walk::read_changed(context, &hidden, known, pool);
@@ -65,16 +61,16 @@ impl BpfEngine {
         Ok(Some(ChangedThreads { read, gone, executed }))
     }
 
-    fn changed_threads(&self, ring: &mut RecordRing, parameters: &HostParameters) -> Result<BpfThreads, Errno> {
+    fn changed_threads(&self, ring: &mut RecordRing, parameters: &HostParameters) -> Result<Vec<BpfThread>, Errno> {
         let mut reader = RecordReader::new(&self.layout, parameters);
-        let mut threads = BpfThreads::default();
+        let mut threads = Vec::new();
         let mut add = |words: &[u64]| threads.extend(records(words).filter_map(|record| reader.thread(record)));
         let is_whole = lock(&self.walk).run_program()? && ring.take(&mut add)? == 0;
         if !is_whole {
             self.read(|words| add(&words))?;
         }
-        lock(&self.walk).end_pass(threads.states.len());
-        Ok(threads.in_order())
+        lock(&self.walk).end_pass(threads.len());
+        Ok(in_order(threads))
     }
 }
 
@@ -90,7 +86,7 @@ mod tests {
     use super::super::super::options::Tree;
     use super::super::setup::Passes;
     use super::*;
-    use crate::model::METRICS;
+    use crate::model::{METRICS, ThreadState};
     use crate::process::no_workers;
     use crate::skip::{Missing, skipped};
 
@@ -117,7 +113,7 @@ mod tests {
 
     fn whole(engine: &BpfEngine, context: &CaptureContext) -> KnownThreads {
         let (read, _) = engine.walk(context, &HostParameters::default(), &[], &no_workers()).unwrap();
-        read.threads.into_iter().map(|thread| (thread.id(), thread)).collect()
+        read.threads.into_iter().map(|thread| (thread.state.id(), thread.state)).collect()
     }
 
     fn changed(
@@ -128,8 +124,8 @@ mod tests {
         let ChangedThreads { read, gone, .. } =
             engine.changes(context, &HostParameters::default(), known, &no_workers()).unwrap().unwrap();
         gone.iter().for_each(|id| drop(known.remove(id)));
-        let ids = read.threads.iter().map(ThreadState::id).collect();
-        known.extend(read.threads.into_iter().map(|thread| (thread.id(), thread)));
+        let ids = read.states().map(ThreadState::id).collect();
+        known.extend(read.threads.into_iter().map(|thread| (thread.state.id(), thread.state)));
         (ids, gone)
     }
 
@@ -205,8 +201,9 @@ mod tests {
             let now = whole(engine, context);
             let switches = |thread: &ThreadState| (thread.metrics.voluntary_csw, thread.metrics.nonvoluntary_csw);
             let ids = sleepers.iter().map(|sleeper| ThreadId { tgid: sleeper.id(), tid: sleeper.id() });
-            // On a busy host, some have not begun to sleep.
-            let slept: Vec<_> = ids.filter(|id| switches(&known[id]) == switches(&now[id])).collect();
+            // On a busy host, some have not begun to sleep, and wait for a CPU.
+            let sleeps = |id: &ThreadId| now[id].metrics.state == Some('S');
+            let slept: Vec<_> = ids.filter(|id| sleeps(id) && switches(&known[id]) == switches(&now[id])).collect();
             assert!(slept.len() > sleepers.len() / 2, "{} threads slept", slept.len());
             for id in slept {
                 let (known, now) = (&known[&id], &now[&id]);

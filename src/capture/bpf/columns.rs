@@ -1,5 +1,6 @@
 //! The fields that a program copies: those of metrics and of processes, and those that identify the thread.
 
+use super::super::cgroup_ids::HIERARCHIES;
 use super::layout::{FieldRequest, RecordScope};
 use crate::model::{FieldForm, KernelField, METRICS, Metric, MetricId, PROCESS, RESIDENT, WindowRule};
 
@@ -15,17 +16,25 @@ pub(super) const START_TIME: &str = "start_boottime | real_start_time";
 /// Nanoseconds of `CLOCK_MONOTONIC`.
 pub(super) const START_MONOTONIC: &str = "start_time";
 pub(super) const PROCESS_NAME: &str = "group_leader->comm";
-/// The thread's `struct css_set`: threads in the same cgroups, in all hierarchies, have the same one.
-pub(super) const CGROUPS: &str = "cgroups";
-/// The thread's `struct cgroup` in each hierarchy whose path a thread can be grouped by, in that order: of several
-/// controllers of version 1, and of version 2.
-pub(super) const CGROUP_OF: [&str; 6] = [
-    "cgroups->subsys[cgroup_subsys_id.memory_cgrp_id]->cgroup",
-    "cgroups->subsys[cgroup_subsys_id.cpu_cgrp_id]->cgroup",
-    "cgroups->subsys[cgroup_subsys_id.cpuacct_cgrp_id]->cgroup",
-    "cgroups->subsys[cgroup_subsys_id.io_cgrp_id]->cgroup",
-    "cgroups->subsys[cgroup_subsys_id.pids_cgrp_id]->cgroup",
-    "cgroups->dfl_cgrp",
+/// The id of the thread's cgroup in each hierarchy, in the order of [`ACCOUNTING`](super::super::procfs::cgroup_paths::ACCOUNTING),
+/// and the address of its `struct css_set`: threads in the same cgroups, in all hierarchies, have the same one.
+pub(super) const CGROUPS: [&str; HIERARCHIES] = [
+    "cgroups->subsys[cgroup_subsys_id.memory_cgrp_id]->cgroup->kn->id",
+    "cgroups->subsys[cgroup_subsys_id.cpu_cgrp_id]->cgroup->kn->id",
+    "cgroups->subsys[cgroup_subsys_id.cpuacct_cgrp_id]->cgroup->kn->id",
+    "cgroups->subsys[cgroup_subsys_id.io_cgrp_id]->cgroup->kn->id",
+    "cgroups->subsys[cgroup_subsys_id.pids_cgrp_id]->cgroup->kn->id",
+    "cgroups->dfl_cgrp->kn->id",
+    "cgroups",
+];
+/// How far each cgroup is below the root.
+pub(super) const CGROUP_LEVELS: [&str; HIERARCHIES - 1] = [
+    "cgroups->subsys[cgroup_subsys_id.memory_cgrp_id]->cgroup->level",
+    "cgroups->subsys[cgroup_subsys_id.cpu_cgrp_id]->cgroup->level",
+    "cgroups->subsys[cgroup_subsys_id.cpuacct_cgrp_id]->cgroup->level",
+    "cgroups->subsys[cgroup_subsys_id.io_cgrp_id]->cgroup->level",
+    "cgroups->subsys[cgroup_subsys_id.pids_cgrp_id]->cgroup->level",
+    "cgroups->dfl_cgrp->level",
 ];
 /// The architecture's register with the address of thread-local storage, saved or not.
 pub(super) const THREAD_POINTER: &str = "thread.fsbase | thread.uw.tp_value";
@@ -39,12 +48,16 @@ pub(super) const BLOCKER: &str = "blocker";
 /// The CPU that a thread runs on, or in whose queue it is.
 pub(super) const CPU: &str = "thread_info.cpu | cpu";
 /// How many groups that the thread is in have used their CPU quota.
-pub(super) const THROTTLED: &str = "se.cfs_rq->throttle_count";
+pub(super) const THROTTLED: &str = "throttled | se.cfs_rq->throttle_count";
 /// The id of the thread that runs on its CPU.
 pub(super) const RUNS_ON_ITS_CPU: &str = "se.cfs_rq->rq->curr->pid";
 /// When a thread last got a CPU, and since when it waits for one, by the clock of the queue.
 pub(super) const LAST_ARRIVAL: &str = "sched_info.last_arrival";
 pub(super) const LAST_QUEUED: &str = "sched_info.last_queued";
+/// Clock of the queue that a thread is in, in nanoseconds. It is as old as the last tick or switch on that CPU.
+const QUEUE_CLOCK: &str = "se.cfs_rq->rq->clock";
+/// What says for how long a thread has waited for a CPU that it has not got yet.
+pub(super) const WAIT_IN_PROGRESS: [&str; 2] = [LAST_QUEUED, QUEUE_CLOCK];
 /// For how long a thread has run, and had when it last got a CPU.
 pub(super) const RUN_TIME: &str = "se.sum_exec_runtime";
 pub(super) const RUN_TIME_AT_ARRIVAL: &str = "se.prev_sum_exec_runtime";
@@ -57,10 +70,14 @@ pub(super) const PROCESS_CPU_TIME: [&str; 5] =
     ["signal->utime", "signal->stime", RUN_TIME_OF_EXITED, "signal->prev_cputime.utime", "signal->prev_cputime.stime"];
 
 /// What every record has, whatever metrics there are.
-pub(super) const OF_THREADS: [&str; 7] = [TID, TGID, FLAGS, EXIT_STATE, START_TIME, CGROUPS, THREAD_POINTER];
+pub(super) const OF_THREADS: [&str; 6] = [TID, TGID, FLAGS, EXIT_STATE, START_TIME, THREAD_POINTER];
 
 /// Bytes of a name, `TASK_COMM_LEN`, in words.
 const COMM_WORDS: usize = 2;
+
+fn of_cgroups() -> impl Iterator<Item = &'static str> {
+    CGROUPS.into_iter().chain(CGROUP_LEVELS)
+}
 
 /// Every field, with `cpu_words` words of a mask of CPUs.
 pub(super) fn all(cpu_words: usize) -> Vec<FieldRequest> {
@@ -68,7 +85,8 @@ pub(super) fn all(cpu_words: usize) -> Vec<FieldRequest> {
         let max_words = if field.form == FieldForm::Cpus { cpu_words } else { 1 };
         field.paths().map(move |path| FieldRequest { path, part: RecordScope::Thread, max_words })
     });
-    let threads = OF_THREADS.into_iter().chain(CPU_TIME).chain(RESIDENT.iter().copied());
+    let threads = OF_THREADS.into_iter().chain(of_cgroups()).chain(CPU_TIME).chain(WAIT_IN_PROGRESS);
+    let threads = threads.chain(RESIDENT.iter().copied());
     let counters = PROCESS.iter().map(|counter| counter.source.field);
     let processes = PROCESS_CPU_TIME.into_iter().chain(counters).chain([PARENT]);
     let comm = FieldRequest { path: COMM, part: RecordScope::Thread, max_words: COMM_WORDS };
@@ -79,6 +97,13 @@ pub(super) fn all(cpu_words: usize) -> Vec<FieldRequest> {
         .collect()
 }
 
+/// Fields of a process that has executed a file.
+pub(super) fn execs() -> Vec<FieldRequest> {
+    let comm = FieldRequest { path: COMM, part: RecordScope::Thread, max_words: COMM_WORDS };
+    let numbers = [TGID, START_TIME].map(|path| FieldRequest::number(RecordScope::Thread, path));
+    std::iter::once(comm).chain(numbers).collect()
+}
+
 /// Fields of a thread that exits. The second part is what it has lost when it is freed: from Linux 6.16 on, its memory is
 /// in it (`do_exit` of kernel/exit.c), and its cgroups.
 pub(super) fn exits() -> Vec<FieldRequest> {
@@ -87,9 +112,9 @@ pub(super) fn exits() -> Vec<FieldRequest> {
         fields.flat_map(KernelField::paths)
     };
     let name = |path: &'static str, part| FieldRequest { path, part, max_words: COMM_WORDS };
-    let others = [TID, TGID, FLAGS, START_TIME, START_MONOTONIC, CGROUPS].into_iter().chain(CPU_TIME);
+    let others = [TID, TGID, FLAGS, START_TIME, START_MONOTONIC].into_iter().chain(CPU_TIME);
     let threads = others.chain(of_metrics(is_of_exited_threads));
-    let exiting = of_metrics(is_of_memory).chain([PARENT]).chain(CGROUP_OF);
+    let exiting = of_metrics(is_of_memory).chain([PARENT]).chain(of_cgroups());
     [name(COMM, RecordScope::Thread), name(PROCESS_NAME, RecordScope::Process)]
         .into_iter()
         .chain(threads.map(|path| FieldRequest::number(RecordScope::Thread, path)))
@@ -101,7 +126,7 @@ pub(super) fn exits() -> Vec<FieldRequest> {
 pub(super) const CALL_STATUS: &str = "thread_info.status";
 
 /// Numbers that a sample has. Whether a thread runs is read before its state, which it changes before it leaves its CPU.
-pub(super) const OF_SAMPLES: [&str; 16] = [
+pub(super) const OF_SAMPLES: [&str; 15] = [
     ON_CPU,
     STATE,
     TID,
@@ -116,14 +141,13 @@ pub(super) const OF_SAMPLES: [&str; 16] = [
     LAST_QUEUED,
     RUN_TIME,
     RUN_TIME_AT_ARRIVAL,
-    CGROUPS,
     CALL_STATUS,
 ];
 
 /// Fields of a sample.
 pub(super) fn samples() -> Vec<FieldRequest> {
     let name = |path: &'static str| FieldRequest { path, part: RecordScope::Thread, max_words: COMM_WORDS };
-    let numbers = OF_SAMPLES.into_iter().chain([BLOCKER]);
+    let numbers = OF_SAMPLES.into_iter().chain([BLOCKER]).chain(of_cgroups());
     let numbers = numbers.map(|path| FieldRequest::number(RecordScope::Thread, path));
     numbers.chain([COMM, PROCESS_NAME].map(name)).collect()
 }

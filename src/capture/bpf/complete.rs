@@ -2,28 +2,24 @@
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::{Entry, HashMap};
-use std::hash::Hash;
 
 use nix::errno::Errno;
 
+use super::super::cgroup_ids::CgroupIds;
 use super::super::context::CaptureContext;
-use super::super::procfs::cgroup_paths::CgroupPaths;
+use super::super::procfs::cgroup_paths::{CgroupPaths, ThreadCgroups};
 use super::super::procfs::directory::Numbered;
 use super::super::procfs::parsers::Parsers;
-use super::super::thread_flags::{PF_EXITING, PF_WQ_WORKER};
-use super::read::ThreadFacts;
+use super::super::thread_flags::PF_WQ_WORKER;
+use super::read::BpfThread;
 use crate::model::{Metrics, Name, SourceFile, ThreadState, may_be_cut, printable};
 
 /// Completes the threads. Returns every cgroup that they are in, in any hierarchy with values.
-pub(super) fn complete_threads(
-    context: &CaptureContext,
-    threads: &mut [ThreadState],
-    facts: &[ThreadFacts],
-) -> BTreeSet<Name> {
+pub(super) fn complete_threads(context: &CaptureContext, threads: &mut [BpfThread]) -> BTreeSet<Name> {
     let mut buffer = Vec::new();
-    threads.iter_mut().zip(facts).for_each(|(thread, facts)| name(context, thread, facts.flags, &mut buffer));
-    sched_ext(context, threads, facts, &mut buffer);
-    cgroups(context, threads, facts, &mut buffer)
+    threads.iter_mut().for_each(|thread| name(context, &mut thread.state, thread.facts.flags, &mut buffer));
+    sched_ext(context, threads, &mut buffer);
+    cgroups(context, threads, &mut buffer)
 }
 
 /// Kernel threads have longer names in procfs than in the kernel's `comm` (`proc_task_name` of fs/proc/array.c).
@@ -38,66 +34,65 @@ fn name(context: &CaptureContext, thread: &mut ThreadState, flags: u64, buffer: 
     thread.name_complete = context.whole_names.include(flags, &thread.comm);
 }
 
-/// Whether a thread is under sched_ext depends on its scheduling class.
-fn sched_ext(context: &CaptureContext, threads: &mut [ThreadState], facts: &[ThreadFacts], buffer: &mut Vec<u8>) {
-    let mut parsers = Parsers::new();
-    let keys = threads.iter().zip(facts).map(|(thread, facts)| (thread, facts.sched_class));
-    let of_class = read_by_key(keys, |thread| {
-        let mut metrics = Metrics::default();
-        if let Ok(text) = file_of(context, thread.tid, &SourceFile::Sched, buffer)? {
-            parsers.put_all(&SourceFile::Sched, text, &mut metrics);
+/// Whether a thread is under sched_ext depends on its scheduling class: the file of one that has not exited says it for all.
+fn sched_ext(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut Vec<u8>) {
+    let (mut parsers, mut of_class) = (Parsers::new(), HashMap::new());
+    for BpfThread { state: thread, facts } in &*threads {
+        if let Some(class) = facts.sched_class
+            && let Entry::Vacant(unknown) = of_class.entry(class)
+            && let Some(file) = file_of(context, thread.tid, &SourceFile::Sched, buffer)
+        {
+            let mut metrics = Metrics::default();
+            file.into_iter().for_each(|text| parsers.put_all(&SourceFile::Sched, text, &mut metrics));
+            unknown.insert(metrics.ext_enabled);
         }
-        Some(metrics.ext_enabled)
-    });
-    let mut of_class = memoized(|class| of_class.get(&class).copied().flatten());
-    for (thread, facts) in threads.iter_mut().zip(facts) {
-        thread.metrics.ext_enabled = facts.sched_class.and_then(&mut of_class);
+    }
+    for BpfThread { state: thread, facts } in &mut *threads {
+        thread.metrics.ext_enabled = facts.sched_class.and_then(|class| of_class.get(&class).copied().flatten());
     }
 }
 
-/// Threads with one `css_set` were in the same cgroups when BPF read them. One of them can have moved since, so two
-/// processes have to agree. If they do not, each process has its own.
-fn cgroups(
-    context: &CaptureContext,
-    threads: &mut [ThreadState],
-    facts: &[ThreadFacts],
-    buffer: &mut Vec<u8>,
-) -> BTreeSet<Name> {
+/// Threads in the same cgroups have the paths that the file of one of them says. One that has moved since BPF read it has those
+/// of its own file.
+fn cgroups(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut Vec<u8>) -> BTreeSet<Name> {
+    let names = &context.cgroup_names;
     let mut paths = CgroupPaths::default();
-    let mut read = |thread: &ThreadState| {
-        Some(file_of(context, thread.tid, &SourceFile::Cgroup, buffer)?.map(|text| paths.identify(text)))
+    let mut known = HashMap::<CgroupIds, ThreadCgroups>::new();
+    // Most threads are in the cgroups of the one before.
+    let mut last = CgroupIds::default();
+    let take = |thread: &mut ThreadState, cgroups: &ThreadCgroups| {
+        (thread.cgroup, thread.cpu_cgroup) = (Some(Name::clone(&cgroups.group)), cgroups.cpu.clone());
     };
-    // procfs shows a thread that is exiting in the root of hierarchies of version 1 (`proc_cgroup_show`).
-    let key = |facts: &ThreadFacts| Some((facts.cgroups?, facts.flags & PF_EXITING));
-    let keyed = || threads.iter().zip(facts).filter_map(|(thread, facts)| Some((thread, key(facts)?)));
-    let of_set =
-        read_by_key(keyed().map(|(thread, set)| (thread, Some(set))), |thread| Some((thread.tgid, read(thread)?)));
-    let mut first_of_set = memoized(|set| of_set.get(&set));
-    let others = keyed().rev().filter(|(thread, set)| first_of_set(*set).is_some_and(|(tgid, _)| *tgid != thread.tgid));
-    let again = read_by_key(others.map(|(thread, set)| (thread, Some(set))), &mut read);
-    let is_certain =
-        |set: (u64, u64)| again.get(&set).is_none_or(|again| Some(again) == of_set.get(&set).map(|(_, first)| first));
-    let mut is_certain = memoized(is_certain);
-    let uncertain =
-        keyed().filter(|(_, set)| !is_certain(*set)).map(|(thread, set)| (thread, Some((set, thread.tgid))));
-    let of_process = read_by_key(uncertain, &mut read);
-    let living = of_set.iter().filter(|(set, _)| set.1 == 0 && is_certain(**set));
-    context.css_sets.learn(
-        living.filter_map(|((set, _), (_, read))| Some((*set, Name::clone(&read.as_ref().ok()?.as_ref()?.group)))),
-    );
-    let mut found = memoized(|(set, tgid)| match is_certain(set) {
-        true => of_set.get(&set).map(|(_, read)| read),
-        false => of_process.get(&(set, tgid)),
-    });
-    for (thread, facts) in threads.iter_mut().zip(facts) {
-        match key(facts).and_then(|set| found((set, thread.tgid))) {
-            Some(Ok(cgroups)) => {
-                thread.cgroup = cgroups.as_ref().map(|cgroups| Name::clone(&cgroups.group));
-                thread.cpu_cgroup = cgroups.as_ref().and_then(|cgroups| cgroups.cpu.clone());
-            }
-            Some(Err(errno)) => context.tally.failed(SourceFile::Cgroup, *errno, 1),
-            None => {}
+    for BpfThread { state: thread, facts } in &mut *threads {
+        let keys = &facts.cgroups;
+        if keys.group.is_none() || *keys == last || known.contains_key(keys) {
+            continue;
         }
+        let mut cgroups = names.of_living(keys, &mut paths.seen);
+        if cgroups.is_none() {
+            match file_of(context, thread.tid, &SourceFile::Cgroup, buffer) {
+                Some(Ok(text)) => {
+                    names.learn(keys, text);
+                    cgroups = names.of_living(keys, &mut paths.seen);
+                    if cgroups.is_none() {
+                        paths.identify(text).iter().for_each(|own| take(thread, own));
+                    }
+                }
+                Some(Err(errno)) => context.tally.failed(SourceFile::Cgroup, errno, 1),
+                None => {}
+            }
+        }
+        if let Some(cgroups) = cgroups {
+            known.insert(*keys, cgroups);
+            last = *keys;
+        }
+    }
+    let (mut last, mut of_last) = (CgroupIds::default(), None);
+    for BpfThread { state: thread, facts } in threads.iter_mut().filter(|thread| thread.state.cgroup.is_none()) {
+        if facts.cgroups != last {
+            (last, of_last) = (facts.cgroups, known.get(&facts.cgroups));
+        }
+        of_last.into_iter().for_each(|cgroups| take(thread, cgroups));
     }
     paths.seen
 }
@@ -117,42 +112,21 @@ fn file_of<'b>(
     }
 }
 
-/// Reads a value once for all threads with an equal key: for the first that has not exited.
-fn read_by_key<'t, K: Copy + Eq + Hash, T>(
-    threads: impl Iterator<Item = (&'t ThreadState, Option<K>)>,
-    mut read: impl FnMut(&ThreadState) -> Option<T>,
-) -> HashMap<K, T> {
-    let (mut known, mut last) = (HashMap::new(), None);
-    for (thread, key) in threads {
-        let Some(key) = key.filter(|key| last != Some(*key)) else { continue };
-        if let Entry::Vacant(unknown) = known.entry(key) {
-            let Some(value) = read(thread) else { continue };
-            unknown.insert(value);
-        }
-        last = Some(key);
-    }
-    known
-}
-
-/// Finds a value by its key. Threads that follow each other mostly have equal keys, which are looked up once.
-fn memoized<K: Copy + Eq, V: Copy>(mut find: impl FnMut(K) -> V) -> impl FnMut(K) -> V {
-    let mut last = None;
-    move |key| match last {
-        Some((known, value)) if known == key => value,
-        _ => last.insert((key, find(key))).1,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::mem;
+    use std::os::unix::fs::MetadataExt;
 
     use tempfile::TempDir;
 
+    use super::super::super::cgroup_ids::{UNIFIED, key};
     use super::super::super::context::in_context;
+    use super::super::super::host::files::HostFiles;
+    use super::super::super::host::mounts::Mounts;
+    use super::super::super::options::Roots;
     use super::super::super::thread_flags::{PF_KTHREAD, WholeNames};
-    use super::super::read::BpfThread;
+    use super::super::read::ThreadFacts;
     use super::*;
     use crate::model::CtprofParseSummary;
 
@@ -168,21 +142,28 @@ mod tests {
     }
 
     fn completed(dir: &TempDir, threads: &mut [BpfThread]) -> (BTreeSet<Name>, CtprofParseSummary) {
-        let take = |thread: &mut BpfThread| (mem::take(&mut thread.state), mem::take(&mut thread.facts));
-        let (mut states, facts): (Vec<_>, Vec<_>) = threads.iter_mut().map(take).unzip();
+        completed_in(dir, threads, &Mounts::default())
+    }
+
+    fn completed_in(dir: &TempDir, threads: &mut [BpfThread], mounts: &Mounts) -> (BTreeSet<Name>, CtprofParseSummary) {
         let whole_names = WholeNames { kthreads: true, workqueue_workers: true };
-        let completed = in_context(dir.path(), |context| {
-            let cgroups = complete_threads(&CaptureContext { whole_names, ..context.clone() }, &mut states, &facts);
+        in_context(dir.path(), |context| {
+            context.cgroup_names.forget(mounts);
+            let cgroups = complete_threads(&CaptureContext { whole_names, ..context.clone() }, threads);
             (cgroups, mem::take(&mut context.tally.lock().parse).concluded())
-        });
-        threads.iter_mut().zip(states).for_each(|(thread, state)| thread.state = state);
-        completed
+        })
+    }
+
+    /// In the cgroup of version 2 with this id.
+    fn unified(id: u64) -> CgroupIds {
+        let key = Some(key(UNIFIED, id));
+        CgroupIds { group: key, below_root: [None, None, None, None, None, key] }
     }
 
     fn thread(tid: u32, comm: &str) -> BpfThread {
         BpfThread {
             state: ThreadState { tid, tgid: tid, comm: comm.into(), ..ThreadState::default() },
-            facts: ThreadFacts { cgroups: Some(0xc0), sched_class: Some(0x5c), ..ThreadFacts::default() },
+            facts: ThreadFacts { cgroups: unified(0xc0), sched_class: Some(0x5c), ..ThreadFacts::default() },
         }
     }
 
@@ -207,8 +188,8 @@ mod tests {
             recorded(&[("50/cgroup", "0::/a\n"), ("50/stat", ""), ("51/cgroup", "0::/a\n"), ("60/cgroup", "0::/z\n")]);
         // More threads have exited than live.
         let mut threads: Vec<_> = (1..=51).map(|tid| thread(tid, "x")).collect();
-        threads.push(with(|facts| facts.cgroups = Some(0xc1), thread(60, "y")));
-        threads.push(with(|facts| facts.cgroups = None, thread(61, "unknown")));
+        threads.push(with(|facts| facts.cgroups = unified(0xc1), thread(60, "y")));
+        threads.push(with(|facts| facts.cgroups = CgroupIds::default(), thread(61, "unknown")));
         let (cgroups, summary) = completed(&dir, &mut threads);
         let mut expected = vec![Some("/a"); 51];
         expected.extend([Some("/z"), None]);
@@ -217,31 +198,40 @@ mod tests {
         assert_eq!(summary.read_failures, 0);
     }
 
+    /// A cgroup file system with these cgroups, and their ids.
+    fn cgroupfs<const N: usize>(names: [&str; N]) -> (TempDir, [u64; N]) {
+        let dir = tempfile::tempdir().unwrap();
+        let ids = names.map(|name| {
+            fs::create_dir(dir.path().join(name)).unwrap();
+            fs::metadata(dir.path().join(name)).unwrap().ino()
+        });
+        (dir, ids)
+    }
+
+    fn mounts(cgroupfs: &TempDir) -> Mounts {
+        Mounts::read(&HostFiles::new(&Roots { cgroupfs: Some(cgroupfs.path().to_owned()), ..Roots::default() }))
+    }
+
     #[test]
-    fn a_process_that_moves_takes_no_other_with_it() {
-        let of = |tid, tgid| {
-            let mut thread = thread(tid, "x");
-            thread.state.tgid = tgid;
-            thread
-        };
-        for moving in [[7, 8], [9, 9]] {
-            let cgroup = |tid| if moving.contains(&tid) { "0::/new\n" } else { "0::/old\n" };
-            let files: Vec<_> = (7..=9).map(|tid| (format!("{tid}/cgroup"), cgroup(tid))).collect();
-            let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-            let mut threads = [of(7, 7), of(8, 7), of(9, 9), of(10, 10)];
-            completed(&recorded(&files), &mut threads);
-            let mut expected = [7, 8, 9].map(|tid| Some(cgroup(tid)[3..].trim_end())).to_vec();
-            // It has exited, and nobody knows which of the two it was in.
-            expected.push(None);
-            assert_eq!(cgroups_of(&threads), expected);
-        }
+    fn a_thread_that_moves_takes_no_other_with_it() {
+        let (cgroupfs, [old, _]) = cgroupfs(["old", "new"]);
+        let of = |tid, cgroup| (format!("{tid}/cgroup"), format!("0::/{cgroup}\n"));
+        let files = [of(7, "new"), of(8, "new"), of(9, "old"), of(10, "new")];
+        let files = files.each_ref().map(|(path, text)| (path.as_str(), text.as_str()));
+        let mut threads = [7, 8, 9, 10, 11].map(|tid| with(|facts| facts.cgroups = unified(old), thread(tid, "x")));
+        completed_in(&recorded(&files), &mut threads, &mounts(&cgroupfs));
+        // The last ones have moved, or exited, after they were in this one: no file has to be read for them.
+        assert_eq!(cgroups_of(&threads), ["/new", "/new", "/old", "/old", "/old"].map(Some));
     }
 
     #[test]
     fn an_exiting_thread_does_not_take_the_others_to_the_root() {
         // Linux 6.18: a zombie, and another process of its cgroup.
         let files = [("7/cgroup", "4:memory:/\n0::/\n"), ("8/cgroup", "4:memory:/job/7\n0::/\n")];
-        let mut threads = [with(|facts| facts.flags = PF_EXITING, thread(7, "sh")), thread(8, "sh")];
+        let of_memory = Some(key(0, 40));
+        let keys = CgroupIds { group: of_memory, below_root: [of_memory, None, None, None, None, None] };
+        let of = |keys, tid| with(|facts| facts.cgroups = keys, thread(tid, "sh"));
+        let mut threads = [of(keys.of_exiting(), 7), of(keys, 8)];
         completed(&recorded(&files), &mut threads);
         assert_eq!(cgroups_of(&threads), [Some("/"), Some("/job/7")]);
     }
@@ -249,7 +239,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_read_is_counted_for_each_thread_like_by_procfs() {
         let dir = recorded(&[("7/stat", ""), ("8/stat", ""), ("9/stat", ""), ("9/cgroup/is-a-directory", "")]);
-        let mut threads = [thread(7, "a"), thread(8, "b"), with(|facts| facts.cgroups = Some(1), thread(9, "c"))];
+        let mut threads = [thread(7, "a"), thread(8, "b"), with(|facts| facts.cgroups = unified(1), thread(9, "c"))];
         let (_, summary) = completed(&dir, &mut threads);
         let failures = &summary.read_failures_by_errno[&SourceFile::Cgroup];
         let counts: Vec<_> = failures.iter().map(|(errno, count)| (errno.to_string(), *count)).collect();

@@ -6,16 +6,18 @@
 //! tracepoint, so that the record of the exit has the counters too.
 
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
+use super::super::cgroup_ids::Hierarchies;
 use super::assemble::Assembled;
-use super::btf::{TypeId, kind};
+use super::btf::{Btf, TypeId, kind};
+use super::cgroup_fields::of_mounted;
 use super::columns;
 use super::layout::{Layout, RecordScope};
 use super::load::{Attach, ProgramSpec, load};
-use super::new_cgroups;
+use super::new_cgroup;
 use super::obstacle::of_errno;
-use super::program::{self, Emitter};
+use super::program::{Emitter, Kernel};
 use super::setup::with_kernel;
 use crate::model::{BpfObstacle, NoBpf};
 use crate::sys::bpf::map::SharedWords;
@@ -35,17 +37,25 @@ pub(super) struct ExitPrograms {
     _links: [OwnedFd; 2],
     /// Without it, the cgroup of a thread is unknown if no capture has seen it.
     _new_cgroups: Option<OwnedFd>,
+    /// Without it, short-lived scripts have the names of their interpreters.
+    pub(super) execs: Option<ExecProgram>,
+}
+
+/// The program at the execution of a file.
+pub(super) struct ExecProgram {
+    pub(super) layout: Layout,
+    _link: OwnedFd,
 }
 
 impl ExitPrograms {
     /// Loads the programs and attaches them, with a ring of at least so many bytes. Records of exits have both parts of
     /// the layout, those of freed threads that of [`RecordScope::Thread`].
-    pub(super) fn attach(ring_bytes: u32) -> Result<(Self, Layout), NoBpf> {
+    pub(super) fn attach(ring_bytes: u32, hierarchies: &Hierarchies) -> Result<(Self, Layout), NoBpf> {
         with_kernel(|btf, kernel| {
             let ring = Ring::new(ring_bytes).map_err(of_errno)?;
             let [without_room, freed_without_room] =
                 [SharedWords::new(1).map_err(of_errno)?, SharedWords::new(1).map_err(of_errno)?];
-            let mut layout = Layout::resolve(btf, kernel.task, columns::exits());
+            let mut layout = Layout::resolve(btf, kernel.task, of_mounted(hierarchies, columns::exits()));
             // `typedef` is the type of the tracepoint's functions.
             let mut attach = |name, typedef, emit: &dyn Fn(&Layout) -> Assembled| {
                 let TypeId(btf_id) = btf.find(kind::TYPEDEF, typedef).ok_or(BpfObstacle::NoTaskIterator)?;
@@ -59,15 +69,21 @@ impl ExitPrograms {
             let of_thread = |parts: &'static [RecordScope], lost| {
                 move |layout: &Layout| Emitter { kernel, layout }.tracepoint(parts, to_ring, lost)
             };
-            let of_new_cgroup = |_: &Layout| program::new_cgroup(to_ring, lost_freed);
-            let new_cgroups = new_cgroups::paths_are_those_of_captures()
-                .then(|| attach("ctprof_cgroups", "btf_trace_cgroup_mkdir", &of_new_cgroup))
+            let new_cgroups = new_cgroup::fields(btf)
+                .filter(|_| new_cgroup::paths_are_those_of_captures())
+                .map(|fields| {
+                    let emit = |_: &Layout| new_cgroup::program(to_ring, lost_freed, &fields);
+                    attach("ctprof_cgroups", "btf_trace_cgroup_mkdir", &emit)
+                })
                 .and_then(|attached| attached.inspect_err(|error| tracing::info!("no new cgroups: {error:?}")).ok());
             // In this order, no thread is freed whose exit had no record.
             let (program, exit) = attach("ctprof_exits", "btf_trace_sched_process_exit", &of_thread(&BOTH, lost))?;
             let (_, free) = attach("ctprof_freed", "btf_trace_sched_process_free", &of_thread(&BOTH[..1], lost_freed))?;
             let new_cgroups = new_cgroups.map(|(_, link)| link);
-            Ok((Self { ring, without_room, program, _links: [exit, free], _new_cgroups: new_cgroups }, layout))
+            let execs = exec_program((btf, kernel), to_ring, lost_freed);
+            let execs = execs.inspect_err(|error| tracing::info!("no started programs: {error:?}")).ok();
+            let links = [exit, free];
+            Ok((Self { ring, without_room, program, _links: links, _new_cgroups: new_cgroups, execs }, layout))
         })
     }
 
@@ -76,6 +92,18 @@ impl ExitPrograms {
         let fdinfo = format!("/proc/self/fdinfo/{}", self.program.as_raw_fd());
         recursion_misses(&fs::read_to_string(fdinfo).unwrap_or_default())
     }
+}
+
+/// Loads and attaches the program at the execution of a file.
+fn exec_program((btf, kernel): (&Btf<'_>, Kernel), ring: RawFd, lost: RawFd) -> Result<ExecProgram, NoBpf> {
+    let mut layout = Layout::resolve(btf, kernel.task, columns::execs());
+    let tracepoint = btf.find(kind::TYPEDEF, "btf_trace_sched_process_exec");
+    let TypeId(btf_id) = tracepoint.ok_or(BpfObstacle::NoTaskIterator)?;
+    let spec = ProgramSpec { name: "ctprof_execs", attach: Attach::Tracepoint, btf_id };
+    let emit = |layout: &Layout| Emitter { kernel, layout }.tracepoint(&BOTH[..1], ring, lost);
+    let program = load(&spec, &mut layout, emit)?;
+    let link = attach_tracepoint(program.as_fd()).map_err(of_errno)?;
+    Ok(ExecProgram { layout, _link: link })
 }
 
 /// How often the kernel did not run a program because it was running on that CPU, from the text of its `fdinfo`
@@ -102,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_kernel_says_how_often_it_did_not_run_the_program() {
-        let programs = match ExitPrograms::attach(1 << 16) {
+        let programs = match ExitPrograms::attach(1 << 16, &Hierarchies::default()) {
             Ok((programs, _)) => programs,
             Err(no_bpf) => return skipped(Missing::Privilege(format!("BPF: {no_bpf:?}"))),
         };

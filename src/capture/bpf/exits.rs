@@ -9,19 +9,20 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::super::capturer::Capturer;
+use super::super::cgroup_ids::Hierarchies;
+use super::super::cgroup_names::CgroupNames;
 use super::super::containers::{CreatedContainers, NamedContainers};
-use super::super::css_sets::CssSets;
 use super::super::error::finding_without_bpf;
+use super::super::executed::ExecutedPrograms;
 use super::super::options::{Engine, Options, Tree};
 use super::super::start::Start;
-use super::exit_decoder::{Decoder, ExitFields};
+use super::exit_decoder::{Decoder, ExecFields, ExitFields, ExitNames};
 use super::exit_programs::ExitPrograms;
 use super::host_parameters::HostParameters;
 use super::layout::{Layout, RecordScope, TIME, ThreadRecord, words_of};
-use super::new_cgroups::NewCgroups;
+use super::new_cgroup;
 use super::packed_records::{MAX_BYTES, PackedRecords, unpacked};
-use crate::model::{BpfObstacle, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, Name, NoBpf};
+use crate::model::{BpfObstacle, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, NoBpf};
 use crate::process::{Privileges, RaisedPriority, lock};
 
 /// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, they take
@@ -45,6 +46,7 @@ pub struct ExitListener {
     /// The thread ends when its pipe is closed.
     listening: Option<(PipeWriter, JoinHandle<()>)>,
     layout: Arc<Layout>,
+    names: ExitNames,
 }
 
 /// Why there are no records of exited threads. Without them, windows show the work of exited threads by process.
@@ -69,21 +71,28 @@ impl ExitListener {
     fn start_with_bpf(ring_bytes: u32) -> Result<Self, NoBpf> {
         let failed = |error: std::io::Error| NoBpf::with_detail(BpfObstacle::Failed, error.to_string());
         let (ended, end) = pipe().map_err(failed)?;
-        let (programs, layout) = ExitPrograms::attach(ring_bytes)?;
+        let hierarchies = Hierarchies::of_this_host();
+        let (programs, layout) = ExitPrograms::attach(ring_bytes, &hierarchies)?;
         let ring = programs.ring.map.try_clone().map_err(failed)?;
         let received = ExitReceiver::new(&layout);
+        let cgroup_names = Arc::<CgroupNames>::default();
+        let new_cgroups = NewCgroups { hierarchies, names: Arc::clone(&cgroup_names) };
         let containers = CreatedContainers::start().map_err(failed)?;
-        let inbox = Arc::new(Mutex::new(Inbox { programs, received, containers }));
+        let executed = programs.execs.as_ref().map(|execs| ExecFields::new(&execs.layout));
+        let executed = executed.map(|fields| Ok((fields, ExecutedPrograms::start()?))).transpose().map_err(failed)?;
+        let program_names = executed.as_ref().map(|(_, programs)| programs.names()).unwrap_or_default();
+        let inbox = Arc::new(Mutex::new(Inbox { programs, received, new_cgroups, containers, executed }));
         let shared = Arc::clone(&inbox);
         let thread = thread::Builder::new().name("ctprof-exits".to_owned());
         let thread = thread.spawn(move || listen(&shared, &ring, &ended)).map_err(failed)?;
-        Ok(Self { inbox, listening: Some((end, thread)), layout: Arc::new(layout) })
+        let names = ExitNames { cgroups: cgroup_names, programs: program_names };
+        Ok(Self { inbox, listening: Some((end, thread)), layout: Arc::new(layout), names })
     }
 
     /// How many entries each map has that outlives a step, for tests of weeks of recording.
     pub(crate) fn entries(&self) -> Vec<(&'static str, usize)> {
-        let ExitReceiver { exiting, new_cgroups, .. } = &lock(&self.inbox).received;
-        vec![("exiting threads", exiting.len()), ("new cgroups", new_cgroups.entries())]
+        let exiting = lock(&self.inbox).received.exiting.len();
+        vec![("exiting threads", exiting), ("started programs", self.names.programs.entries())]
     }
 
     /// Forgets the threads that have exited before the call.
@@ -92,15 +101,14 @@ impl ExitListener {
         let mut inbox = lock(&self.inbox);
         inbox.take();
         inbox.received.exiting.clear();
-        inbox.received.new_cgroups.forget_told();
-        inbox.drain();
+        inbox.drain(u64::MAX);
     }
 
     /// From now on, passes each thread that has started after the call to `sink` when it is freed, and keeps the others.
     /// `host` says what the kernel counts.
     pub fn fold(&mut self, host: &HostContext, sink: ExitSink) {
         let start = Start::now(Tree::Live);
-        let decoder = Decoder::new(&self.layout, &HostParameters::read(host, start));
+        let decoder = Decoder::new(&self.layout, &HostParameters::read(host, start), &self.names);
         let since_monotonic_ns = start.monotonic_ns.unwrap_or(u64::MAX);
         lock(&self.inbox).received.folding = Some(Folding { since_monotonic_ns, decoder, sink });
     }
@@ -112,23 +120,29 @@ impl ExitListener {
         inbox.received.folding = None;
     }
 
-    /// The records of the threads that have exited before the call, and were not drained before. Waits until those
-    /// threads are freed, and listens on.
+    /// Names of cgroups, which captures and records learn.
+    pub(in crate::capture) fn cgroup_names(&self) -> &Arc<CgroupNames> {
+        &self.names.cgroups
+    }
+
+    /// Takes the records of the threads that have exited before the call, and were not taken before. Waits until those threads
+    /// are freed, and listens on. Threads that exit meanwhile are taken by the next call: they have not done all of their work yet,
+    /// and a capture before the call has listed them.
     ///
-    /// `host` says what the kernel counts. Threads are in the cgroups that the captures of `capturer` have seen, or that were
-    /// made since this listener was started.
-    pub fn drain(&mut self, host: &HostContext, capturer: &Capturer) -> RecordedExits {
+    /// `host` says what the kernel counts. Threads are in cgroups that were made since this listener was started, or that were
+    /// seen by captures that [share](super::super::capturer::Capturer::share_cgroups) them.
+    pub fn drain(&mut self, host: &HostContext) -> RecordedExits {
         let (begin, start) = (Instant::now(), Start::now(Tree::Live));
+        let monotonic_ns = start.monotonic_ns.unwrap_or(u64::MAX);
         lock(&self.inbox).received.last_freed = begin;
-        while begin.elapsed() < LONGEST_GRACE && lock(&self.inbox).awaits_before(start.monotonic_ns.unwrap_or(0)) {
+        while begin.elapsed() < LONGEST_GRACE && lock(&self.inbox).awaits_before(monotonic_ns) {
             thread::sleep(PAUSE);
         }
-        let (records, summary) = lock(&self.inbox).drain();
+        let (records, summary) = lock(&self.inbox).drain(monotonic_ns);
+        self.names.programs.turn();
         let (facts, layout) = (HostParameters::read(host, start), Arc::clone(&self.layout));
-        let css_sets = capturer.css_sets();
-        let mut inbox = lock(&self.inbox);
-        css_sets.learn(inbox.received.new_cgroups.new_paths());
-        RecordedExits { summary, records, facts, layout, css_sets, containers: inbox.containers.take() }
+        let containers = lock(&self.inbox).containers.take();
+        RecordedExits { summary, records, facts, layout, names: self.names.clone(), containers }
     }
 }
 
@@ -164,7 +178,7 @@ pub struct RecordedExits {
     records: Vec<u8>,
     facts: HostParameters,
     layout: Arc<Layout>,
-    css_sets: Arc<CssSets>,
+    names: ExitNames,
     containers: NamedContainers,
 }
 
@@ -183,17 +197,8 @@ impl RecordedExits {
 
     /// The threads, in the order in which they were freed.
     pub fn threads(&self) -> impl Iterator<Item = ExitedThread> {
-        let mut decoder = Decoder::new(&self.layout, &self.facts);
-        unpacked(&self.records).filter_map(move |record| {
-            let mut exit = decoder.exit(ThreadRecord::split(&record)?.0)?;
-            exit.state.cgroup = exit.cgroups.take().and_then(|cgroups| self.cgroup(cgroups));
-            Some(exit)
-        })
-    }
-
-    /// The cgroup of threads with these cgroups, if a capture has seen it.
-    pub fn cgroup(&self, cgroups: u64) -> Option<Name> {
-        self.css_sets.cgroup(cgroups)
+        let mut decoder = Decoder::new(&self.layout, &self.facts, &self.names);
+        unpacked(&self.records).filter_map(move |record| decoder.exit(ThreadRecord::split(&record)?.0))
     }
 }
 
@@ -218,14 +223,36 @@ impl Folding {
 struct Inbox {
     programs: ExitPrograms,
     received: ExitReceiver,
+    new_cgroups: NewCgroups,
     containers: CreatedContainers,
+    /// `None` where no program can record what is executed.
+    executed: Option<(ExecFields, ExecutedPrograms)>,
+}
+
+/// Where the names of new cgroups go.
+struct NewCgroups {
+    hierarchies: Hierarchies,
+    names: Arc<CgroupNames>,
 }
 
 impl Inbox {
     fn take(&mut self) {
-        let Self { programs, received, containers } = self;
-        let mut add = |words: &mut [u64]| received.add(words).iter().for_each(|cgroup| containers.add(cgroup));
-        if let Err(errno) = programs.ring.take(|record| add(&mut words_of(record).collect::<Vec<_>>())) {
+        let Self { programs, received, new_cgroups, containers, executed } = self;
+        let NewCgroups { hierarchies, names } = new_cgroups;
+        let mut add = |words: &[u64]| {
+            if let Some(cgroup) = new_cgroup::learn(names, hierarchies, words) {
+                return containers.add(&cgroup);
+            }
+            match executed {
+                // An address follows.
+                Some((fields, programs)) if words.len() == fields.words + 1 => {
+                    let executed = fields.executed(words);
+                    executed.into_iter().for_each(|(tgid, start, comm)| programs.add(tgid, start, &comm));
+                }
+                _ => received.add(words),
+            }
+        };
+        if let Err(errno) = programs.ring.take(|record| add(&words_of(record).collect::<Vec<_>>())) {
             tracing::warn!(
                 "records of exited threads are damaged and skipped, and counted as one that was lost: {errno}"
             );
@@ -239,8 +266,8 @@ impl Inbox {
         self.received.last_freed.elapsed() < QUIET && self.received.has_before(monotonic_ns)
     }
 
-    fn drain(&mut self) -> (Vec<u8>, ExitRecords) {
-        self.received.drain([self.programs.without_room.get(0), self.programs.not_run()])
+    fn drain(&mut self, exited_before_ns: u64) -> (Vec<u8>, ExitRecords) {
+        self.received.drain(exited_before_ns, [self.programs.without_room.get(0), self.programs.not_run()])
     }
 }
 
@@ -252,7 +279,6 @@ struct ExitReceiver {
     /// Words of a record of a freed thread, and of an exit.
     words: [usize; 2],
     fields: ExitFields,
-    new_cgroups: NewCgroups,
     folding: Option<Folding>,
     received: u64,
     /// Threads whose record had no room in memory, and one for each damaged record: how many were behind it is unknown.
@@ -270,7 +296,6 @@ impl ExitReceiver {
             records: PackedRecords::new(MAX_BYTES),
             words: [RecordScope::Thread, RecordScope::Process].map(|part| layout.words(part)),
             fields: ExitFields::new(layout),
-            new_cgroups: NewCgroups::new(layout),
             folding: None,
             received: 0,
             not_stored: 0,
@@ -279,10 +304,11 @@ impl ExitReceiver {
         }
     }
 
-    /// Takes out what was received, where the programs have `counted` so many threads.
-    fn drain(&mut self, counted: [u64; 2]) -> (Vec<u8>, ExitRecords) {
+    /// Takes the records of freed threads, and of others that exited before this time. `counted` is what the programs have counted.
+    fn drain(&mut self, exited_before_ns: u64, counted: [u64; 2]) -> (Vec<u8>, ExitRecords) {
         // A capture that still lists such a thread counts it; of the others, this is all there is.
-        std::mem::take(&mut self.exiting).into_values().for_each(|exiting| self.store(exiting));
+        let exited = self.exiting.extract_if(|_, exiting| exiting[TIME] < exited_before_ns);
+        exited.collect::<Vec<_>>().into_iter().for_each(|(_, exiting)| self.store(exiting));
         let [without_room, not_run] = [0, 1].map(|kind| counted[kind].saturating_sub(self.counted[kind]));
         self.counted = counted;
         let received = std::mem::take(&mut self.received);
@@ -296,21 +322,11 @@ impl ExitReceiver {
         self.exiting.values().any(|exiting| exiting[TIME] < monotonic_ns)
     }
 
-    /// Adds the record of a new cgroup, and returns its path, or that of a thread.
-    fn add(&mut self, words: &mut [u64]) -> Option<Name> {
-        let new_cgroup = self.new_cgroups.add(words);
-        if new_cgroup.is_none() {
-            self.add_thread(words);
-        }
-        new_cgroup
-    }
-
     /// Adds the record of a thread, with its address.
-    fn add_thread(&mut self, words: &mut [u64]) {
-        let Some((&mut thread, record)) = words.split_last_mut() else { return };
+    fn add(&mut self, words: &[u64]) {
+        let Some((&thread, record)) = words.split_last() else { return };
         let before = self.exiting.remove(&thread);
         if record.len() == self.words[1] {
-            self.new_cgroups.identify(record);
             // The kernel has freed the thread before, and used its memory for this one.
             before.into_iter().for_each(|missed| self.fold_or_store(missed));
             if self.exiting.len() < MAX_EXITING {
@@ -347,6 +363,7 @@ impl ExitReceiver {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::cgroup_ids::{UNIFIED, key};
     use super::super::columns;
     use super::super::layout::{FOLLOWED, HEAD, RecordColumn};
     use super::super::packed_records::MAX_WORDS;
@@ -407,7 +424,8 @@ mod tests {
             ("real_parent->tgid", 7),
             (columns::START_TIME, 2_000_000_000),
             (columns::START_MONOTONIC, 1_900_000_000),
-            (columns::CGROUPS, 0xff00),
+            (columns::CGROUPS[UNIFIED], 0xff00),
+            (columns::CGROUP_LEVELS[UNIFIED], 2),
             ("se.sum_exec_runtime", run_ns),
             ("min_flt", 5),
             ("delays->blkio_count", 3),
@@ -422,7 +440,6 @@ mod tests {
             ("comm", name(b"worker\0\0")),
             (columns::START_TIME, start_ns),
             (columns::START_MONOTONIC, start_ns - 100_000_000),
-            (columns::CGROUPS, 0xff00),
             ("se.sum_exec_runtime", run_ns),
             ("min_flt", 9),
             ("delays->blkio_count", 4),
@@ -434,12 +451,25 @@ mod tests {
     fn what_was_drained_is_neither_received_nor_lost_again() {
         let fields = fields();
         let mut received = ExitReceiver::new(&fields);
-        received.add(&mut exiting(&fields, 100));
-        let (_, ExitRecords { received: first, lost, not_run, .. }) = received.drain([4, 3]);
+        received.add(&exiting(&fields, 100));
+        let (_, ExitRecords { received: first, lost, not_run, .. }) = received.drain(u64::MAX, [4, 3]);
         assert_eq!((first, lost, not_run), (1, 7, 3));
-        received.add(&mut freed(&fields, 2_000_000_000, 130));
-        let (_, ExitRecords { received: second, lost, not_run, .. }) = received.drain([4, 5]);
+        received.add(&freed(&fields, 2_000_000_000, 130));
+        let (_, ExitRecords { received: second, lost, not_run, .. }) = received.drain(u64::MAX, [4, 5]);
         assert_eq!((second, lost, not_run), (0, 2, 2));
+    }
+
+    #[test]
+    fn a_thread_that_exits_while_others_are_taken_is_taken_with_all_of_its_work_by_the_next_call() {
+        let fields = fields();
+        let mut received = ExitReceiver::new(&fields);
+        received.add(&exiting(&fields, 100));
+        let taken = [5_000_000_000, 5_000_000_001].map(|now_ns| received.drain(now_ns, [0; 2]).1.received);
+        assert_eq!(taken, [0, 1]);
+        received.add(&exiting(&fields, 100));
+        received.drain(5_000_000_000, [0; 2]);
+        received.add(&freed(&fields, 2_000_000_000, 130));
+        assert_eq!(received.drain(5_000_000_000, [0; 2]).1.received, 1);
     }
 
     /// The threads of these records.
@@ -449,13 +479,14 @@ mod tests {
 
     fn exits_of(fields: Layout, records: &[Vec<u64>]) -> Vec<ExitedThread> {
         let mut received = ExitReceiver::new(&fields);
-        records.iter().for_each(|record| assert_eq!(received.add(&mut record.clone()), None, "of no cgroup"));
-        let (records, summary) = received.drain([0; 2]);
-        let css_sets = Arc::new(CssSets::default());
-        css_sets.learn([(0xff00, "/build".into())]);
+        records.iter().for_each(|record| received.add(record));
+        let (records, summary) = received.drain(u64::MAX, [0; 2]);
+        let cgroup_names = Arc::new(CgroupNames::default());
+        cgroup_names.add(key(UNIFIED, 0xff00).get(), "/build".into());
         let facts = HostParameters { delays: true, ..HostParameters::default() };
         let containers = NamedContainers::default();
-        let exits = RecordedExits { summary, records, facts, layout: Arc::new(fields), css_sets, containers };
+        let names = ExitNames { cgroups: cgroup_names, ..ExitNames::default() };
+        let exits = RecordedExits { summary, records, facts, layout: Arc::new(fields), names, containers };
         exits.threads().collect()
     }
 
@@ -476,8 +507,9 @@ mod tests {
     #[test]
     fn a_kernel_whose_threads_have_no_cgroups_has_exits() {
         let mut fields = fields();
-        let cgroups = fields.columns.iter().position(|column| column.path == columns::CGROUPS).unwrap();
-        fields.dropped = [u16::try_from(cgroups).unwrap()].into();
+        let is_of_cgroups = |column: &RecordColumn| column.path.starts_with("cgroups");
+        fields.dropped =
+            (0..).zip(&fields.columns).filter(|(_, column)| is_of_cgroups(column)).map(|(at, _)| at).collect();
         let record = exiting(&fields, 100);
         let [exit] = exits_of(fields, &[record]).try_into().unwrap();
         assert_eq!((exit.state.tid, exit.state.cgroup), (41, None));
@@ -497,7 +529,7 @@ mod tests {
     #[test]
     fn only_threads_that_exited_before_are_awaited() {
         let mut received = ExitReceiver::new(&fields());
-        received.add(&mut exiting(&fields(), 100));
+        received.add(&exiting(&fields(), 100));
         assert!(received.has_before(5_000_000_001) && !received.has_before(5_000_000_000));
     }
 
@@ -508,7 +540,7 @@ mod tests {
         for address in 0..=MAX_EXITING as u64 {
             let mut exit = exiting(&fields, 100);
             *exit.last_mut().unwrap() = address;
-            received.add(&mut exit);
+            received.add(&exit);
         }
         assert_eq!((received.exiting.len(), received.received), (MAX_EXITING, 1));
     }
@@ -550,19 +582,18 @@ mod tests {
         let mut received = ExitReceiver::new(&fields);
         let (passed, taken) = std::sync::mpsc::channel();
         let sink: ExitSink = Box::new(move |exit| passed.send(exit.started_monotonic_ns).unwrap());
-        let decoder = Decoder::new(&fields, &HostParameters::default());
+        let decoder = Decoder::new(&fields, &HostParameters::default(), &ExitNames::default());
         received.folding = Some(Folding { since_monotonic_ns: 1_900_000_000, decoder, sink });
         for start_ns in [1_999_999_999, 2_000_000_000] {
             let mut exit = exiting(&fields, 100);
             exit[fields.find(columns::START_TIME).unwrap().slot()] = start_ns;
             exit[fields.find(columns::START_MONOTONIC).unwrap().slot()] = start_ns - 100_000_000;
-            received.add(&mut exit);
-            received.add(&mut freed(&fields, start_ns, 130));
+            received.add(&exit);
+            received.add(&freed(&fields, start_ns, 130));
         }
         // The kernel uses the memory of the first one for the second one.
-        received.add(&mut exiting(&fields, 100));
-        received.add(&mut exiting(&fields, 100));
-        let (records, summary) = received.drain([0; 2]);
+        [100; 2].into_iter().for_each(|thread| received.add(&exiting(&fields, thread)));
+        let (records, summary) = received.drain(u64::MAX, [0; 2]);
         assert_eq!((unpacked(&records).count(), summary.received), (2, 4), "an older one, and one that is not freed");
         assert_eq!(taken.try_iter().collect::<Vec<_>>(), [1_900_000_000; 2], "one whose last record was lost, too");
     }

@@ -219,6 +219,20 @@ mod tests {
     }
 
     #[test]
+    fn a_record_has_room_for_the_pointers_to_all_fields() {
+        each_kernel(|kernel, btf| {
+            let task = btf.find(kind::STRUCT, "task_struct").unwrap();
+            for wanted in [columns::all(3), columns::exits(), columns::samples()] {
+                let layout = Layout::resolve(btf, task, wanted.clone());
+                let resolves = |path: &&str| path::resolve(btf, task, path).is_some_and(|place| is_addressable(&place));
+                let paths = wanted.iter().map(|wanted| wanted.path).filter(resolves);
+                let left_out: Vec<_> = paths.filter(|path| layout.find(path).is_none()).collect();
+                assert!(left_out.is_empty(), "{kernel}: {left_out:?}");
+            }
+        });
+    }
+
+    #[test]
     fn fields_that_no_instruction_loads_are_left_out() {
         let mut built = TypeBuilder::new();
         let (int, long) = (built.signed("int", 4), built.unsigned("unsigned long", 8));

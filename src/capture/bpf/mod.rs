@@ -3,6 +3,7 @@
 mod active_threads;
 mod assemble;
 mod btf;
+mod cgroup_fields;
 mod change_filter;
 mod change_program;
 mod change_tracker;
@@ -19,7 +20,7 @@ mod instruction;
 mod layout;
 mod load;
 mod name_cache;
-mod new_cgroups;
+mod new_cgroup;
 pub(in crate::capture) mod obstacle;
 mod packed_records;
 mod path;

@@ -1,10 +1,11 @@
 //! Exit records in memory, without the words that are zero, and compressed.
 
-use std::io::{BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 
 use zstd::{Decoder, Encoder};
 
 use super::layout::LENGTH;
+use crate::process::fail_now;
 
 /// Memory of a listener: 256 MiB, which is room for five million records of usual size.
 pub(super) const MAX_BYTES: usize = 256 << 20;
@@ -22,7 +23,7 @@ pub(super) struct PackedRecords {
 impl PackedRecords {
     /// Room for records of so many bytes and for those that are not compressed yet.
     pub(super) fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, stream: Encoder::new(Vec::new(), LEVEL).expect("zstd has this level") }
+        Self { max_bytes, stream: with_memory(Encoder::new(Vec::new(), LEVEL)) }
     }
 
     /// Adds a record; `None` if memory is full.
@@ -32,19 +33,24 @@ impl PackedRecords {
         let bits = stored().fold(0, |bits: u128, (at, _)| bits | 1 << at);
         let words = stored().flat_map(|(_, word)| word.to_ne_bytes());
         let bytes: Vec<u8> = bits.to_ne_bytes().into_iter().chain(words).collect();
-        self.stream.write_all(&bytes).expect("a vector takes what is written to it");
+        with_memory(self.stream.write_all(&bytes));
         Some(())
     }
 
-    /// For [`unpacked`].
+    /// The compressed records, as [`unpacked`] takes them.
     pub(super) fn finish(self) -> Vec<u8> {
-        self.stream.finish().expect("a vector takes what is written to it")
+        with_memory(self.stream.finish())
     }
+}
+
+/// The result of a stream in memory, which fails only if that is missing.
+fn with_memory<T>(result: io::Result<T>) -> T {
+    result.unwrap_or_else(|error| fail_now(format_args!("cannot keep records of exits: {error}")))
 }
 
 /// The records in the order in which they were stored.
 pub(super) fn unpacked(packed: &[u8]) -> impl Iterator<Item = Vec<u64>> {
-    let mut stream = BufReader::new(Decoder::new(packed).expect("there is memory"));
+    let mut stream = BufReader::new(with_memory(Decoder::new(packed)));
     std::iter::from_fn(move || {
         let bits = u128::from_ne_bytes(next_bytes(&mut stream)?);
         let mut record = vec![0; MAX_WORDS];

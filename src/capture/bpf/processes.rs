@@ -7,8 +7,8 @@ use super::super::process::Process;
 use super::super::procfs::directory::is_gone;
 use super::super::procfs::parsers::Parsers;
 use super::cpu_time::CpuTime;
-use super::read::ThreadFacts;
-use crate::model::{FieldForm, METRICS, Metric, Metrics, SourceFile, ThreadState};
+use super::read::BpfThread;
+use crate::model::{FieldForm, METRICS, Metric, Metrics, SourceFile};
 
 /// Counters and CPU time of a thread.
 pub(super) type ThreadCounters<'t> = (&'t Metrics, Option<CpuTime>);
@@ -16,19 +16,16 @@ pub(super) type ThreadCounters<'t> = (&'t Metrics, Option<CpuTime>);
 /// Completes threads in the order of ids, in all workers. `others` are the threads of a process that are not among them.
 pub(super) fn complete<'t>(
     context: &CaptureContext,
-    (threads, mut facts): (&mut [ThreadState], &mut [ThreadFacts]),
+    threads: &mut [BpfThread],
     others: &(dyn Fn(u32) -> Vec<ThreadCounters<'t>> + Sync),
     pool: &ThreadPool,
 ) {
-    let processes = threads.chunk_by_mut(|one, other| one.tgid == other.tgid).map(move |threads| {
-        let facts = facts.split_off_mut(..threads.len()).expect("each thread has facts");
-        (threads, facts)
-    });
+    let processes = threads.chunk_by_mut(|one, other| one.state.tgid == other.state.tgid);
     in_all_workers(pool, processes, |processes| {
         let mut memory = ResidentMemory::new();
-        processes.for_each(|(threads, facts)| {
-            let others = others(threads[0].tgid);
-            complete_process(context, &mut memory, (threads, facts), &others);
+        processes.for_each(|threads| {
+            let others = others(threads[0].state.tgid);
+            complete_process(context, &mut memory, threads, &others);
         });
     });
 }
@@ -49,13 +46,13 @@ impl ResidentMemory {
     }
 
     /// Fills what a leader lacks. A process that is exiting has released its memory.
-    fn complete(&mut self, context: &CaptureContext, leader: &mut ThreadState, resident_bytes: &mut Option<u64>) {
+    fn complete(&mut self, context: &CaptureContext, BpfThread { state: leader, facts }: &mut BpfThread) {
+        let resident_bytes = &mut facts.resident_bytes;
         if resident_bytes.is_some() && self.metrics.iter().all(|metric| metric.get(&leader.metrics).is_some()) {
             return;
         }
         // A process that has exited meanwhile has no memory left.
-        let process = context.procfs.directory(&leader.tgid.to_string()).ok();
-        let process = process.map(|directory| Process::new(leader.tgid, directory));
+        let process = Process::open(context, leader.tgid, SourceFile::Status).read();
         // Below Linux 6.2, a lockdown keeps the counters from BPF.
         let pages = || process.as_ref().and_then(Process::resident_pages).unwrap_or(0);
         resident_bytes.get_or_insert_with(|| pages().saturating_mul(context.page_size));
@@ -78,13 +75,13 @@ impl ResidentMemory {
 fn complete_process(
     context: &CaptureContext,
     memory: &mut ResidentMemory,
-    (threads, facts): (&mut [ThreadState], &mut [ThreadFacts]),
+    threads: &mut [BpfThread],
     others: &[ThreadCounters<'_>],
 ) {
-    let Some(leader) = facts.iter().position(|facts| facts.process.is_some()) else { return };
-    let living = threads.iter().map(|thread| &*thread.metrics).zip(facts.iter().map(|facts| facts.cpu_time));
+    let Some(leader) = threads.iter().position(|thread| thread.facts.process.is_some()) else { return };
+    let living = threads.iter().map(|thread| (&*thread.state.metrics, thread.facts.cpu_time));
     let living: Vec<_> = living.chain(others.iter().copied()).collect();
-    let process = facts[leader].process.as_ref().map(|process| process.with_threads(&living));
-    threads[leader].process = process.map(Box::new);
-    memory.complete(context, &mut threads[leader], &mut facts[leader].resident_bytes);
+    let process = threads[leader].facts.process.as_ref().map(|process| process.with_threads(&living));
+    threads[leader].state.process = process.map(Box::new);
+    memory.complete(context, &mut threads[leader]);
 }

@@ -16,8 +16,8 @@ const POINTERS: [Register; 5] = [R1, R2, R3, R4, R5];
 /// Offset of the thread in the context of an iterator (`struct bpf_iter__task`).
 pub(super) const CONTEXT_TASK: i16 = 8;
 /// Offset of the thread in the context of a tracepoint: it is the first argument.
-const FIRST_ARGUMENT: i16 = 0;
-const SECOND_ARGUMENT: i16 = 8;
+pub(super) const FIRST_ARGUMENT: i16 = 0;
+pub(super) const SECOND_ARGUMENT: i16 = 8;
 /// Words after the record of an iterator: which first thread it has written last.
 pub(super) const LAST_WRITTEN_WORDS: usize = 1;
 /// Words after the record of a tracepoint.
@@ -208,31 +208,9 @@ impl Emitter<'_> {
     }
 }
 
-/// Words of the path in a record of a new cgroup: `TRACE_CGROUP_PATH_LEN` of kernel/cgroup/cgroup-internal.h.
-const PATH_WORDS: usize = 1024 / 8;
-/// Words before it.
-pub(super) const NEW_CGROUP_HEAD: usize = 2;
-
-/// A program for the tracepoint `cgroup_mkdir`, whose arguments are a cgroup and its path. It writes 0, the address and the
-/// path to the ring buffer, with a NUL after the path.
-pub(super) fn new_cgroup(ring: i32, lost: i32) -> Assembled {
-    let mut assembler = Assembler::default();
-    assembler.load(Width::U64, R7, R1, FIRST_ARGUMENT);
-    assembler.load(Width::U64, R9, R1, SECOND_ARGUMENT);
-    record_in_ring(assembler, NEW_CGROUP_HEAD + PATH_WORDS, (ring, lost), |assembler| {
-        assembler.store_immediate(Width::U64, R8, byte(LENGTH), 0);
-        assembler.store(Width::U64, R8, byte(1), R7);
-        assembler.mov(R1, R8);
-        assembler.add_immediate(R1, i32::from(byte(NEW_CGROUP_HEAD)));
-        assembler.mov_immediate(R2, i32::from(byte(PATH_WORDS)));
-        assembler.mov(R3, R9);
-        assembler.call(Helper::ProbeReadKernelStr);
-    })
-}
-
 /// The rest of a program that writes one record of so many words: `fill` fills the one in `R8`. Without room in the ring
 /// buffer, it adds 1 to the counter `lost`.
-fn record_in_ring(
+pub(super) fn record_in_ring(
     mut assembler: Assembler,
     words: usize,
     (ring, lost): (i32, i32),

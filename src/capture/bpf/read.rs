@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
+use super::super::cgroup_ids::CgroupIds;
+use super::super::read_threads::ReadThread;
 use super::super::thread_flags::{PF_EXITING, PF_KTHREAD};
+use super::cgroup_fields::CgroupFields;
 use super::columns;
 use super::cpu_time::CpuTime;
 use super::host_parameters::HostParameters;
@@ -11,7 +14,8 @@ use super::name_cache::NameCache;
 use super::process_counters::{ProcessCounters, ProcessFields};
 use super::value::{CpuTimeFields, MetricField, ThreadInputs, cpu_time, pages};
 use crate::model::{
-    Class, CpuSet, FieldForm, METRICS, Metric, Metrics, NS_PER_TICK, RESIDENT, ThreadState, UsualMetrics, read_time,
+    Class, CpuSet, FieldForm, METRICS, Metric, MetricId, Metrics, NS_PER_TICK, RESIDENT, ThreadState, UsualMetrics,
+    Value, read_time,
 };
 
 /// Policies with a slice in procfs (`fair_policy` of kernel/sched/sched.h).
@@ -26,6 +30,9 @@ pub(super) struct RecordReader {
     comm: Option<Field>,
     sched_class: Option<Field>,
     cpu_time: CpuTimeFields,
+    /// In the order of [`columns::WAIT_IN_PROGRESS`].
+    wait_in_progress: [Option<Field>; columns::WAIT_IN_PROGRESS.len()],
+    pub(super) cgroups: CgroupFields,
     resident: Vec<Option<Field>>,
     of_processes: ProcessFields,
     pub(super) names: NameCache,
@@ -38,6 +45,13 @@ pub(super) struct BpfThread {
     pub(super) facts: ThreadFacts,
 }
 
+impl From<BpfThread> for ReadThread {
+    fn from(BpfThread { state, facts }: BpfThread) -> Self {
+        let ThreadFacts { thread_pointer, resident_bytes, .. } = facts;
+        Self { thread_pointer, resident_bytes: resident_bytes.map(Into::into), ..state.into() }
+    }
+}
+
 /// What later steps need of a thread.
 #[derive(Default)]
 pub(super) struct ThreadFacts {
@@ -45,8 +59,8 @@ pub(super) struct ThreadFacts {
     pub(super) flags: u64,
     /// When it started, in nanoseconds of `CLOCK_BOOTTIME`.
     pub(super) start_ns: Option<u64>,
-    /// Equal for threads in the same cgroups.
-    pub(super) cgroups: Option<u64>,
+    /// As procfs shows them.
+    pub(super) cgroups: CgroupIds,
     /// Equal for threads of the same scheduling class.
     pub(super) sched_class: Option<u64>,
     /// Address of the thread-local storage; `None` for threads without their own.
@@ -68,6 +82,8 @@ impl RecordReader {
             comm: find(columns::COMM),
             sched_class: find(columns::SCHED_CLASS),
             cpu_time: columns::CPU_TIME.map(find),
+            wait_in_progress: columns::WAIT_IN_PROGRESS.map(find),
+            cgroups: CgroupFields::find(layout),
             resident: RESIDENT.iter().map(|path| find(path)).collect(),
             of_processes: ProcessFields::find(find),
             facts: facts.clone(),
@@ -83,13 +99,13 @@ impl RecordReader {
 
     /// The thread of a record; `None` if it has no id.
     pub(super) fn thread(&mut self, record: ThreadRecord<'_>) -> Option<BpfThread> {
-        let [tid, tgid, flags, exit_state, start, cgroups, thread_pointer] =
-            self.of_threads.map(|field| record.number(field));
+        let [tid, tgid, flags, exit_state, start, thread_pointer] = self.of_threads.map(|field| record.number(field));
         let id = |number: Option<u64>| u32::try_from(number?).ok().filter(|&id| id > 0);
         let (tid, tgid, flags) = (id(tid)?, id(tgid)?, flags?);
         let kernel_thread = flags & PF_KTHREAD != 0;
         let is_first = tid == tgid && !kernel_thread;
         let cpu_time = cpu_time(record, self.cpu_time);
+        let cgroups = self.cgroups.keys(record);
         let common = ThreadInputs {
             cpu_time: cpu_time.map(|(time, printed)| time.adjusted(printed)),
             exit_state,
@@ -108,7 +124,7 @@ impl RecordReader {
         let facts = ThreadFacts {
             flags,
             start_ns: start,
-            cgroups,
+            cgroups: if flags & PF_EXITING == 0 { cgroups } else { cgroups.of_exiting() },
             sched_class: record.number(self.sched_class),
             thread_pointer: thread_pointer.filter(|_| has_own_thread_pointer(flags)),
             resident_bytes: if is_first { self.resident_bytes(record) } else { None },
@@ -144,7 +160,23 @@ impl RecordReader {
                 metric.clear(metrics);
             }
         }
+        self.add_wait_in_progress(record, metrics);
         self.usual.share(&mut metrics.rare);
+    }
+
+    /// The kernel adds a wait when it ends: a thread that never gets a CPU would wait for none. One that sleeps can have been
+    /// queued, if it was moved to another CPU before the kernel took it off its queue.
+    fn add_wait_in_progress(&self, record: ThreadRecord<'_>, metrics: &mut Metrics) {
+        let [Some(queued), Some(clock)] = self.wait_in_progress.map(|field| record.number(field)) else { return };
+        if queued == 0 || clock <= queued || metrics.state != Some('R') {
+            return;
+        }
+        for metric in [MetricId::wait_time_ns, MetricId::cpu_delay_total_ns].map(MetricId::metric) {
+            if let Some(Value::Unsigned(waited)) = metric.get(metrics) {
+                let all = Value::Unsigned(waited.saturating_add(clock - queued));
+                metric.set(metrics, all).expect("the metric had such a value");
+            }
+        }
     }
 }
 
@@ -187,7 +219,7 @@ mod tests {
     use super::super::layout::RecordScope;
     use super::super::tests::record_builder::RecordBuilder;
     use super::*;
-    use crate::model::{CategoricalString, MetricId, RareMetrics, Value};
+    use crate::model::{CategoricalString, RareMetrics};
 
     const PID: u64 = 700;
 
@@ -251,6 +283,19 @@ mod tests {
         assert_eq!((value(&leader, "nr_threads"), value(&other, "nr_threads")), (Some(Value::Unsigned(0)), None));
         assert!(leader.facts.process.is_some() && other.facts.process.is_none());
         assert_eq!((leader.facts.resident_bytes, other.facts.resident_bytes), (Some(0), None));
+    }
+
+    #[test]
+    fn a_wait_that_has_not_ended_is_one_of_a_thread_that_is_ready_to_run() {
+        let waited = |state: u64, queued: u64| {
+            let times = [("sched_info.run_delay", 5), (columns::LAST_QUEUED, queued), ("se.cfs_rq->rq->clock", 350)];
+            let metrics = read(&leader().with(times).with([(columns::STATE, state)])).state.metrics;
+            [metrics.wait_time_ns.map(u64::from), metrics.cpu_delay_total_ns.map(u64::from)]
+        };
+        assert_eq!(waited(0, 100), [Some(255); 2]);
+        assert_eq!(waited(0, 0), [Some(5); 2], "it has a CPU");
+        assert_eq!(waited(0, 351), [Some(5); 2], "it was queued by another clock");
+        assert_eq!(waited(1, 100), [Some(5); 2], "it sleeps");
     }
 
     #[test]

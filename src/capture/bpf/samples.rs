@@ -1,13 +1,16 @@
 //! Samples of all threads, by a BPF program.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
 
+use super::super::cgroup_ids::Hierarchies;
 use super::super::thread_flags::{PF_EXITING, PF_KTHREAD};
 use super::active_threads::ActiveThreads;
 use super::assemble::Assembled;
+use super::cgroup_fields::{CgroupFields, of_mounted};
 use super::change_filter::slots_of_host;
 use super::columns;
 use super::function_names::FunctionNames;
@@ -26,7 +29,7 @@ use crate::model::{Activity, KernelEntry, NS_PER_TICK, Name, NoBpf, PassScope, T
 use crate::sys::bpf::iterator;
 use crate::sys::bpf::map::SharedWords;
 
-/// Room for 25,000 samples.
+/// Room for 25,000 samples, or 20,000 where each controller has a hierarchy of its own.
 const RING_BYTES: u32 = 8 << 20;
 /// How often a pass runs the program, at most, until all samples have had room.
 const MAX_RUNS: u32 = 16;
@@ -57,7 +60,8 @@ impl BpfSampler {
             let list = SharedWords::new(LISTED).map_err(obstacle::of_errno)?;
             let [of_ring, lost] = ring.maps();
             let maps = SampleMaps { ring: of_ring, lost, filter: filter.map.as_raw_fd(), list: list.map.as_raw_fd() };
-            let mut layout = Layout::resolve(btf, kernel.task, columns::samples());
+            let mut layout =
+                Layout::resolve(btf, kernel.task, of_mounted(&Hierarchies::of_this_host(), columns::samples()));
             let by_iterator = (Attach::Iterator, kernel.iterator.0);
             let mut load_with = |(attach, btf_id), emit: &dyn Fn(Emitter<'_>) -> Assembled| {
                 let spec = ProgramSpec { name: "ctprof_samples", attach, btf_id };
@@ -177,6 +181,7 @@ pub(super) struct SampleFields {
     /// In the order of [`columns::OF_SAMPLES`].
     numbers: [Option<Field>; columns::OF_SAMPLES.len()],
     names: [Option<Field>; 2],
+    cgroups: CgroupFields,
     known: NameCache,
 }
 
@@ -186,6 +191,7 @@ impl SampleFields {
             words: layout.words(super::layout::RecordScope::Thread),
             numbers: columns::OF_SAMPLES.map(|path| layout.find(path)),
             names: [columns::COMM, columns::PROCESS_NAME].map(|path| layout.find(path)),
+            cgroups: CgroupFields::find(layout),
             known: NameCache::default(),
         }
     }
@@ -209,7 +215,6 @@ impl SampleFields {
             queued,
             run,
             run_before,
-            cgroups,
             call_status,
         ] = self.numbers.map(|field| record.number(field));
         let id = |number: Option<u64>| u32::try_from(number?).ok().filter(|&id| id > 0);
@@ -230,7 +235,7 @@ impl SampleFields {
             kernel_thread: !is_user,
             exiting: flags? & PF_EXITING != 0,
             rarely_sampled: false,
-            cgroups: cgroups.unwrap_or(0),
+            cgroup: self.cgroups.keys(record).group.map(NonZeroU64::get),
             switches: voluntary?.wrapping_add(involuntary?),
             voluntary_switches: voluntary?,
             activity,

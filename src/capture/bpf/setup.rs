@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
+use super::super::cgroup_ids::Hierarchies;
 use super::super::procfs::text::cpu_list;
 use super::btf::Btf;
+use super::cgroup_fields::of_mounted;
 use super::change_filter::{ChangeFilter, slots_of_host};
 use super::change_program::ChangeOutput;
 use super::change_tracker::ChangeTracker;
@@ -59,7 +61,8 @@ impl BpfEngine {
     pub(in crate::capture) fn load(captures: usize, passes: Passes) -> Result<Self, NoBpf> {
         let begin = Instant::now();
         with_kernel(|btf, kernel| {
-            let mut layout = Layout::resolve(btf, kernel.task, columns::all(cpu_words()));
+            let mut layout =
+                Layout::resolve(btf, kernel.task, of_mounted(&Hierarchies::of_this_host(), columns::all(cpu_words())));
             let of_changes = match passes {
                 Passes::OfAll => None,
                 Passes::OfChanges => change_programs((btf, kernel), &mut layout).map_err(obstacle::of_errno)?,

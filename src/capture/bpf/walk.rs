@@ -1,7 +1,6 @@
 //! The walk over all threads by a BPF iterator.
 
-use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::mpsc::{TrySendError, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
@@ -11,15 +10,15 @@ use rayon::ThreadPool;
 use super::super::context::CaptureContext;
 use super::super::procfs::directory::ProcDirectory;
 use super::super::procfs::{self, text};
-use super::super::read_threads::ReadThreads;
+use super::super::read_threads::{ReadThreads, processes_of, reduced};
 use super::super::tally::Tally;
 use super::change_tracker::LastChange;
 use super::host_parameters::HostParameters;
 use super::layout::records;
-use super::read::{BpfThread, RecordReader, ThreadFacts};
+use super::read::{BpfThread, RecordReader};
 use super::setup::BpfEngine;
 use super::{complete, processes};
-use crate::model::{METRICS, SourceFile, ThreadState};
+use crate::model::{METRICS, SourceFile};
 use crate::process::lock;
 
 impl BpfEngine {
@@ -35,26 +34,20 @@ impl BpfEngine {
         let mut changes = self.changes.as_ref().map(|changes| lock(changes));
         changes.iter_mut().for_each(|changes| changes.tracker.forget());
         lock(&self.walk).forget();
-        let BpfThreads { states: mut threads, facts: mut thread_facts } =
-            self.threads(context, facts, pool)?.in_order();
-        changes.iter_mut().for_each(|changes| changes.tracker.end_pass(LastChange::each(&threads, &thread_facts), &[]));
+        let mut threads = in_order(self.threads(context, facts, pool)?);
+        changes.iter_mut().for_each(|changes| changes.tracker.end_pass(LastChange::each(&threads), &[]));
         let number = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         context.tally.lock().parse.tids_walked = number;
         lock(&self.walk).end_pass(threads.len());
         count_missing_files(&RecordReader::new(&self.layout, facts), number, &context.tally);
-        let cgroups = complete::complete_threads(context, &mut threads, &thread_facts);
+        let cgroups = complete::complete_threads(context, &mut threads);
         let missed = missed(pids, &threads);
         context.progress.advance(u64::try_from(pids.len() - missed.len()).unwrap_or(u64::MAX));
-        processes::complete(context, (&mut threads, &mut thread_facts), &|_| Vec::new(), pool);
-        let facts = || threads.iter().zip(&thread_facts);
-        let resident_bytes = facts().filter_map(|(thread, facts)| Some((thread.tgid, facts.resident_bytes?))).collect();
-        let mut pointers = HashMap::with_capacity(threads.len());
-        pointers.extend(facts().filter_map(|(thread, facts)| Some((thread.tid, facts.thread_pointer?))));
-        drop(thread_facts);
-        let mut read = ReadThreads { threads, cgroups, resident_bytes, pointers, ..ReadThreads::default() };
+        processes::complete(context, &mut threads, &|_| Vec::new(), pool);
+        let mut read = ReadThreads { threads: reduced(threads), cgroups, ..ReadThreads::default() };
         let by_procfs =
             if missed.is_empty() { ReadThreads::default() } else { procfs::walk::read(context, &missed, pool) };
-        let processes = by_procfs.threads.chunk_by(|one, other| one.tgid == other.tgid).count();
+        let processes = processes_of(&by_procfs.threads).count();
         read.merge(by_procfs);
         Ok((read.in_order(), u64::try_from(processes).unwrap_or(u64::MAX)))
     }
@@ -66,14 +59,14 @@ impl BpfEngine {
         context: &CaptureContext,
         facts: &HostParameters,
         pool: &ThreadPool,
-    ) -> Result<BpfThreads, Errno> {
+    ) -> Result<Vec<BpfThread>, Errno> {
         let (parts, queue) = sync_channel::<Vec<u64>>(MAX_QUEUED);
         let queue = Mutex::new(queue);
-        let all = Mutex::new(BpfThreads::with_capacity(number_of_threads(&context.procfs)));
-        let new_reader = || (RecordReader::new(&self.layout, facts), BpfThreads::default());
-        let parse = |(reader, read): &mut (RecordReader, BpfThreads), words: &[u64]| {
+        let all = Mutex::new(Vec::with_capacity(number_of_threads(&context.procfs)));
+        let new_reader = || (RecordReader::new(&self.layout, facts), Vec::new());
+        let parse = |(reader, read): &mut (RecordReader, Vec<BpfThread>), words: &[u64]| {
             context.guarded(format_args!("records of the BPF iterator"), || {
-                read.truncate(0);
+                read.clear();
                 read.extend(records(words).filter_map(|record| reader.thread(record)));
                 lock(&all).append(read);
             });
@@ -97,60 +90,19 @@ impl BpfEngine {
     }
 }
 
-/// Threads as records have them. What files have no use for is kept apart, so that it can be freed.
-#[derive(Default)]
-pub(super) struct BpfThreads {
-    pub(super) states: Vec<ThreadState>,
-    pub(super) facts: Vec<ThreadFacts>,
-}
-
-impl Extend<BpfThread> for BpfThreads {
-    fn extend<T: IntoIterator<Item = BpfThread>>(&mut self, threads: T) {
-        for BpfThread { state, facts } in threads {
-            self.states.push(state);
-            self.facts.push(facts);
+/// Sorts threads by process and id. Of two with one id, which was reused meanwhile or had no room and was read again, the
+/// later one remains.
+pub(super) fn in_order(mut threads: Vec<BpfThread>) -> Vec<BpfThread> {
+    // They are large: this moves their places, then each of them once.
+    threads.sort_by_cached_key(|thread| (thread.state.id(), thread.state.start_time_clock_ticks));
+    threads.dedup_by(|later, earlier| {
+        let is_reused = later.state.id() == earlier.state.id();
+        if is_reused {
+            std::mem::swap(later, earlier);
         }
-    }
-}
-
-impl BpfThreads {
-    fn with_capacity(threads: usize) -> Self {
-        Self { states: Vec::with_capacity(threads), facts: Vec::with_capacity(threads) }
-    }
-
-    fn append(&mut self, others: &mut Self) {
-        self.states.append(&mut others.states);
-        self.facts.append(&mut others.facts);
-    }
-
-    /// Sorts threads by process and id. Of two with one id, which was reused meanwhile or had no room and was read again, the
-    /// later one remains.
-    pub(super) fn in_order(mut self) -> Self {
-        let key = |place: &usize| {
-            let state = &self.states[*place];
-            (state.id(), Reverse((state.start_time_clock_ticks, *place)))
-        };
-        // They are large: sorting moves their places, then each of them once.
-        let mut order: Vec<usize> = (0..self.states.len()).collect();
-        order.sort_by_key(key);
-        order.dedup_by_key(|place| key(place).0);
-        for to in 0..order.len() {
-            let mut from = order[to];
-            while from < to {
-                from = order[from];
-            }
-            order[to] = from;
-            self.states.swap(to, from);
-            self.facts.swap(to, from);
-        }
-        self.truncate(order.len());
-        self
-    }
-
-    fn truncate(&mut self, threads: usize) {
-        self.states.truncate(threads);
-        self.facts.truncate(threads);
-    }
+        is_reused
+    });
+    threads
 }
 
 /// The number of threads on this host, from `/proc/loadavg`: the last of `runnable/all`.
@@ -168,8 +120,8 @@ const MAX_QUEUED: usize = 4;
 const MAX_RESERVED: usize = 1 << 20;
 
 /// The processes that procfs lists and the iterator did not visit. Some kernels hide threads from iterators.
-fn missed(pids: &[u32], threads: &[ThreadState]) -> Vec<u32> {
-    let visited: HashSet<u32> = threads.iter().map(|thread| thread.tgid).collect();
+fn missed(pids: &[u32], threads: &[BpfThread]) -> Vec<u32> {
+    let visited: HashSet<u32> = threads.iter().map(|thread| thread.state.tgid).collect();
     pids.iter().copied().filter(|pid| !visited.contains(pid)).collect()
 }
 
@@ -210,16 +162,15 @@ mod tests {
 
     #[test]
     fn of_two_threads_with_one_id_the_later_one_remains() {
-        let mut threads = BpfThreads::default();
-        threads.extend([thread(9, 9, 1), thread(7, 8, 30), thread(7, 7, 1), thread(7, 8, 40), thread(7, 8, 20)]);
-        let ids = |thread: &ThreadState| (thread.tgid, thread.tid, thread.start_time_clock_ticks);
+        let threads = vec![thread(9, 9, 1), thread(7, 8, 30), thread(7, 7, 1), thread(7, 8, 40), thread(7, 8, 20)];
+        let ids = |BpfThread { state, .. }: &BpfThread| (state.tgid, state.tid, state.start_time_clock_ticks);
         let expected = [(7, 7, Some(1)), (7, 8, Some(40)), (9, 9, Some(1))];
-        assert_eq!(threads.in_order().states.iter().map(ids).collect::<Vec<_>>(), expected);
+        assert_eq!(in_order(threads).iter().map(ids).collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn processes_that_were_not_visited_are_missed() {
-        let visited = thread(7, 8, 1).state;
+        let visited = thread(7, 8, 1);
         assert_eq!(missed(&[1, 7, 8, 9], &[visited]), [1, 8, 9]);
     }
 
@@ -274,7 +225,7 @@ mod tests {
             let context = CaptureContext { tree: Tree::Live, ..context.clone() };
             let (read, missed_processes) =
                 engine.walk(&context, &HostParameters::default(), &pids, &workers(2)).unwrap();
-            assert!(read.threads.iter().all(|thread| thread.tgid == pids[0] && thread.metrics.run_time_ns.is_some()));
+            assert!(read.states().all(|thread| thread.tgid == pids[0] && thread.metrics.run_time_ns.is_some()));
             let ghosts = context.tally.lock().parse.ghosts;
             assert_eq!((missed_processes, read.threads.len(), ghosts), (1, 1, 0));
         });

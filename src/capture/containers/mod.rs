@@ -6,7 +6,7 @@ mod host_tree;
 mod kubernetes;
 mod runtimes;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 pub(super) use self::created::CreatedContainers;
@@ -14,7 +14,7 @@ use self::host_tree::{Failures, HostTree};
 use super::options::Roots;
 use crate::model::Container;
 use crate::names::containers_of_path;
-use crate::process::{lock, map_patiently};
+use crate::process::{CanHang, ReaderPool, Subject, lock};
 
 /// Longer names are left out: those of Kubernetes have 253 bytes at most.
 const LONGEST_NAME: usize = 512;
@@ -23,12 +23,44 @@ const LONGEST_NAME: usize = 512;
 const CONTAINERS_PER_PART: usize = 64;
 const MAX_WORKERS: usize = 4;
 
-/// A source of names: where it is, as findings name it, and what reads it.
-type NameSource = (&'static str, Box<dyn Fn(&HostTree) -> Vec<Container> + Send + Sync>);
+/// What reads names of containers.
+type ReadNames = Box<dyn Fn(&HostTree) -> Vec<Container> + Send + Sync>;
+
+/// A source of names.
+struct NameSource {
+    /// Where it is, as findings name it.
+    directory: &'static str,
+    /// Whose containers it names.
+    user: Option<u32>,
+    read: ReadNames,
+}
+
+impl CanHang for NameSource {
+    fn subject(&self) -> Subject {
+        Subject::Directory(self.directory)
+    }
+}
+
+/// A cgroup in containers.
+struct FoundCgroup<'n> {
+    path: &'n str,
+    /// The user whose service manager it is below. Only files of that user name its containers, and no others: any user can make a
+    /// cgroup, and a list, with any id.
+    user: Option<u32>,
+    /// The innermost first.
+    containers: Vec<Container>,
+}
+
+impl<'n> FoundCgroup<'n> {
+    fn of(path: &'n str) -> Self {
+        Self { path, user: user_of(path), containers: containers_of_path(path) }
+    }
+}
 
 /// Names of containers. Each is read once: its container keeps it as long as captures see it.
 pub(crate) struct ContainerNames {
     roots: Roots,
+    readers: Arc<ReaderPool>,
     known: Mutex<KnownNames>,
 }
 
@@ -42,8 +74,9 @@ pub(crate) struct NamedContainers {
 }
 
 impl ContainerNames {
-    pub(super) fn new(roots: &Roots) -> Self {
-        Self { roots: roots.clone(), known: Mutex::default() }
+    /// Names below these roots, by these readers.
+    pub(super) fn new(roots: &Roots, readers: &Arc<ReaderPool>) -> Self {
+        Self { roots: roots.clone(), readers: Arc::clone(readers), known: Mutex::default() }
     }
 
     /// The number of names that are kept.
@@ -54,131 +87,134 @@ impl ContainerNames {
 
     /// The containers of these cgroups. Nothing is read for a host without any.
     pub(crate) fn of<'n>(&self, cgroups: impl Iterator<Item = &'n str>) -> NamedContainers {
-        let found = cgroups.map(|path| (path, containers_of_path(path)));
-        let found: Vec<_> = found.filter(|(_, containers)| !containers.is_empty()).collect();
+        let found: Vec<_> = cgroups.map(FoundCgroup::of).filter(|cgroup| !cgroup.containers.is_empty()).collect();
         let mut known = lock(&self.known);
-        let failures = if found.iter().flat_map(|(_, of)| of).all(|container| known.has(container)) {
-            Failures::new()
-        } else {
-            known.learn(&self.roots, &found)
-        };
+        let failures = if known.unknown(&found).next().is_none() { Failures::new() } else { known.learn(self, &found) };
         known.retain(&found);
-        let named = |(path, containers): (&str, Vec<Container>)| (path.to_owned(), known.innermost(&containers));
-        let containers: BTreeMap<_, _> = found.into_iter().map(named).collect();
+        let containers: BTreeMap<_, _> =
+            found.iter().map(|cgroup| (cgroup.path.to_owned(), known.innermost(cgroup))).collect();
         let are_named = containers.values().all(Container::is_named);
         NamedContainers { containers, unread: if are_named { Failures::new() } else { failures } }
     }
 }
 
-/// Where the names of these containers, with the paths of their cgroups, can be.
-fn sources(unnamed: &[(&str, &Container)]) -> Vec<NameSource> {
-    let ids = |runtime: &str| {
-        let may_be_of = |container: &Container| container.runtime.as_deref().is_none_or(|known| known == runtime);
-        let ids = unnamed.iter().filter(|(_, container)| may_be_of(container)).filter_map(|(_, of)| of.id.clone());
-        ids.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+/// Where the names of these containers can be, with their users.
+fn sources(unnamed: &[(Option<u32>, &Container)]) -> Vec<NameSource> {
+    let of_host = || unnamed.iter().filter(|(user, _)| user.is_none()).map(|(_, container)| *container);
+    let parts = |runtime: &str| {
+        let may_be_of = |container: &&Container| container.runtime.as_deref().is_none_or(|known| known == runtime);
+        let ids: BTreeSet<_> = of_host().filter(may_be_of).filter_map(|container| container.id.clone()).collect();
+        let ids = Vec::from_iter(ids);
+        ids.chunks(CONTAINERS_PER_PART).map(<[_]>::to_vec).collect::<Vec<_>>()
     };
     let is_stored = |container: &Container| matches!(container.runtime.as_deref(), Some("podman" | "cri-o") | None);
-    // A user's list can have any id: it names only containers below the user's service manager.
     let mut stored: BTreeMap<Option<u32>, BTreeSet<String>> = BTreeMap::new();
-    for (path, container) in unnamed.iter().filter(|(_, container)| is_stored(container)) {
-        stored.entry(user_of(path)).or_default().extend(container.id.clone());
+    for (user, container) in unnamed.iter().filter(|(_, container)| is_stored(container)) {
+        stored.entry(*user).or_default().extend(container.id.clone());
     }
-    let storage =
-        |(user, ids)| -> NameSource { (runtimes::STORAGE, Box::new(move |tree| runtimes::storage(tree, user, &ids))) };
-    let mut sources: Vec<NameSource> = Vec::new();
-    for part in ids("docker").chunks(CONTAINERS_PER_PART).map(<[_]>::to_vec) {
-        sources.push((runtimes::DOCKER, Box::new(move |tree| runtimes::docker(tree, &part))));
-    }
-    for part in ids("containerd").chunks(CONTAINERS_PER_PART).map(<[_]>::to_vec) {
-        sources.push((runtimes::CONTAINERD, Box::new(move |tree| runtimes::containerd(tree, &part))));
-    }
-    sources.extend(stored.into_iter().map(storage));
-    sources
+    let source = |directory, read| NameSource { directory, user: None, read };
+    let docker = parts("docker")
+        .into_iter()
+        .map(|part| -> NameSource { source(runtimes::DOCKER, Box::new(move |tree| runtimes::docker(tree, &part))) });
+    let containerd = parts("containerd").into_iter().map(|part| -> NameSource {
+        source(runtimes::CONTAINERD, Box::new(move |tree| runtimes::containerd(tree, &part)))
+    });
+    let storage = stored.into_iter().map(|(user, ids)| NameSource {
+        directory: runtimes::STORAGE,
+        user,
+        read: Box::new(move |tree| runtimes::storage(tree, user, &ids)),
+    });
+    docker.chain(containerd).chain(storage).collect()
 }
 
-/// The user whose service manager a cgroup is below.
+/// The user whose service manager a cgroup is below: that of the host, not of a container. Above the root of a cgroup namespace, there
+/// is `..`.
 fn user_of(path: &str) -> Option<u32> {
-    path.split('/').find_map(|segment| segment.strip_prefix("user-")?.strip_suffix(".slice")?.parse().ok())
+    let mut segments = path.split('/').skip_while(|segment| matches!(*segment, "" | ".."));
+    segments.next().filter(|slice| *slice == "user.slice")?;
+    segments.next()?.strip_prefix("user-")?.strip_suffix(".slice")?.parse().ok()
 }
 
-/// What files say about containers, by id, and about pods, by theirs.
+/// What files say about containers, by user and id, and about pods of the host, by theirs.
 #[derive(Default)]
 struct KnownNames {
-    containers: HashMap<String, Container>,
+    containers: HashMap<(Option<u32>, String), Container>,
     pods: HashMap<String, Container>,
 }
 
 impl KnownNames {
-    /// Whether nothing would say more about a container.
-    fn has(&self, container: &Container) -> bool {
-        match (&container.id, &container.pod_uid) {
-            _ if container.name.is_some() => true,
-            (Some(id), _) => self.containers.contains_key(id),
-            (None, Some(uid)) => self.pods.contains_key(uid),
-            (None, None) => true,
-        }
+    /// The containers, with their users, about which files could say more.
+    fn unknown<'f>(&self, found: &'f [FoundCgroup<'_>]) -> impl Iterator<Item = (Option<u32>, &'f Container)> {
+        let all = found.iter().flat_map(|cgroup| cgroup.containers.iter().map(|container| (cgroup.user, container)));
+        all.filter(|(user, container)| match (&container.id, &container.pod_uid) {
+            _ if container.name.is_some() => false,
+            (Some(id), _) => !self.containers.contains_key(&(*user, id.clone())),
+            (None, Some(uid)) => user.is_none() && !self.pods.contains_key(uid),
+            (None, None) => false,
+        })
     }
 
-    /// Reads the names of containers, with the paths of their cgroups.
-    fn learn(&mut self, roots: &Roots, found: &[(&str, Vec<Container>)]) -> Failures {
-        let tree = match HostTree::open(roots) {
+    /// Reads the names of containers.
+    fn learn(&mut self, names: &ContainerNames, found: &[FoundCgroup<'_>]) -> Failures {
+        let tree = match HostTree::open(&names.roots) {
             Ok(tree) => Arc::new(tree),
             Err(failures) => return failures,
         };
-        let all = found.iter().flat_map(|(path, containers)| containers.iter().map(move |of| (*path, of)));
-        let unknown = |known: &Self| Vec::from_iter(all.clone().filter(|(_, container)| !known.has(container)));
-        if unknown(self).iter().any(|(_, container)| container.pod_uid.is_some()) {
-            self.read(&tree, vec![(kubernetes::CONTAINER_LOGS, Box::new(kubernetes::read))]);
+        if self.unknown(found).any(|(user, container)| user.is_none() && container.pod_uid.is_some()) {
+            let (directory, read) = (kubernetes::CONTAINER_LOGS, Box::new(kubernetes::read));
+            self.read((&tree, &names.readers), vec![NameSource { directory, user: None, read }]);
         }
-        let sources = sources(&unknown(self));
-        self.read(&tree, sources);
+        let sources = sources(&Vec::from_iter(self.unknown(found)));
+        self.read((&tree, &names.readers), sources);
         tree.failures()
     }
 
     /// Forgets all but these containers.
-    fn retain(&mut self, found: &[(&str, Vec<Container>)]) {
-        let ids = |id: fn(&Container) -> &Option<String>| {
-            found.iter().flat_map(|(_, of)| of).filter_map(|container| id(container).as_ref()).collect::<HashSet<_>>()
-        };
-        let (containers, pods) = (ids(|container| &container.id), ids(|container| &container.pod_uid));
-        self.containers.retain(|id, _| containers.contains(id));
-        self.pods.retain(|uid, _| pods.contains(uid));
+    fn retain(&mut self, found: &[FoundCgroup<'_>]) {
+        let mut names = Self::default();
+        for FoundCgroup { user, containers, .. } in found {
+            for Container { id, pod_uid, .. } in containers {
+                let container = id.iter().filter_map(|id| self.containers.remove_entry(&(*user, id.clone())));
+                names.containers.extend(container);
+                names.pods.extend(pod_uid.iter().filter_map(|uid| self.pods.remove_entry(uid)));
+            }
+        }
+        *self = names;
     }
 
     /// Reads sources that may be on a file system that does not answer.
-    fn read(&mut self, tree: &Arc<HostTree>, sources: Vec<NameSource>) {
-        let directories: Vec<_> = sources.iter().map(|(directory, _)| *directory).collect();
+    fn read(&mut self, (tree, readers): (&Arc<HostTree>, &Arc<ReaderPool>), sources: Vec<NameSource>) {
+        let asked: Vec<_> = sources.iter().map(|source| (source.directory, source.user)).collect();
         let own = Arc::clone(tree);
-        let read = map_patiently(MAX_WORKERS, sources, move |(), (_, source): &NameSource| source(&own));
-        for (directory, containers) in directories.into_iter().zip(read) {
+        let read = readers.map(MAX_WORKERS, sources, move |(), source: &NameSource| (source.read)(&own));
+        for ((directory, user), containers) in asked.into_iter().zip(read) {
             let containers = containers.unwrap_or_else(|| {
                 tree.failed(directory, nix::errno::Errno::ETIMEDOUT);
                 Vec::new()
             });
-            containers.into_iter().for_each(|container| self.add(bounded(container)));
+            containers.into_iter().for_each(|container| self.add(user, bounded(container)));
         }
     }
 
-    fn add(&mut self, container: Container) {
-        let (known, id) = match (&container.id, &container.pod_uid) {
-            (Some(id), _) => (&mut self.containers, id.clone()),
-            (None, Some(uid)) => (&mut self.pods, uid.clone()),
-            (None, None) => return,
-        };
-        known.entry(id).or_insert(container);
+    fn add(&mut self, user: Option<u32>, container: Container) {
+        match (&container.id, &container.pod_uid) {
+            (Some(id), _) => drop(self.containers.entry((user, id.clone())).or_insert(container)),
+            (None, Some(uid)) => drop(self.pods.entry(uid.clone()).or_insert(container)),
+            (None, None) => {}
+        }
     }
 
     /// The innermost container with a name: in a container that the host knows, others may be that only its own files name.
-    fn innermost(&self, containers: &[Container]) -> Container {
-        let containers = Vec::from_iter(containers.iter().map(|container| self.of(container)));
+    fn innermost(&self, cgroup: &FoundCgroup<'_>) -> Container {
+        let containers = Vec::from_iter(cgroup.containers.iter().map(|container| self.of(cgroup.user, container)));
         let innermost = containers.iter().find(|container| container.name.is_some()).or(containers.first());
         innermost.cloned().unwrap_or_default()
     }
 
     /// A container with what is known about it and its pod.
-    fn of(&self, container: &Container) -> Container {
-        let by_id = container.id.as_ref().and_then(|id| self.containers.get(id));
-        let by_pod = container.pod_uid.as_ref().and_then(|uid| self.pods.get(uid));
+    fn of(&self, user: Option<u32>, container: &Container) -> Container {
+        let by_id = container.id.as_ref().and_then(|id| self.containers.get(&(user, id.clone())));
+        let by_pod = container.pod_uid.as_ref().filter(|_| user.is_none()).and_then(|uid| self.pods.get(uid));
         [by_id, by_pod].into_iter().flatten().fold(container.clone(), filled)
     }
 }

@@ -1,11 +1,31 @@
-//! Whether a process name of 15 bytes is complete or was cut by the kernel.
+//! Names of a process: what it runs, and whether its own name of 15 bytes is complete or was cut by the kernel.
 
+use super::super::context::CaptureContext;
 use super::super::process::Process;
+use super::process_request::ProcessRequest;
+use super::program;
+use super::source::{Addition, Reads, ValueSource, When};
 use crate::model::{Name, may_be_cut, printable};
+use crate::names::base_name;
+
+/// The program that a process runs, and whether the name of the process is complete.
+pub(super) const SOURCE: ValueSource =
+    ValueSource { name: "names", reads: Reads::Process { when: When::NewProcesses, read, count_missing: |_, _| {} } };
+
+fn read(_: &CaptureContext, process: &Process, request: &ProcessRequest) -> Option<Addition> {
+    let name = request.leader.as_ref()?;
+    let (is_whole, program) = (is_whole(process, name), program::name(process, name));
+    Some(Box::new(move |_, threads, _| {
+        for thread in threads.iter_mut().map(|thread| &mut thread.state) {
+            thread.name_complete |= is_whole && thread.is_leader();
+            thread.program.clone_from(&program);
+        }
+    }))
+}
 
 /// Whether the program or its first argument has exactly the name. Their files are read only for names of 15 bytes,
 /// which the kernel may have cut.
-pub(super) fn is_whole(process: &Process, name: &Name) -> bool {
+fn is_whole(process: &Process, name: &Name) -> bool {
     if !may_be_cut(name) {
         return false;
     }
@@ -16,10 +36,6 @@ pub(super) fn is_whole(process: &Process, name: &Name) -> bool {
     let first_argument = |arguments: &[u8]| arguments.split(|&b| b == 0).next().is_some_and(is_the_name);
     process.directory.link("exe").is_ok_and(|exe| program(&exe))
         || process.directory.read("cmdline", &mut buffer).is_ok_and(first_argument)
-}
-
-pub(super) fn base_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,237 +1,142 @@
-//! The name of the script, module or main class that an interpreter runs. Only this name is kept of the command line.
+//! The name of what a process runs, and whether the process has the file that its command line names. Only this name is
+//! kept of the command line.
 
+use std::ffi::OsStr;
 use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::unistd::getuid;
 
 use super::super::process::Process;
-use super::names::base_name;
-use crate::model::{Name, printable};
+use crate::model::Name;
+use crate::names::StartedProgram;
+use crate::process::as_caller;
 
-/// An interpreter, and how its options differ from the name of what it runs. A long option that is in no list may have a
-/// separate value: then nothing is said.
-struct Interpreter {
-    /// The names of its processes, without a version.
-    names: &'static str,
-    /// Letters of options after which the name of a module or file follows.
-    name: &'static str,
-    /// Letters of options with code, or without a file.
-    code: &'static str,
-    /// Letters of options with a value, in the same argument or in the next one.
-    value: &'static str,
-    /// Letters of options whose value is in the same argument.
-    attached: &'static str,
-    /// Whole options after which the name follows, whose value is the next argument, and those without a value. A `*` at the
-    /// end stands for any characters.
-    words: [&'static str; 3],
-}
-
-/// An interpreter without options.
-const PLAIN: Interpreter = Interpreter { names: "", name: "", code: "", value: "", attached: "", words: [""; 3] };
-
-const INTERPRETERS: &[Interpreter] = &[
-    Interpreter {
-        names: "python pypy",
-        name: "m",
-        code: "c",
-        value: "WXQ",
-        words: ["", "--check-hash-based-pycs", ""],
-        ..PLAIN
-    },
-    Interpreter {
-        names: "java",
-        words: [
-            "-jar -m --module",
-            "-cp -classpath --class-path -p --module-path --upgrade-module-path --add-modules --add-reads --add-exports \
-             --add-opens --limit-modules --patch-module --source --enable-native-access",
-            "--enable-preview",
-        ],
-        ..PLAIN
-    },
-    Interpreter {
-        names: "node nodejs",
-        code: "ep",
-        value: "rC",
-        words: [
-            "",
-            "--require --import --loader --experimental-loader --conditions --env-file --title",
-            "--inspect --inspect-brk --expose-gc --enable-source-maps --watch --no-* --trace-*",
-        ],
-        ..PLAIN
-    },
-    Interpreter {
-        names: "ruby",
-        code: "e",
-        value: "ICEr",
-        attached: "KTWx0Fi",
-        words: ["", "", "--jit --yjit"],
-        ..PLAIN
-    },
-    Interpreter { names: "perl", code: "eE", value: "I", attached: "MmixFlDC0", ..PLAIN },
-    Interpreter { names: "php", name: "f", code: "rRBESs", value: "dczt", words: ["--file", "", ""], ..PLAIN },
-    Interpreter {
-        names: "sh bash dash ash zsh ksh busybox",
-        code: "cs",
-        value: "oO",
-        words: ["", "--rcfile --init-file", "--login --norc --noprofile --posix --verbose"],
-        ..PLAIN
-    },
-    Interpreter { names: "lua luajit Rscript tclsh", code: "e", value: "l", ..PLAIN },
-];
-
-/// What follows an option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Follows {
-    /// The name.
-    Name,
-    /// Its value.
-    Value,
-    /// The next argument, or the name.
-    Anything,
-}
-
-/// Longer command lines are cut.
+/// Longer command lines are cut, in bytes.
 const MOST_BYTES: u64 = 64 * 1024;
-/// Longer names are left out.
-const LONGEST: usize = 128;
 
-/// The name of what the process runs; `None` if its name is not that of an interpreter.
-pub(super) fn of(process: &Process, name: &str) -> Option<Name> {
-    interpreter(name)?;
+/// Returns the name of what a process with the name `comm` runs; `None` if `comm` says it, or if nothing is certain.
+pub(in crate::capture) fn name(process: &Process, comm: &str) -> Option<Name> {
+    let exe = process.directory.link("exe").ok();
+    let started = StartedProgram { comm, exe: exe.as_deref(), arguments: b"" };
     let mut arguments = Vec::new();
-    process.directory.file("cmdline").ok()?.take(MOST_BYTES).read_to_end(&mut arguments).ok()?;
-    // What is cut has no end.
-    program_of(name, arguments.strip_suffix(b"\0")?.split(|&b| b == 0))
-}
-
-/// As [`of`], of the arguments of a process, of which the first is its program.
-pub(crate) fn program_of<'a>(name: &str, arguments: impl IntoIterator<Item = &'a [u8]>) -> Option<Name> {
-    let path = interpreter(name)?.program(&mut arguments.into_iter().skip(1))?;
-    // Scripts that come through a pipe have a number.
-    let is_stream = path.starts_with(b"/dev/") || path.starts_with(b"/proc/");
-    let program = Some(base_name(path)).filter(|_| !is_stream)?;
-    (!program.is_empty() && program.len() <= LONGEST).then(|| printable(program).into())
-}
-
-/// The interpreter whose processes have this name, which may end with a version: `python3.13`.
-fn interpreter(name: &str) -> Option<&'static Interpreter> {
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    INTERPRETERS.iter().find(|interpreter| interpreter.names.split(' ').any(|known| known == name))
-}
-
-impl Interpreter {
-    /// The path, or the name, of what runs with these arguments.
-    fn program<'a>(&self, arguments: &mut impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
-        loop {
-            let argument = arguments.next()?;
-            match argument {
-                b"-" => return None,
-                b"--" => return arguments.next(),
-                [b'-' | b'+', option @ ..] => match self.option(argument, option)? {
-                    (Follows::Name, b"") => return arguments.next(),
-                    (Follows::Name, rest) => return Some(rest),
-                    (Follows::Value, _) => drop(arguments.next()?),
-                    (Follows::Anything, _) => {}
-                },
-                // A list of arguments in a file.
-                [b'@', ..] => return None,
-                name => return Some(name),
-            }
-        }
+    if started.needs_arguments() {
+        process.directory.file("cmdline").ok()?.take(MOST_BYTES).read_to_end(&mut arguments).ok()?;
     }
+    StartedProgram { arguments: &arguments, ..started }.name(&|path| is_file_of(process, path))
+}
 
-    /// What follows an option, and the rest of its argument; `None` if there is code, or if it is unknown.
-    fn option<'a>(&self, argument: &[u8], option: &'a [u8]) -> Option<(Follows, &'a [u8])> {
-        let is_it = |word: &str| match word.strip_suffix('*') {
-            Some(front) => argument.starts_with(front.as_bytes()),
-            None => argument == word.as_bytes(),
-        };
-        let kinds = [Follows::Name, Follows::Value, Follows::Anything];
-        if let Some((_, kind)) = self.words.iter().zip(kinds).find(|(words, _)| words.split(' ').any(is_it)) {
-            return Some((kind, b""));
+/// Returns the name of what a command of `record` with these arguments runs. It shares the root and working directory of
+/// ctprof.
+pub(crate) fn program_of_command(comm: &str, arguments: &[String]) -> Option<Name> {
+    let arguments: Vec<u8> = arguments.iter().flat_map(|argument| argument.bytes().chain([0])).collect();
+    let started = StartedProgram { comm, exe: None, arguments: &arguments };
+    started.name(&|path| Path::new(OsStr::from_bytes(path)).is_file())
+}
+
+/// Whether the path leads to a regular file in the root of the process, from its working directory. The command line of the
+/// caller's own process could ask so for any file: it is looked up with the caller's rights.
+fn is_file_of(process: &Process, path: &[u8]) -> bool {
+    let owner = process.directory.stat(".").map(|directory| directory.st_uid);
+    let found = match owner {
+        Ok(owner) if !getuid().is_root() && owner == getuid().as_raw() => as_caller(|| find(process, path)).ok(),
+        _ => Some(find(process, path)),
+    };
+    let is_regular = |file: FileStat| SFlag::from_bits_truncate(file.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
+    found.and_then(Result::ok).is_some_and(is_regular)
+}
+
+fn find(process: &Process, path: &[u8]) -> Result<FileStat, Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
+    let root = match process.directory.open_at("root", flags) {
+        // Of another user's process. Without a container, its root is the same.
+        Err(Errno::EACCES) if path.starts_with(b"/") => open("/", flags | OFlag::O_CLOEXEC, Mode::empty()),
+        root => root,
+    }?;
+    let path = match path {
+        [] => return Err(Errno::ENOENT),
+        [b'/', ..] => path.to_owned(),
+        _ => [&process.directory.link("cwd")?, &b"/"[..], path].concat(),
+    };
+    status_in(&root, Path::new(OsStr::from_bytes(&path)))
+}
+
+/// The status of a file, without opening it. Links are followed within the root, and those of procfs to other files are not.
+fn status_in(root: &OwnedFd, path: &Path) -> Result<FileStat, Errno> {
+    let inside = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+    match openat2(root, path, OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(inside)) {
+        // Linux before 5.6, and services of systemd with DynamicUser=, which filters this system call.
+        Err(Errno::ENOSYS) => {
+            fstatat(root.as_fd(), path.strip_prefix("/").unwrap_or(path), AtFlags::AT_SYMLINK_NOFOLLOW)
         }
-        if option.starts_with(b"-") {
-            return option.contains(&b'=').then_some((Follows::Anything, b""));
-        }
-        for (at, letter) in option.iter().enumerate() {
-            let (is, rest) = (|letters: &str| letters.as_bytes().contains(letter), &option[at + 1..]);
-            if is(self.code) {
-                return None;
-            } else if is(self.name) {
-                return Some((Follows::Name, rest));
-            } else if is(self.value) {
-                return Some((if rest.is_empty() { Follows::Value } else { Follows::Anything }, rest));
-            } else if is(self.attached) {
-                break;
-            }
-        }
-        Some((Follows::Anything, b""))
+        opened => fstat(&opened?),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::Stdio;
+
     use super::super::super::procfs::directory::ProcDirectory;
     use super::*;
 
-    fn program(name: &str, arguments: &[u8]) -> Option<String> {
+    /// A process of a recorded tree that runs a script by this path, with these links.
+    fn named(path: &str, links: &[(&str, &Path)]) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("cmdline"), arguments).unwrap();
+        std::fs::write(dir.path().join("cmdline"), format!("python3\0{path}\0secret\0")).unwrap();
+        links.iter().for_each(|(name, to)| symlink(to, dir.path().join(name)).unwrap());
         let process = Process::new(7, ProcDirectory::open(dir.path()).unwrap());
-        of(&process, name).map(|name| name.to_string())
+        name(&process, "python3").map(|name| name.to_string())
     }
 
     #[test]
-    fn of_a_command_line_only_the_name_of_the_program_is_kept() {
-        for (name, arguments, expected) in [
-            ("python3", "python3 /srv/app/manage.py runserver --password=x", "manage.py"),
-            ("python3.13", "python3.13 -u -W ignore -Xdev manage.py x", "manage.py"),
-            ("python3", "/usr/bin/python3 -Im http.server 80", "http.server"),
-            (
-                "java",
-                "java -Xmx1g -cp /a:/b --add-opens java.base/x=ALL -Dp=secret org.apache.Kafka x",
-                "org.apache.Kafka",
-            ),
-            ("java", "java -ea -jar /opt/app/app.jar secret", "app.jar"),
-            ("java", "java --module-path m --module app/app.Main secret", "app.Main"),
-            ("node", "node --max-old-space-size=1 -r /x/hook.js server/index.js secret", "index.js"),
-            ("node", "node --env-file secret index.js", "index.js"),
-            ("ruby", "ruby -I lib bin/rails s", "rails"),
-            ("perl", "perl -w -Ilib -l script.pl secret", "script.pl"),
-            ("bash", "bash -euo pipefail ./build.sh secret", "build.sh"),
-            ("sh", "/bin/sh -- run.sh secret", "run.sh"),
-            ("php", "php -d x=y -f job.php secret", "job.php"),
+    fn a_script_is_named_if_it_is_a_file_in_the_root_of_its_process() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("srv/app/directory.py")).unwrap();
+        std::fs::write(root.path().join("srv/app/manage.py"), "").unwrap();
+        symlink("/srv/app/manage.py", root.path().join("srv/app/link.py")).unwrap();
+        symlink("/proc/self/exe", root.path().join("srv/app/magic.py")).unwrap();
+        let links = [("root", root.path()), ("cwd", Path::new("/srv/app"))];
+        for (path, expected) in [
+            ("/srv/app/manage.py", Some("manage.py")),
+            ("manage.py", Some("manage.py")),
+            ("../app/./manage.py", Some("manage.py")),
+            ("../../../../srv/app/manage.py", Some("manage.py")),
+            ("link.py", Some("link.py")),
+            ("magic.py", None),
+            ("directory.py", None),
+            ("secret", None),
+            ("/etc/passwd", None),
+            ("", None),
         ] {
-            let found = program(name, format!("{arguments}\0").replace(' ', "\0").as_bytes());
-            assert_eq!(found.as_deref(), Some(expected), "{arguments}");
+            assert_eq!(named(path, &links).as_deref(), expected, "{path}");
         }
+        assert_eq!(named("manage.py", &links[..1]), None, "the working directory is not known");
+        assert_eq!(named("/srv/app/manage.py", &links[1..]), None, "the root is not known");
     }
 
     #[test]
-    fn what_may_be_code_or_a_value_is_no_name() {
-        for (name, arguments) in [
-            ("python3", "python3 -c secret x.py"),
-            ("python3", "python3 -Ec secret"),
-            ("python3", "python3 --tomorrow secret x.py"),
-            ("python3", "python3 - secret"),
-            ("python3", "python3"),
-            ("node", "node -pe secret"),
-            ("node", "node --eval secret"),
-            ("node", "node --tomorrow secret index.js"),
-            ("java", "java @secret Main"),
-            ("java", "java --tomorrow secret Main"),
-            ("bash", "bash -lc secret"),
-            ("bash", "-bash"),
-            ("bash", "bash /dev/fd/63 secret"),
-            ("perl", "perl -ne secret file"),
-            ("ruby", "ruby -e secret"),
-            ("postgres", "postgres: secret idle"),
-            ("vim", "vim secret"),
-            ("python-secret", "python-secret x.py"),
-        ] {
-            let found = program(name, format!("{arguments}\0").replace(' ', "\0").as_bytes());
-            assert_eq!(found, None, "{arguments}");
+    fn a_live_process_has_the_name_of_its_script_and_never_its_code() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("wait.sh"), "echo started; read line\n").unwrap();
+        let code = "echo started; read secret";
+        for (arguments, expected) in [(&["wait.sh", "wait.sh"][..], Some("wait.sh")), (&["-c", code], None)] {
+            let mut command = std::process::Command::new("sh");
+            let command = command.args(arguments).current_dir(dir.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            // Until the program runs, the kernel may not have its arguments yet.
+            child.stdout.take().unwrap().read_exact(&mut [0; 8]).unwrap();
+            let process = ProcDirectory::open(format!("/proc/{}", child.id()).as_ref()).unwrap();
+            let found = name(&Process::new(child.id(), process), "sh");
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            assert_eq!(found.as_deref(), expected, "{arguments:?}");
         }
-        assert_eq!(program("python3", b"python3\0manage.p"), None, "cut");
-        let long = [b"python3\0", &[b'x'; 200][..], b"\0"].concat();
-        assert_eq!(program("python3", &long), None);
     }
 }

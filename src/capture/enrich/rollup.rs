@@ -11,10 +11,11 @@ use rayon::ThreadPool;
 use super::super::context::CaptureContext;
 use super::super::process::Process;
 use super::super::procfs::text;
-use super::super::read_threads::ReadThreads;
+use super::super::read_threads::{ReadThread, ReadThreads};
 use super::smaps::Smaps;
+use super::source::{Reads, ValueSource};
 use crate::model::{Name, SourceFile, ThreadState, printable};
-use crate::process::{lock, map_patiently};
+use crate::process::{CanHang, Subject, lock};
 
 /// How many processes may be read.
 #[derive(Clone, Copy)]
@@ -23,9 +24,12 @@ struct Limits {
     time: Duration,
 }
 
+/// The memory of processes, by kind.
+pub(super) const SOURCE: ValueSource = ValueSource { name: "smaps_rollup", reads: Reads::Threads(read) };
+
 /// Adds the memory of processes to their leaders.
-pub(crate) fn read(context: &CaptureContext, when: Smaps, read: &mut ReadThreads, pool: &ThreadPool) {
-    let limits = match when {
+fn read(context: &CaptureContext, read: &mut ReadThreads, pool: &ThreadPool) {
+    let limits = match context.smaps {
         Smaps::Never => return,
         Smaps::Always => Limits { max_rss_bytes: u64::MAX, time: Duration::MAX },
         Smaps::Auto { max_rss_bytes } => Limits { max_rss_bytes, time: Smaps::TIME },
@@ -41,6 +45,12 @@ struct SizedProcess {
     resident_bytes: u64,
 }
 
+impl CanHang for SizedProcess {
+    fn subject(&self) -> Subject {
+        Subject::Process { what: "smaps_rollup", id: self.id, start: self.start }
+    }
+}
+
 /// What reading came to.
 enum Rollup {
     Read(BTreeMap<String, u64>),
@@ -50,10 +60,10 @@ enum Rollup {
 }
 
 fn read_within(context: &CaptureContext, limits: Limits, read: &mut ReadThreads, pool: &ThreadPool) {
-    let ReadThreads { threads, resident_bytes, .. } = read;
     // Kernel threads and exited processes have no memory map. A process of unknown size may be of any.
-    let leaders = threads.iter_mut().filter(|thread| thread.is_leader() && thread.has_memory());
-    let sized = leaders.map(|leader| (resident_bytes.get(&leader.tgid).copied().unwrap_or(u64::MAX), leader));
+    let leaders = read.threads.iter_mut().filter(|thread| thread.state.is_leader() && thread.state.has_memory());
+    let resident_bytes = |leader: &ReadThread| leader.resident_bytes.map_or(u64::MAX, u64::from);
+    let sized = leaders.map(|leader| (resident_bytes(leader), &mut leader.state));
     let (mut chosen, too_large): (Vec<_>, Vec<_>) = sized.partition(|(bytes, _)| *bytes <= limits.max_rss_bytes);
     context.tally.lock().parse.smaps_skipped += u64::try_from(too_large.len()).unwrap_or(u64::MAX);
     chosen.sort_unstable_by_key(|(bytes, leader)| (*bytes, leader.tgid));
@@ -65,7 +75,7 @@ fn read_within(context: &CaptureContext, limits: Limits, read: &mut ReadThreads,
     };
     let (own, left) = (context.clone(), Mutex::new(limits.time));
     let sized = chosen.iter().map(sized).collect();
-    let read = map_patiently(pool.current_num_threads(), sized, move |(), process| {
+    let read = context.readers.map(pool.current_num_threads(), sized, move |(), process| {
         let left = || lock(&left);
         // Reading takes about 6 ms per GiB. All further processes are at least as large.
         if *left() <= Duration::from_nanos(process.resident_bytes / 1024 * 6) {
@@ -94,13 +104,8 @@ fn read_within(context: &CaptureContext, limits: Limits, read: &mut ReadThreads,
 
 /// The memory of a process; `None` if it has exited since the walk, or if the file cannot be read.
 fn rollup(context: &CaptureContext, sized: &SizedProcess) -> Option<BTreeMap<String, u64>> {
-    let process = Process::open(context, sized.id, SourceFile::SmapsRollup).read()?;
+    let process = Process::reopen(context, sized.id, sized.start, SourceFile::SmapsRollup).read()?;
     process.learn_name(&sized.name);
-    // The kernel may have given its id to another process.
-    let started = sized.start.zip(process.start_time());
-    if started.is_some_and(|(walked, now)| walked != now) {
-        return None;
-    }
     match process.directory.read("smaps_rollup", &mut Vec::new()) {
         // It has exited, or has freed its memory while exiting.
         Err(Errno::ESRCH) => None,
@@ -159,12 +164,15 @@ Some_Future_Key:       7 kB
             let mut tree = Self { root, read, summary: CtprofParseSummary::default() };
             for &(pid, mib) in resident_mib {
                 let rss = mib.unwrap_or(0) * 1024;
-                std::fs::create_dir(tree.path(pid, "")).unwrap();
-                std::fs::write(tree.path(pid, "stat"), format!("{pid} (x) S{} 77", " 0".repeat(18))).unwrap();
+                let (task, stat) = (format!("task/{pid}"), format!("{pid} (x) S{} 77", " 0".repeat(18)));
+                std::fs::create_dir_all(tree.path(pid, &task)).unwrap();
+                for file in ["stat", &format!("{task}/stat")] {
+                    std::fs::write(tree.path(pid, file), &stat).unwrap();
+                }
                 std::fs::write(tree.path(pid, "smaps_rollup"), format!("Rss: {rss} kB\n")).unwrap();
-                tree.read.resident_bytes.extend(mib.map(|mib| (pid, mib << 20)));
                 let leader = ThreadState { tgid: pid, tid: pid, ..ThreadState::default() };
-                tree.read.threads.push(ThreadState { start_time_clock_ticks: Some(77), ..leader });
+                let leader = ReadThread::from(ThreadState { start_time_clock_ticks: Some(77), ..leader });
+                tree.read.threads.push(ReadThread { resident_bytes: mib.map(|mib| (mib << 20).into()), ..leader });
             }
             tree
         }
@@ -174,7 +182,7 @@ Some_Future_Key:       7 kB
         }
 
         fn leader(&mut self, pid: u32) -> &mut ThreadState {
-            self.read.threads.iter_mut().find(|thread| thread.tid == pid).unwrap()
+            self.read.threads.iter_mut().map(|thread| &mut thread.state).find(|thread| thread.tid == pid).unwrap()
         }
 
         /// The processes that were read, and how many were too large and out of time.
@@ -183,7 +191,7 @@ Some_Future_Key:       7 kB
                 read_within(context, limits, &mut self.read, &workers(2));
                 context.tally.lock().parse.clone().concluded()
             });
-            let read = self.read.threads.iter().filter(|thread| thread.smaps_rollup_kib.is_some());
+            let read = self.read.states().filter(|thread| thread.smaps_rollup_kib.is_some());
             let read = read.map(|thread| thread.tid).collect();
             (read, self.summary.smaps_skipped, self.summary.smaps_out_of_time)
         }

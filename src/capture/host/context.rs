@@ -53,6 +53,8 @@ impl BootConstants {
             arch: named(UtsName::machine),
             cpu_model: cpuinfo.get("model name").or_else(|| cpuinfo.get("CPU part")).cloned(),
             cpu_vendor: cpuinfo.get("vendor_id").or_else(|| cpuinfo.get("CPU implementer")).cloned(),
+            cpu_microcode: cpuinfo.get("microcode").cloned(),
+            hypervisor: hypervisor(files, &cpuinfo),
             clock_ticks_per_second: setting(SysconfVar::CLK_TCK),
             page_size: setting(SysconfVar::PAGE_SIZE),
             config_task_xacct: Some(kconfig.built("TASK_XACCT")),
@@ -205,6 +207,17 @@ fn keyed_lines(files: &HostFiles<'_>, name: &str) -> BTreeMap<String, String> {
     pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()
 }
 
+/// The hypervisor, by its own name or that of the machine that it shows. x86 has a flag that tells whether there is one.
+fn hypervisor(files: &HostFiles<'_>, cpuinfo: &BTreeMap<String, String>) -> Option<String> {
+    let is_virtual = cpuinfo.get("flags").map(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
+    let named = || files.line_of_sysfs("hypervisor/type").or_else(|| files.line_of_sysfs("class/dmi/id/sys_vendor"));
+    match is_virtual {
+        Some(true) => Some(named().unwrap_or_else(|| "unknown".to_owned())),
+        Some(false) => Some("none".to_owned()),
+        None => files.line_of_sysfs("hypervisor/type"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::super::options::Roots;
@@ -250,7 +263,11 @@ mod tests {
             ("proc/sys/kernel/sched_rt_runtime_us", "950000\n"),
             ("proc/uptime", "2.31 0.90\n"),
             ("proc/meminfo", "MemTotal:        2017892 kB\nHugePages_Total:       3\nHugepagesize:       2048 kB\n"),
-            ("proc/cpuinfo", "processor\t: 0\nmodel name\t: First\n\nprocessor\t: 1\nmodel name\t: Second\n"),
+            (
+                "proc/cpuinfo",
+                "processor\t: 0\nmodel name\t: First\nmicrocode\t: 0xd0\nflags\t\t: fpu hypervisor lahf_lm\n\nprocessor\t: 1\nmodel name\t: Second\n",
+            ),
+            ("sys/class/dmi/id/sys_vendor", "QEMU\n"),
             ("sys/devices/system/cpu/online", "0-3\n"),
             ("sys/devices/system/cpu/cpu2/cpufreq/scaling_governor", "performance\n"),
         ]);
@@ -258,6 +275,7 @@ mod tests {
         assert_eq!(host.uptime_ns, Some(2_310_000_000));
         assert_eq!((host.total_memory_kib, host.hugepages_total), (Some(2_017_892), Some(3)));
         assert_eq!(host.cpu_model.as_deref(), Some("First"));
+        assert_eq!((host.cpu_microcode.as_deref(), host.hypervisor.as_deref()), (Some("0xd0"), Some("QEMU")));
         assert_eq!(host.online_cpus, Some(4));
         assert_eq!(host.cpufreq_governor.unwrap()["2"], "performance");
         assert_eq!(host.sched_tunables.unwrap()["sched_rt_runtime_us"], "950000");

@@ -84,6 +84,7 @@ pub(crate) fn parse(stat: &[u8], schedstat: &[u8]) -> HostCpuTime {
     let (run_ns, wait_ns) = of_tasks.unzip();
     HostCpuTime {
         cpus: u64::try_from(cpus).ok().filter(|&cpus| cpus > 0),
+        task_ticks: [1, 2, 3].into_iter().try_fold(0, |sum: u64, number| sum.checked_add(column(times, number)?)),
         idle_ticks: column(times, 4),
         iowait_ticks: column(times, 5),
         interrupt_ticks: column(times, 6).zip(column(times, 7)).and_then(|(hard, soft)| hard.checked_add(soft)),

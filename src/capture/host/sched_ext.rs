@@ -25,7 +25,7 @@ mod tests {
 
     use super::super::super::options::Roots;
     use super::*;
-    use crate::model::StateWord;
+    use crate::model::CategoricalString;
 
     #[test]
     fn a_loaded_scheduler_has_a_name_and_none_has_none() {
@@ -39,7 +39,10 @@ mod tests {
             fs::write(root.join(file), text).unwrap();
         }
         let state = read(&files).unwrap();
-        assert_eq!((state.state, state.ops), (Some(StateWord("enabled".into())), Some(StateWord("minimal".into()))));
+        assert_eq!(
+            (state.state, state.ops),
+            (Some(CategoricalString("enabled".into())), Some(CategoricalString("minimal".into())))
+        );
         assert_eq!((state.enable_seq, state.nr_rejected), (Some(3.into()), None));
     }
 }

@@ -8,9 +8,9 @@ use memchr::memchr_iter;
 use crate::model::{Name, printable};
 
 /// The hierarchies with values, by controller; the empty name is version 2.
-const ACCOUNTING: [&[u8]; 6] = [b"memory", b"cpu", b"cpuacct", b"blkio", b"pids", b""];
+pub(in crate::capture) const ACCOUNTING: [&str; 6] = ["memory", "cpu", "cpuacct", "blkio", "pids", ""];
 /// The hierarchy of systemd, which has no values.
-const SYSTEMD: &[u8] = b"name=systemd";
+const SYSTEMD: &str = "name=systemd";
 const ROOT: &[u8] = b"/";
 
 /// The cgroups of a thread.
@@ -38,14 +38,14 @@ impl CgroupPaths {
         if let Some(known) = self.known.get(text) {
             return known.clone();
         }
-        let accounting = lines(text)
-            .filter(|(controllers, path)| *path != ROOT && ACCOUNTING.iter().any(|one| has(controllers, one)));
-        for path in accounting.map(|(_, path)| path).chain(identity(text)) {
+        let accounting =
+            lines(text).filter(|line| line.path != ROOT && ACCOUNTING.iter().any(|controller| line.has(controller)));
+        for path in accounting.map(|line| line.path).chain(identity(text)) {
             self.seen.insert(printable(path).into());
         }
         let name = |path: &[u8]| self.seen.get(&*printable(path)).cloned();
         let cgroups = identity(text).and_then(name).map(|group| {
-            let cpu = path_in(text, b"cpu").filter(|path| *path != ROOT).and_then(name);
+            let cpu = path_in(text, "cpu").filter(|path| *path != ROOT).and_then(name);
             ThreadCgroups { cpu: cpu.filter(|cpu| *cpu != group), group }
         });
         self.known.insert(text.into(), cgroups.clone());
@@ -58,33 +58,60 @@ impl CgroupPaths {
 /// equally deep paths, the first in the order of [`ACCOUNTING`] counts; if all are the root, systemd's.
 fn identity(text: &[u8]) -> Option<&[u8]> {
     let path_in = |controller| path_in(text, controller);
-    // In reverse, because `max_by_key` returns the last of equal ones.
-    let deepest = ACCOUNTING.iter().rev().filter_map(|controller| path_in(controller)).max_by_key(|path| depth(path));
-    match deepest {
+    match deepest(text) {
         Some(path) if path != ROOT => Some(path),
         root => path_in(SYSTEMD).filter(|path| *path != ROOT).or(root).or_else(|| path_in(SYSTEMD)),
     }
 }
 
+fn deepest(text: &[u8]) -> Option<&[u8]> {
+    // In reverse, because `max_by_key` returns the last of equal ones.
+    ACCOUNTING.iter().rev().filter_map(|controller| path_in(text, controller)).max_by_key(|path| depth(path))
+}
+
+/// The path in a hierarchy by its place in [`ACCOUNTING`]; beyond these, the one that a thread is grouped by, if that is of
+/// none of them.
+pub(in crate::capture) fn path_by_place(text: &[u8], place: usize) -> Option<Name> {
+    let path = match ACCOUNTING.get(place) {
+        Some(controller) => path_in(text, controller),
+        None => identity(text).filter(|_| deepest(text).is_none_or(|path| path == ROOT)),
+    };
+    Some(printable(path?).into())
+}
+
+/// The number of a hierarchy by its place in [`ACCOUNTING`]; beyond these, that of systemd's.
+pub(in crate::capture) fn number_of(text: &[u8], place: usize) -> Option<u64> {
+    let controller = ACCOUNTING.get(place).copied().unwrap_or(SYSTEMD);
+    super::text::unsigned(lines(text).find(|line| line.has(controller))?.number)
+}
+
 /// The path in the hierarchy of a controller.
-fn path_in<'t>(text: &'t [u8], controller: &[u8]) -> Option<&'t [u8]> {
-    lines(text).find(|(names, _)| has(names, controller)).map(|(_, path)| path)
+fn path_in<'t>(text: &'t [u8], controller: &str) -> Option<&'t [u8]> {
+    lines(text).find(|line| line.has(controller)).map(|line| line.path)
 }
 
 fn depth(path: &[u8]) -> usize {
     path.split(|&b| b == b'/').filter(|segment| !segment.is_empty()).count()
 }
 
-fn has(controllers: &[u8], controller: &[u8]) -> bool {
-    controllers.split(|&b| b == b',').any(|one| one == controller)
+/// A line of the file: `number:controllers:path`; the path may hold colons.
+struct HierarchyLine<'t> {
+    number: &'t [u8],
+    controllers: &'t [u8],
+    path: &'t [u8],
 }
 
-/// Controllers and path of each `hierarchy:controllers:path`; the path may hold colons.
-fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+impl HierarchyLine<'_> {
+    fn has(&self, controller: &str) -> bool {
+        self.controllers.split(|&b| b == b',').any(|one| one == controller.as_bytes())
+    }
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = HierarchyLine<'_>> {
     super::text::lines(text).filter_map(|line| {
         let mut colons = memchr_iter(b':', line);
         let (first, second) = (colons.next()?, colons.next()?);
-        Some((&line[first + 1..second], &line[second + 1..]))
+        Some(HierarchyLine { number: &line[..first], controllers: &line[first + 1..second], path: &line[second + 1..] })
     })
 }
 

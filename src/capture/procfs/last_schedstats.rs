@@ -71,7 +71,7 @@ mod tests {
     use crate::skip::{Missing, skipped};
 
     fn known(read: ReadThreads) -> KnownThreads {
-        read.threads.into_iter().map(|thread| (thread.id(), thread)).collect()
+        read.threads.into_iter().map(|thread| (thread.state.id(), thread.state)).collect()
     }
 
     /// Starts a process that sleeps as soon as it runs.
@@ -111,7 +111,7 @@ mod tests {
             answered.recv().unwrap();
             std::thread::sleep(Duration::from_millis(50));
             let later = read_changed(context, &pids, &known, &no_workers());
-            let was_read = |tgid, tid| later.threads.iter().any(|thread| thread.id() == ThreadId { tgid, tid });
+            let was_read = |tgid, tid| later.states().any(|thread| thread.id() == ThreadId { tgid, tid });
             let slept = |tgid, tid| later.slept.contains(&ThreadId { tgid, tid });
             assert!(was_read(own, wakes) && was_read(own, own) && !was_read(own, sleeps));
             assert!(slept(own, sleeps) && slept(lives.id(), lives.id()) && !slept(own, wakes));

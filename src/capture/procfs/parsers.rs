@@ -4,28 +4,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::cgroup_paths::CgroupPaths;
-use super::text::{self, Keyed};
+use super::text::{self, Keyed, StatFields};
 use crate::model::{METRICS, Metric, Metrics, Name, Source, SourceFile, Value, printable, procfs_sources};
 
-/// Fields of `stat` that are not metrics (proc_pid_stat(5)).
-pub(super) const STAT_STATE: u8 = 3;
-pub(super) const STAT_FLAGS: u8 = 9;
-pub(in crate::capture) const STAT_START_TIME: u8 = 22;
-pub(in crate::capture) const STAT_RSS: u8 = 24;
+/// Fields of `stat` are numbered below this (proc_pid_stat(5)).
 const STAT_FIELDS: usize = 53;
-
-/// Data of `stat` other than metrics.
-#[derive(Default)]
-pub(super) struct ThreadStat {
-    /// `None` if `comm` must be read instead.
-    pub(super) comm: Option<Name>,
-    /// In `USER_HZ` ticks since boot.
-    pub(super) start_time: Option<u64>,
-    /// The `PF_` flags of `include/linux/sched.h`.
-    pub(super) flags: u64,
-    /// Resident pages of the process.
-    pub(super) rss_pages: Option<u64>,
-}
 
 /// Parsers of one worker, with learned line layouts and names.
 pub(in crate::capture) struct Parsers {
@@ -91,26 +74,17 @@ impl Parsers {
         name
     }
 
-    pub(super) fn stat(&mut self, text: &[u8], metrics: &mut Metrics) -> ThreadStat {
-        let mut stat = ThreadStat::default();
-        let Some((name, fields)) = text::stat(text) else { return stat };
+    /// Stores the values of `stat`. Returns the name, or `None` if `comm` has to be read for it, and the other fields.
+    pub(super) fn stat(&mut self, text: &[u8], metrics: &mut Metrics) -> (Option<Name>, StatFields) {
+        let parsed = StatFields::parse(text, |(number, field)| self.stat_field(number, field, metrics));
+        let Some((name, fields)) = parsed else { return Default::default() };
         // Kernels before 4.18 escape the name here, but not in `comm`.
-        if memchr::memchr(b'\\', name).is_none() {
-            stat.comm = Some(self.name(name));
-        }
-        for (field, value) in fields.take(STAT_FIELDS - 3) {
-            match field {
-                STAT_FLAGS => stat.flags = text::unsigned(value).unwrap_or(0),
-                STAT_START_TIME => stat.start_time = text::unsigned(value),
-                STAT_RSS => stat.rss_pages = text::unsigned(value),
-                _ => self.stat_field(field, value, metrics),
-            }
-        }
-        stat
+        let is_plain = memchr::memchr(b'\\', name).is_none();
+        (is_plain.then(|| self.name(name)), fields)
     }
 
     fn stat_field(&self, field: u8, text: &[u8], metrics: &mut Metrics) {
-        let Some(metric) = self.stat[usize::from(field)] else { return };
+        let Some(Some(metric)) = self.stat.get(usize::from(field)) else { return };
         let value = match metric.sources.procfs {
             [Source::StatPolicy(_)] => text::unsigned(text).map(policy),
             _ => text::value(metric, text),
@@ -208,10 +182,10 @@ mod tests {
     fn a_field_of_stat_that_does_not_parse_is_absent_and_the_others_remain() {
         let text = b"7 (x) S 0 0 0 0 -1 0 nine 0 5 0 2 96 1 13 20 99999999999 1 0 42";
         let mut metrics = Metrics::default();
-        let stat = Parsers::new().stat(text, &mut metrics);
+        let (_, stat) = Parsers::new().stat(text, &mut metrics);
         assert_eq!((metrics.minflt, metrics.majflt), (None, Some(5.into())));
         assert_eq!((metrics.priority, metrics.nice), (Some(20.into()), None));
-        assert_eq!(stat.start_time, Some(42));
+        assert_eq!(stat.start, Some(42));
     }
 
     #[test]
@@ -260,8 +234,8 @@ mod tests {
         let stat = |fields: usize| {
             let text = format!("7 (x) S{}", " 3".repeat(fields - 3));
             let mut metrics = Metrics::default();
-            let stat = Parsers::new().stat(text.as_bytes(), &mut metrics);
-            (metrics, stat.start_time, stat.rss_pages)
+            let (_, stat) = Parsers::new().stat(text.as_bytes(), &mut metrics);
+            (metrics, stat.start, stat.rss_pages)
         };
         assert_eq!(stat(52).1, Some(3));
         for more in 53..70 {

@@ -12,8 +12,7 @@ use super::super::thread_flags::PF_KTHREAD;
 use super::call_table::CallTables;
 use super::directory::{Numbered, ProcDirectory};
 use super::last_schedstats::schedstat;
-use super::parsers::{STAT_FLAGS, STAT_START_TIME, STAT_STATE};
-use super::text;
+use super::text::StatFields;
 use crate::model::{Activity, KernelEntry, Name, ThreadEnd, ThreadSample, printable};
 
 /// After so many passes, rights and names of processes are examined again.
@@ -134,44 +133,48 @@ impl ProcfsSampler {
                 return Ok(None);
             }
         }
-        let stat = SampledStat::parse(files.read("stat", &mut self.buffer)?).ok_or(Errno::ENODATA)?;
-        let Some(activity) = activity(stat.state, before, schedstat) else {
+        let stat = StatFields::parse(files.read("stat", &mut self.buffer)?, |_| {});
+        let Some((name, StatFields { state: Some(state), flags: Some(flags), start: Some(start), .. })) = stat else {
+            return Err(Errno::ENODATA);
+        };
+        let (comm, is_user): (Name, _) = (printable(name).into(), flags & PF_KTHREAD == 0);
+        let Some(activity) = activity(state, before, schedstat) else {
             return Ok(None);
         };
         let is_asleep = activity.is_sleep();
         let mut entry = KernelEntry::Unknown;
         let mut stack = Vec::new();
         if is_asleep {
-            if stat.flags & PF_KTHREAD == 0 {
+            if is_user {
                 entry = self.tables.entry(at, tgid, files.read("syscall", &mut self.buffer)?);
             }
             let function = files.read("wchan", &mut self.buffer).unwrap_or_default();
             let function = Some(function.trim_ascii()).filter(|name| !matches!(*name, b"" | b"0"));
             stack.extend(function.and_then(|name| number(&mut self.functions, name)));
-            if stack.is_empty() && stat.flags & PF_KTHREAD != 0 {
+            if stack.is_empty() && !is_user {
                 return Err(Errno::EPERM);
             }
         }
-        let comm = stat.comm;
         if tid == tgid {
             self.names.insert(tgid, Name::clone(&comm));
         }
         let pcomm = Name::clone(self.names.get(&tgid).unwrap_or(&comm));
         let end = ThreadEnd {
             tid,
-            start_time_clock_ticks: stat.start,
+            start_time_clock_ticks: start,
             monotonic_ns: 0,
             pcomm: Name::clone(&pcomm),
             comm: Name::clone(&comm),
+            program: None,
         };
         self.threads.insert(tid, SeenThread { schedstat, is_asleep, pass, end });
         Ok(Some(ThreadSample {
             tid,
             tgid,
-            start_time_clock_ticks: stat.start,
+            start_time_clock_ticks: start,
             pcomm,
             comm,
-            kernel_thread: stat.flags & PF_KTHREAD != 0,
+            kernel_thread: !is_user,
             switches: schedstat[2],
             activity,
             entry,
@@ -203,30 +206,6 @@ fn activity(state: u8, before: [u64; 3], now: [u64; 3]) -> Option<Activity> {
         b'T' | b't' => Activity::Stopped,
         _ => return None,
     })
-}
-
-/// What is read from `stat`.
-struct SampledStat {
-    comm: Name,
-    state: u8,
-    flags: u64,
-    start: u64,
-}
-
-impl SampledStat {
-    fn parse(text: &[u8]) -> Option<Self> {
-        let (comm, fields) = text::stat(text)?;
-        let mut stat = Self { comm: printable(comm).into(), state: 0, flags: 0, start: 0 };
-        for (number, field) in fields.take_while(|(number, _)| *number <= STAT_START_TIME) {
-            match number {
-                STAT_STATE => stat.state = *field.first()?,
-                STAT_FLAGS => stat.flags = text::unsigned(field)?,
-                STAT_START_TIME => stat.start = text::unsigned(field)?,
-                _ => {}
-            }
-        }
-        Some(stat)
-    }
 }
 
 #[cfg(test)]

@@ -51,8 +51,8 @@ impl Reader {
         let mut metrics = Box::new(Metrics::default());
         self.input.failures.clear();
         let stat = if stat == Use::Enabled { self.input.read(&mut files, SourceFile::Stat) } else { None };
-        let mut stat = stat.map(|text| self.parsers.stat(text, &mut metrics)).unwrap_or_default();
-        let Some(comm) = stat.comm.take().or_else(|| self.comm(&mut files)) else {
+        let (comm, stat) = stat.map(|text| self.parsers.stat(text, &mut metrics)).unwrap_or_default();
+        let Some(comm) = comm.or_else(|| self.comm(&mut files)) else {
             return self.without_name(context, process, tid);
         };
         if tid == process.id {
@@ -62,15 +62,16 @@ impl Reader {
         let cgroup = self.input.read(&mut files, SourceFile::Cgroup);
         let cgroups = cgroup.and_then(|text| self.parsers.cgroups.identify(text));
         self.settle_failures(context, process, tid, &mut files);
+        let flags = stat.flags.unwrap_or(0);
         let state = ThreadState {
             tid,
             tgid: id.tgid,
-            name_complete: context.whole_names.include(stat.flags, &comm),
+            name_complete: context.whole_names.include(flags, &comm),
             comm,
             cpu_cgroup: cgroups.as_ref().and_then(|cgroups| cgroups.cpu.clone()),
             cgroup: cgroups.map(|cgroups| cgroups.group),
-            start_time_clock_ticks: stat.start_time,
-            kernel_thread: stat.flags & PF_KTHREAD != 0,
+            start_time_clock_ticks: stat.start,
+            kernel_thread: flags & PF_KTHREAD != 0,
             metrics,
             ..ThreadState::default()
         };

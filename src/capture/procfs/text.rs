@@ -63,6 +63,13 @@ fn bytes(text: &[u8]) -> Option<u64> {
     }
 }
 
+/// The id of a thread in the PID namespace that its process is in, by its `status`.
+pub(in crate::capture) fn innermost_id(status: &[u8]) -> Option<u32> {
+    let ids = lines(status).find_map(|line| line.strip_prefix(b"NSpid:"))?;
+    let last = ids.rsplit(u8::is_ascii_whitespace).next().and_then(unsigned);
+    last.and_then(|id| u32::try_from(id).ok())
+}
+
 /// A list of ranges such as `0-3,8`.
 pub(in crate::capture) fn cpu_list(text: &[u8]) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
@@ -88,6 +95,45 @@ pub(in crate::capture) fn stat(text: &[u8]) -> Option<(&[u8], impl Iterator<Item
     let end = memrchr(b')', text).filter(|&end| end >= name)?;
     let fields = text[end + 1..].trim_ascii().split(|&byte| byte == b' ');
     Some((&text[name..end], (3..=u8::MAX).zip(fields.take_while(|field| !field.is_empty()))))
+}
+
+/// Fields of `stat` that are no metrics; `None` if they are absent or do not parse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::capture) struct StatFields {
+    /// The letter of the state.
+    pub(in crate::capture) state: Option<u8>,
+    /// The id of the parent process.
+    pub(in crate::capture) ppid: Option<u32>,
+    /// The `PF_` flags of `include/linux/sched.h`.
+    pub(in crate::capture) flags: Option<u64>,
+    /// In `USER_HZ` ticks since boot.
+    pub(in crate::capture) start: Option<u64>,
+    /// Resident pages of the process.
+    pub(in crate::capture) rss_pages: Option<u64>,
+}
+
+impl StatFields {
+    /// Parses a text of `stat` into the name and these fields, and passes all others to `each`.
+    pub(in crate::capture) fn parse(text: &[u8], mut each: impl FnMut(NumberedField<'_>)) -> Option<(&[u8], Self)> {
+        let (name, fields) = stat(text)?;
+        let mut stat = Self::default();
+        for (number, field) in fields {
+            match number {
+                3 => stat.state = field.first().copied(),
+                4 => stat.ppid = unsigned(field).and_then(|id| u32::try_from(id).ok()),
+                9 => stat.flags = unsigned(field),
+                22 => stat.start = unsigned(field),
+                24 => stat.rss_pages = unsigned(field),
+                _ => each((number, field)),
+            }
+        }
+        Some((name, stat))
+    }
+
+    /// The fields of a text of `stat`.
+    pub(in crate::capture) fn of(text: &[u8]) -> Option<Self> {
+        Self::parse(text, |_| {}).map(|(_, fields)| fields)
+    }
 }
 
 /// The value of a metric in kernel text, by the metric's shape. A time with a point is a

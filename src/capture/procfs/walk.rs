@@ -6,17 +6,16 @@ use nix::errno::Errno;
 use rayon::ThreadPool;
 
 use super::super::context::CaptureContext;
-use super::super::enrich::taskstats;
 use super::super::options::Use;
 use super::super::process::Process;
-use super::super::read_threads::{Answer, ReadThreads};
+use super::super::read_threads::{Answer, Lacks, ReadThread, ReadThreads};
 use super::super::start::nanoseconds;
 use super::directory::{ProcDirectory, is_gone};
 use super::last_schedstats::{KnownThreads, LastSchedstats};
 use super::task::Reader;
 use super::whole_process;
-use crate::model::{ProcessState, SourceFile, ThreadId, read_time};
-use crate::process::map_patiently;
+use crate::model::{Name, ProcessState, SourceFile, ThreadId, read_time};
+use crate::process::{CanHang, Subject};
 
 /// A process with more threads is divided between workers, in parts of this size.
 const THREADS_AT_ONCE: usize = 256;
@@ -34,12 +33,17 @@ pub(in crate::capture) fn read_changed(
     pool: &ThreadPool,
 ) -> ReadThreads {
     let mut read = ReadThreads::default();
-    let part =
-        |&pid| ProcessPart { pid, stat: Use::Enabled, known: LastSchedstats::of(known, pid).map(Arc::new), rest: None };
+    let part = |&pid| ProcessPart {
+        pid,
+        start: known.get(&ThreadId { tgid: pid, tid: pid }).and_then(|leader| leader.start_time_clock_ticks),
+        stat: Use::Enabled,
+        known: LastSchedstats::of(known, pid).map(Arc::new),
+        rest: None,
+    };
     let mut parts: Vec<_> = pids.iter().map(part).collect();
     while !parts.is_empty() {
         let own = context.clone();
-        let results = map_patiently(pool.current_num_threads(), parts.clone(), move |reader, part| {
+        let results = context.readers.map(pool.current_num_threads(), parts.clone(), move |reader, part| {
             // A panic says nothing of whether they live.
             let mut values = (ReadThreads::default(), Vec::new());
             values.0.add_unread(part.pid, part.tids());
@@ -58,26 +62,27 @@ pub(in crate::capture) fn read_changed(
                     read.merge(of_part);
                     next.extend(rest);
                 }
-                None => match part.without_stat(context) {
-                    Answer::Read(part) => next.push(part),
-                    Answer::Gone => {}
-                    Answer::Unread => read.add_unread(part.pid, part.tids()),
-                },
+                // `stat` blocks while the process is in execve(2).
+                None if part.stat == Use::Enabled => next.push(ProcessPart { stat: Use::Disabled, ..part }),
+                None => {
+                    count_without_stat(context, part.tids().len().max(1), &Name::default());
+                    read.add_unread(part.pid, part.tids());
+                }
             }
         }
         parts = next;
     }
     let slept = std::mem::take(&mut read.slept);
     read.add_renamed(known, |id| slept.contains(id));
-    let mut read = ReadThreads { slept, ..read }.in_order();
-    taskstats::read(context, &mut read.threads, pool);
-    read
+    ReadThreads { slept, ..read }.in_order()
 }
 
 /// The first threads of a process, or some of the others.
 #[derive(Clone)]
 struct ProcessPart {
     pid: u32,
+    /// When the process started, in ticks; `None` if that is not known yet.
+    start: Option<u64>,
     /// Whether `stat` is read.
     stat: Use,
     /// `None` if all threads are read.
@@ -129,19 +134,20 @@ impl ProcessPart {
         read.slept.extend(slept.then_some(id));
         slept
     }
+}
 
-    /// The same part without `stat`, which blocks while the process is in execve(2); unread if it was already left out.
-    fn without_stat(&self, context: &CaptureContext) -> Answer<Self> {
-        if self.stat == Use::Disabled {
-            return Answer::Unread;
-        }
-        let threads = u64::try_from(self.tids().len().max(1)).unwrap_or(u64::MAX);
-        let name = Process::open(context, self.pid, SourceFile::Stat).read().map(|process| process.name().clone());
-        for file in [SourceFile::Stat, SourceFile::Io] {
-            context.tally.failed(file.clone(), Errno::ETIMEDOUT, threads);
-            context.tally.name_unread(file, &name.clone().unwrap_or_default(), || true);
-        }
-        Answer::Read(Self { stat: Use::Disabled, ..self.clone() })
+impl CanHang for ProcessPart {
+    fn subject(&self) -> Subject {
+        let what = if self.stat == Use::Enabled { "stat" } else { "status" };
+        Subject::Process { what, id: self.pid, start: self.start }
+    }
+}
+
+/// Counts so many threads of which `stat` and `io` cannot be read, because that blocks.
+fn count_without_stat(context: &CaptureContext, threads: usize, process: &Name) {
+    for file in [SourceFile::Stat, SourceFile::Io] {
+        context.tally.failed(file.clone(), Errno::ETIMEDOUT, u64::try_from(threads).unwrap_or(u64::MAX));
+        context.tally.name_unread(file, process, || true);
     }
 }
 
@@ -176,6 +182,9 @@ impl OpenedProcess {
     /// Reads some of the threads, with `stat` or without.
     fn read(&self, context: &CaptureContext, reader: &mut Reader, (tids, stat): (&[u32], Use), read: &mut ReadThreads) {
         context.tally.lock().parse.tids_walked += u64::try_from(tids.len()).unwrap_or(u64::MAX);
+        if stat == Use::Disabled {
+            count_without_stat(context, tids.len(), self.process.name());
+        }
         for &tid in tids {
             let read_at = nanoseconds(context.start.elapsed());
             let (mut thread, rss_pages) = match reader.thread(context, (&self.process, &self.tasks), tid, stat) {
@@ -187,16 +196,16 @@ impl OpenedProcess {
                 }
             };
             thread.read_at_ns = Some(read_time(read_at));
+            let mut resident = None;
             if thread.is_leader() {
                 thread.process = self.counters.clone().map(Box::new);
-                let resident = rss_pages.map(|pages| pages.saturating_mul(context.page_size));
-                read.resident_bytes.extend(resident.map(|bytes| (thread.tgid, bytes)));
+                resident = rss_pages.map(|pages| pages.saturating_mul(context.page_size).into());
             }
-            read.threads.push(thread);
+            let lacks = if stat == Use::Enabled { Lacks::TaskstatsAndIo } else { Lacks::Taskstats };
+            read.threads.push(ReadThread { resident_bytes: resident, lacks, ..thread.into() });
             #[cfg(test)]
             self.process.panic_in("reader");
         }
-        read.without_io.extend((stat == Use::Enabled).then_some(self.process.id));
         read.cgroups.append(&mut reader.take_cgroups());
     }
 }

@@ -1,11 +1,11 @@
 //! Whether gates hold.
 
 use super::*;
-use crate::compare::judge::{Judge, Judged, KnownValues};
-use crate::compare::measurement::{Measurement, Population, SideGroup, SideSection};
+use crate::compare::judge::{Judge, KnownValues};
+use crate::compare::measurement::{GroupFacts, Measurement, SideGroup, SideSection};
 use crate::compare::merge::SectionRuns;
 use crate::compare::options::Threshold;
-use crate::compare::tests_of;
+use crate::compare::{Group, tests_of};
 use crate::model::{ExitedWork, Section};
 
 /// A run in which the groups have these values; `None` is a group without one. That of all groups has no name.
@@ -35,14 +35,14 @@ fn section(section: Section, runs: Sides<Vec<SideSection>>) -> ReportSection {
     let mut sides = runs.map(merged);
     let known: Sides<KnownValues> = sides.as_mut().map(|(_, known)| std::mem::take(known));
     let (design, threshold) = (Design::Independent, Threshold::default());
-    let judge = Judge { judged: Judged::Yes, known, design, threshold };
+    let judge = Judge { known, design, threshold };
     ReportSection::new(section, sides.map(|(groups, _)| groups), &[], &judge)
 }
 
 fn judged(gates: &[Gate], runs: Sides<Vec<SideSection>>) -> Vec<GateResult> {
     let rows = [section(gates[0].metrics[0].section, runs)];
     let minor = [vec!["minor".to_owned()]].into();
-    judge(gates, &GateJudge { design: Design::Independent, tests: tests_of(gates), minor }, |_| &rows)
+    judge(gates, &GateJudge { design: Design::Independent, tests: tests_of(gates), minor }, |_| rows.iter().collect())
 }
 
 /// The results of one gate for one run per side.
@@ -131,9 +131,9 @@ fn a_percentage_of_every_group_leaves_out_those_that_do_not_matter() {
 #[test]
 fn gates_on_groups_look_neither_at_all_together_nor_at_exited_work() {
     let is_gated = |key: &[&str], exited_work| {
-        let population = Sides::one(Some(Population { exited_work, ..Population::default() }));
+        let facts = Sides::one(Some(GroupFacts { exited_work, ..GroupFacts::default() }));
         let key = key.iter().map(|name| (*name).to_owned()).collect();
-        is_gated(&Group { key, population, ..Group::default() })
+        is_gated(&Group { key, facts, ..Group::default() })
     };
     assert!(is_gated(&["app"], None));
     assert!(!is_gated(&[], None) && !is_gated(&["app", "(exited threads)"], Some(ExitedWork::Threads)));
@@ -181,7 +181,8 @@ fn several_gates_need_clearer_results() {
     let outcomes: Vec<_> = gates(2).into_iter().map(|result| result.outcome).collect();
     let text = "4 runs per side cannot decide gates on 2 values; record at least 5 per side, or use fewer gates";
     assert_eq!(outcomes, [error(text), Unclear], "it is said once");
-    assert_eq!(of_runs(&["run_time_ns>10%"; 2], &LOW[..4], &LOW[..4])[0].outcome, Passed);
+    let outcome = |gates: usize| of_runs(&vec!["run_time_ns>10%"; gates], &LOW[..4], &LOW[..4]).remove(0).outcome;
+    assert_eq!((outcome(1), outcome(2)), (Passed, error(text)), "gates that cannot fail do not pass");
 }
 
 #[test]
@@ -224,8 +225,8 @@ fn runs_that_all_stay_at_the_bound_pass() {
 fn an_interval_twice_as_wide_as_the_distance_from_the_bound_needs_eight_times_the_runs() {
     let mut result = of_runs(&["run_time_ns>10%"], &[100; 8], &[100; 8]).remove(0);
     let mut needed = |scale, amount: f64, (low, high), bound| {
-        result.change = Some(GateChange { scale, amount, interval: Some(Interval { low, high }) });
-        runs_needed(&result, bound, 1)
+        result.change = Some(GateChange { scale, amount, interval: Some(Interval { low, high }), tail: TAIL });
+        runs_needed(&result, bound)
     };
     for (ratio, bound) in [(1.21, 1.1), (1.0, 1.1), (2.0, 2.2), (2.2, 2.0), (0.5, 0.55)] {
         // Four times for an interval that ends at the bound, twice as many for it to do so in 80 of 100 cases.
@@ -244,7 +245,9 @@ fn six_pairs_decide_several_gates_that_are_clear() {
     let gates: Vec<Gate> = ["run_time_ns>5%"; 5].iter().map(|gate| gate.parse().unwrap()).collect();
     let side = |values: [u64; 6]| values.map(|value| run("run_time_ns", &[("", Some(Cell::Number(value)))])).to_vec();
     let rows = [section(gates[0].metrics[0].section, Sides::two(side(low), side(high)))];
-    let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 5, minor: BTreeSet::new() }, |_| &rows);
+    let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 5, minor: BTreeSet::new() }, |_| {
+        rows.iter().collect()
+    });
     assert!(results.iter().all(|result| result.outcome == Failed), "{results:?}");
 }
 
@@ -258,7 +261,7 @@ fn a_gate_on_many_values_is_as_many_tests() {
     let gates: [Gate; 1] = ["worse>10%".parse().unwrap()];
     let judge_of = GateJudge { design: Design::Independent, tests: tests_of(&gates), minor: BTreeSet::new() };
     assert_eq!(judge_of.tests, 8, "columns");
-    let results = judge(&gates, &judge_of, |_| &rows);
+    let results = judge(&gates, &judge_of, |_| rows.iter().collect());
     assert_eq!(results.iter().map(|result| result.p).collect::<Vec<_>>(), [Some(2.0 / 252.0); 2]);
 }
 
@@ -281,9 +284,35 @@ fn seven_whole_pairs_of_ten_decide_four_gates() {
     let gates: Vec<Gate> = ["run_time_ns>5%"; 4].iter().map(|gate| gate.parse().unwrap()).collect();
     let runs = Sides::two(low.map(run).to_vec(), high.map(run).to_vec());
     let rows = [section(gates[0].metrics[0].section, runs)];
-    let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 4, minor: BTreeSet::new() }, |_| &rows);
-    let expected = (Design::Independent, (7, 10));
-    assert!(results.iter().all(|result| result.outcome == Failed && result.tested == expected), "{results:?}");
+    let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 4, minor: BTreeSet::new() }, |_| {
+        rows.iter().collect()
+    });
+    let is_unpaired = |tested: &Tested| {
+        (tested.design, tested.baseline.len(), tested.candidate.len()) == (Design::Independent, 7, 10)
+    };
+    let is_failed = |result: &GateResult| result.outcome == Failed && result.tested.as_ref().is_some_and(is_unpaired);
+    assert!(results.iter().all(is_failed), "{results:?}");
+}
+
+#[test]
+fn of_several_gates_the_printed_interval_decides() {
+    let (low, high) = ([100, 104, 98, 101, 97, 103, 99, 102], [110, 131, 120, 150, 109, 122, 140, 135]);
+    for bound in 0..60 {
+        let bounds = [bound, 500, 600, 700, 800].map(|bound| format!("run_time_ns>{bound}%"));
+        for result in of_runs(&bounds.each_ref().map(String::as_str), &low, &high) {
+            let limit = 1.0 + result.bound[1..result.bound.len() - 1].parse::<f64>().unwrap() / 100.0;
+            let Interval { low, high } = result.change.unwrap().interval.unwrap();
+            let expected = if low > limit {
+                Failed
+            } else if high <= limit {
+                Passed
+            } else {
+                Unclear
+            };
+            assert_eq!(result.outcome, expected, "{low}..{high} {limit}");
+            assert_eq!(result.outcome == Failed, result.p.is_some_and(|p| p <= TAIL), "{:?}", result.p);
+        }
+    }
 }
 
 #[test]

@@ -1,23 +1,24 @@
-//! The rows that an HTML page has: not those that tables hide, and of many the first ones.
+//! Rows that an HTML page has: tables hide the rest, or they are beyond the limit.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
-use super::super::selection::{Selection, ShownSection};
+use super::super::selection::{DisplayOptions, ShownSection};
 use crate::compare::{HiddenReason, Report, Row};
+use crate::diagnose::counted;
 use crate::model::Section;
 
 pub(super) struct PageSection<'r> {
     /// The section without hidden rows.
     pub(super) shown: ShownSection<'r>,
-    /// Number of hidden rows by reason; in an overview, of groups.
-    pub(super) hidden: BTreeMap<&'static str, usize>,
+    /// The number of hidden groups of an overview, or of hidden rows, in words; `None` if none are hidden.
+    hidden: Option<String>,
 }
 
 /// The rows of all sections, and of the sections of the tree. The overview has up to half of the limit, the overview of
 /// the tree up to half of the rest; other sections share what is left.
 pub(super) fn selected<'r>(
     report: &'r Report,
-    selection: &Selection,
+    selection: &DisplayOptions,
 ) -> (Vec<PageSection<'r>>, Option<Vec<PageSection<'r>>>) {
     let sections = |report: &'r Report| -> Vec<_> {
         report.sections.iter().map(|section| PageSection::new(ShownSection::of_groups(section, selection))).collect()
@@ -69,6 +70,17 @@ impl<'r> PageSection<'r> {
         Self { shown: ShownSection { rows, ..section }, hidden }
     }
 
+    /// How many rows the page lacks, and the options that show them.
+    pub(super) fn left_out(&self) -> Option<String> {
+        let cut = Some(self.shown.cut).filter(|cut| *cut > 0);
+        let cut = cut.map(|cut| match self.name() {
+            Section::Overview => format!("{} not in this file (--limit 0)", counted(cut, "more group")),
+            _ => format!("{cut} not in this file (--limit 0)"),
+        });
+        let texts: Vec<_> = self.hidden.iter().cloned().chain(cut).collect();
+        (!texts.is_empty()).then(|| texts.join(", "))
+    }
+
     fn name(&self) -> Section {
         self.shown.section.section
     }
@@ -103,7 +115,7 @@ impl<'r> PageSection<'r> {
     }
 }
 
-type ShownAndHidden<'r> = (Vec<&'r Row>, BTreeMap<&'static str, usize>);
+type ShownAndHidden<'r> = (Vec<&'r Row>, Option<String>);
 
 /// The groups of an overview are hidden as a whole.
 fn overview<'r>(section: &ShownSection<'r>) -> ShownAndHidden<'r> {
@@ -112,8 +124,9 @@ fn overview<'r>(section: &ShownSection<'r>) -> ShownAndHidden<'r> {
     let idle = hidden.iter().map(|rows| section.group(rows[0])).filter(|group| group.exited_work().is_none());
     let threads =
         idle.clone().filter_map(|group| group.members().into_iter().last().flatten()).fold(0, u64::saturating_add);
-    let counts = [("idle", idle.count()), ("idle threads", usize::try_from(threads).unwrap_or(usize::MAX))];
-    (shown.concat(), counts.into_iter().filter(|(_, count)| *count > 0).collect())
+    let count = idle.count();
+    let told = || format!("{} of {} hidden (--unchanged)", counted(count, "idle group"), counted(threads, "thread"));
+    (shown.concat(), (count > 0).then(told))
 }
 
 fn others<'r>(section: &ShownSection<'r>) -> ShownAndHidden<'r> {
@@ -123,6 +136,7 @@ fn others<'r>(section: &ShownSection<'r>) -> ShownAndHidden<'r> {
         Some(_) => is_of_limits(section.section.section) || section.shows_unchanged,
     };
     let hidden = section.hidden().into_iter().filter(|(reason, _)| !is_shown(Some(*reason)));
-    let hidden = hidden.map(|(reason, count)| (reason.name(), count)).collect();
+    let hidden: Vec<_> = hidden.map(|(reason, count)| format!("{count} {}", reason.name())).collect();
+    let hidden = (!hidden.is_empty()).then(|| format!("{} hidden (--unchanged)", hidden.join(", ")));
     (section.rows.iter().copied().filter(|row| is_shown(row.hidden_reason())).collect(), hidden)
 }

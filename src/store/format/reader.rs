@@ -230,7 +230,7 @@ mod tests {
     fn a_newer_format_is_refused_with_its_version() {
         assert_eq!(refusal(r#"{"format_version":7,"threads":[]}"#, 9), Some(SnapshotRefusal::NewerFormat(7)));
         let error = serde_json::from_str::<CtprofSnapshot>(r#"{"format_version":7,"threads":[]}"#).unwrap_err();
-        assert!(error.to_string().contains("format version 7; this ctprof reads versions up to 3"), "{error}");
+        assert!(error.to_string().contains("format version 7; this ctprof reads versions up to 4"), "{error}");
     }
 
     #[test]

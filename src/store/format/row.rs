@@ -134,6 +134,19 @@ mod tests {
     use crate::model::CtprofSnapshot;
 
     #[test]
+    fn a_number_is_the_value_of_all_fields_of_its_column_that_the_thread_does_not_name() {
+        let json = r#"{"usual":{"columns":[["minflt"],["wait_time_ns","cpu_delay_total_ns"]]},"threads":[
+            {"tid":1,"tgid":1,"values":[7,41]},{"tid":2,"tgid":1,"values":[7,9],"cpu_delay_total_ns":null},
+            {"tid":3,"tgid":1,"values":[7]},{"tid":4,"tgid":1,"values":[7,null],"cpu_delay_total_ns":5}]}"#;
+        let threads = serde_json::from_str::<CtprofSnapshot>(json).unwrap().threads;
+        let waits = threads.iter().map(|thread| &thread.metrics);
+        let waits: Vec<_> = waits
+            .map(|metrics| (metrics.wait_time_ns.map(u64::from), metrics.cpu_delay_total_ns.map(u64::from)))
+            .collect();
+        assert_eq!(waits, [(Some(41), Some(41)), (Some(9), None), (None, None), (None, Some(5))]);
+    }
+
+    #[test]
     fn a_text_is_the_value_of_the_first_field_only() {
         let json = r#"{"usual":{"columns":[["policy","state"]]},"threads":[{"tid":1,"tgid":1,"values":["S"]}]}"#;
         let thread = serde_json::from_str::<CtprofSnapshot>(json).unwrap().threads.remove(0);

@@ -1,7 +1,7 @@
 //! Series are readable after any damage, and what they hold is limited.
 
 use super::super::segments::SegmentWriter;
-use super::super::series_writer::SeriesWriter;
+use super::super::series_writer::{CAPTURE_FOLLOWS, SeriesWriter};
 use super::super::target::OutputTarget;
 use super::*;
 use crate::model::{CaptureInfo, CgroupStats, HostContext, SERIES_FORMAT_VERSION, SeriesInfo, ThreadState};
@@ -41,7 +41,7 @@ fn written_with(path: &Path, steps: u64, capture: fn(u64) -> CtprofSnapshot) -> 
     let mut file = SeriesWriter::create(OutputTarget::create(path).unwrap(), &capture(1), 1 << 20).unwrap();
     let steps = (2..=steps + 1).map(|second| {
         let step = moment.advance(capture(second), &StepExits::default()).0;
-        file.add(&step, &moment).unwrap();
+        file.add(step, &moment).unwrap();
         std::fs::read(path).unwrap()
     });
     let mut all: Vec<_> = steps.collect();
@@ -60,7 +60,7 @@ fn read_parts(path: &std::path::Path, range: &str, length_ns: u64) -> Result<(Ve
     let stored = Stored::open(path, 1 << 20, &std::sync::Arc::default())?;
     let mut series = stored.series()?.ok_or(StoreError::NoStep(path.to_owned()))?;
     let mut runs = Vec::new();
-    let add = &mut |window: CtprofSnapshot| {
+    let add = &mut |window: CtprofSnapshot, _: &Moment| {
         let run = window.threads.iter().filter_map(|thread| thread.metrics.run_time_ns).map(u64::from).sum();
         runs.push(run);
         Ok::<_, StoreError>(())
@@ -149,7 +149,7 @@ fn a_part_that_is_less_than_a_step_has_the_step_in_which_it_is_and_says_so() {
     let part = |range: &str| {
         let mut series = Stored::open(&path, 1 << 20, &Arc::default()).unwrap().series().unwrap().unwrap();
         let mut lengths = Vec::new();
-        let add = &mut |window: CtprofSnapshot| {
+        let add = &mut |window: CtprofSnapshot, _: &Moment| {
             lengths.push(window.head.window.unwrap().duration_ns / SECOND);
             Ok::<_, StoreError>(())
         };
@@ -163,11 +163,14 @@ fn a_part_that_is_less_than_a_step_has_the_step_in_which_it_is_and_says_so() {
         ("..1", 3, "0.0s..3.0s"),
         ("34..35", 11, "24.0s..35.0s"),
         ("14..16", 9, "15.0s..24.0s"),
+        // With the middle of the step.
+        ("19..20", 9, "15.0s..24.0s"),
+        ("18..25", 9, "15.0s..24.0s"),
     ] {
         let note = format!("{range} is less than a step; the whole step {step} is shown");
         assert_eq!(part(range), (vec![length], Some(note)));
     }
-    assert_eq!([part("3..8"), part("18..25")], [(vec![5], None), (vec![9], None)]);
+    assert_eq!([part("3..8"), part("15.4..23.9")], [(vec![5], None), (vec![9], None)]);
 }
 
 #[test]
@@ -186,7 +189,7 @@ fn steps_have_the_values_of_cgroups_that_changed_and_the_names_of_all() {
     });
     let mut series = Stored::open(&path, 1 << 20, &Arc::default()).unwrap().series().unwrap().unwrap();
     let mut usage: Vec<Vec<Option<u64>>> = Vec::new();
-    let add = &mut |window: CtprofSnapshot| {
+    let add = &mut |window: CtprofSnapshot, _: &Moment| {
         let stats = window.head.cgroup_stats.into_values();
         usage.push(stats.map(|stats| stats.cpu.usage_usec.map(u64::from)).collect());
         Ok::<_, StoreError>(())
@@ -338,10 +341,10 @@ fn a_series_that_another_file_replaces_ends_with_an_error() {
     let step = moment.advance(capture(2), &StepExits::default()).0;
     let create = || SeriesWriter::create(OutputTarget::create(&path).unwrap(), &capture(1), 1 << 20).unwrap();
     let (mut first, mut second) = (create(), create());
-    let error = first.add(&step, &moment).unwrap_err();
+    let error = first.add(Step::default(), &moment).unwrap_err();
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(cause.starts_with("it was removed or replaced while it was written"), "{cause}");
-    second.add(&step, &moment).unwrap();
+    second.add(step, &moment).unwrap();
 }
 
 #[test]
@@ -369,21 +372,47 @@ fn a_part_is_read_from_the_capture_before_it() {
     assert!(read(&path, "..").unwrap().1);
 }
 
+/// A text that does not compress well.
+fn noise(length: usize) -> String {
+    let mut state = 1_u64;
+    let mut digit = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'0' + u8::try_from((state >> 32) % 64).unwrap())
+    };
+    std::iter::repeat_with(&mut digit).filter(|digit| *digit != '\\').take(length).collect()
+}
+
 #[test]
-fn what_exited_before_a_part_is_left_unparsed() {
+fn a_part_is_opened_without_reading_most_of_a_long_series() {
+    const EVERY: u64 = 15;
+    const TEXT: usize = 12 << 10;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");
-    written(&path, 5);
-    let json = String::from_utf8(zstd::decode_all(std::fs::File::open(&path).unwrap()).unwrap()).unwrap();
-    // The first step has exits that no ctprof has written.
-    let broken = |(at, line): (usize, &str)| match at {
-        1 => format!("{},\"exits\":5}}\n", line.strip_suffix('}').unwrap()),
-        _ => format!("{line}\n"),
+    let noise = noise(50 * TEXT);
+    let at = |step: u64| {
+        let mut capture = capture(step * EVERY);
+        let text = &noise[TEXT * (usize::try_from(step).unwrap() % 50)..][..TEXT];
+        capture.head.host.as_mut().unwrap().kernel_release = Some(text.to_owned());
+        capture
     };
-    std::fs::write(&path, json.lines().enumerate().map(broken).collect::<String>()).unwrap();
-    assert_eq!(read(&path, "1s..").unwrap().0, [6; 4]);
-    let error = read(&path, "..").unwrap_err().to_string();
-    assert!(error.contains("invalid type: integer `5`"), "{error}");
+    let mut moment = Moment::new(at(0));
+    let mut file = SeriesWriter::create(OutputTarget::create(&path).unwrap(), &at(0), 1 << 30).unwrap();
+    let steps = 24 * 3600 / EVERY;
+    for step in 1..=steps {
+        let step = moment.advance(at(step), &StepExits::default()).0;
+        file.add(step, &moment).unwrap();
+    }
+    let bytes = file.finish().unwrap().bytes;
+    let share_read = |range: &str| {
+        let progress = Arc::default();
+        let mut series = Stored::open(&path, 1 << 30, &progress).unwrap().series().unwrap().unwrap();
+        let part = series.part(&range.parse().unwrap()).unwrap();
+        assert!(part.head.window.unwrap().duration_ns.abs_diff(60 * SECOND) <= EVERY * SECOND, "{range}");
+        progress.done() as f64 / bytes as f64
+    };
+    let [last, middle] = ["86340s..", "43200s..43260s"].map(share_read);
+    assert!(last < 0.01, "the last minute: {last}");
+    assert!(middle < 0.05, "a minute at noon: {middle}");
 }
 
 #[test]
@@ -392,6 +421,6 @@ fn an_older_ctprof_says_that_it_does_not_read_series() {
     let path = dir.path().join("s");
     written(&path, 1);
     let json = zstd::decode_all(std::fs::File::open(&path).unwrap()).unwrap();
-    assert!(json.starts_with(br#"{"series":{"every_ns":0,"recorder":0},"format_version":3,"#));
+    assert!(json.starts_with(br#"{"series":{"every_ns":0,"recorder":0},"format_version":4,"#));
     assert_eq!(json.iter().filter(|byte| **byte == b'\n').count(), 2, "a line each");
 }

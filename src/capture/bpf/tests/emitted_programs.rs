@@ -35,7 +35,10 @@ fn structures(btf: &Btf<'_>, task: TypeId, column: &RecordColumn) -> Vec<TypeId>
     let path = column.path.split('|').map(str::trim).find(is_used).unwrap();
     let (pointers, _) = path.rsplit_once("->").unwrap_or_default();
     let target = |from: TypeId, member: &str| {
-        let (name, _) = member.split_once('[').unwrap_or((member, ""));
+        let (path, _) = member.split_once('[').unwrap_or((member, ""));
+        let (outer, name) = path.rsplit_once('.').unwrap_or(("", path));
+        let inside = |from, name| btf.member(from, name).unwrap().id;
+        let from = outer.split('.').filter(|name| !name.is_empty()).fold(from, inside);
         let shape = btf.elements(btf.member(from, name).unwrap().id).unwrap().0;
         let TypeShape::Pointer(target) = shape else { panic!("{member}: {shape:?}") };
         target

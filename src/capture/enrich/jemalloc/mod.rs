@@ -26,7 +26,7 @@ use crate::model::ProbeFailure;
 pub(in crate::capture) use self::files::ExaminedFiles;
 #[cfg(fuzzing)]
 pub(in crate::capture) use self::mappings::fuzz_maps;
-pub(in crate::capture) use self::probe::{HeapCounters, Probe, ProbedThread, add, log};
+pub(in crate::capture) use self::probe::{Probe, ProbedThread, add, log};
 
 /// The location of jemalloc's counters in a thread, from the bytes of a program or library.
 ///

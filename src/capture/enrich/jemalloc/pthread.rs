@@ -73,9 +73,7 @@ pub(super) fn thread_pointer(space: &AddressSpace, behind: i64, directory: &Proc
 fn innermost_id(directory: &ProcDirectory, tid: u32) -> Option<u32> {
     let (tasks, mut status) = (directory.directory("task").ok()?, Vec::new());
     let status = Numbered::new(&tasks, tid).read("status", &mut status).ok()?;
-    let ids = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"))?;
-    let last = ids.rsplit(u8::is_ascii_whitespace).next().and_then(text::unsigned);
-    last.and_then(|id| u32::try_from(id).ok())
+    text::innermost_id(status)
 }
 
 #[cfg(test)]

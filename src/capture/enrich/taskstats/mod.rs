@@ -10,13 +10,23 @@ pub(crate) use self::fields::CountedFamilies;
 pub(crate) use self::fields::fuzz;
 use self::fields::{fill, version};
 use super::super::context::{CaptureContext, in_all_workers};
+use super::super::read_threads::{Lacks, ReadThreads};
 use super::super::tally::{Tally, stored};
+use super::source::{Reads, ValueSource};
 use crate::model::{TaskstatsSummary, ThreadState};
 use crate::sys::taskstats::{AT_ONCE, Taskstats};
 
-/// Adds the values of all threads, in all workers. Each has its own socket.
-pub(crate) fn read(context: &CaptureContext, threads: &mut [ThreadState], pool: &ThreadPool) {
+/// Delays and peaks of memory of the threads that procfs has read.
+pub(super) const SOURCE: ValueSource = ValueSource { name: "taskstats", reads: Reads::Threads(read) };
+
+/// Adds the values in all workers. Each has its own socket.
+fn read(context: &CaptureContext, read: &mut ReadThreads, pool: &ThreadPool) {
     let (Some(counted), tally) = (context.taskstats, &context.tally) else { return };
+    let lacking = read.threads.iter_mut().filter(|thread| thread.lacks != Lacks::Nothing);
+    let mut threads: Vec<_> = lacking.map(|thread| &mut thread.state).collect();
+    if threads.is_empty() {
+        return;
+    }
     tally.lock().taskstats.get_or_insert_default();
     in_all_workers(pool, threads.chunks_mut(AT_ONCE), |batches| match Taskstats::open() {
         Ok(mut socket) => batches.for_each(|batch| read_batch(&mut socket, batch, counted, tally)),
@@ -25,14 +35,14 @@ pub(crate) fn read(context: &CaptureContext, threads: &mut [ThreadState], pool: 
 }
 
 /// Queries at most [`AT_ONCE`] threads.
-fn read_batch(socket: &mut Taskstats, threads: &mut [ThreadState], counted: CountedFamilies, tally: &Tally) {
+fn read_batch(socket: &mut Taskstats, threads: &mut [&mut ThreadState], counted: CountedFamilies, tally: &Tally) {
     // EPERM depends on ctprof's privileges, not on the thread: one is enough.
     if let Some(TaskstatsSummary { eperm_count: denied @ 1.., .. }) = &mut tally.lock().taskstats {
         *denied += u64::try_from(threads.len()).unwrap_or(u64::MAX);
         return;
     }
     let tids: Vec<u32> = threads.iter().map(|thread| thread.tid).collect();
-    socket.ask(&tids, |place, answer| store(&mut threads[place], answer, counted, tally));
+    socket.ask(&tids, |place, answer| store(threads[place], answer, counted, tally));
 }
 
 /// Stores the fields of an answer, and counts it.

@@ -6,6 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use super::*;
 use crate::store::segments::{self, Keep};
 
+/// The bytes of each segment in a directory, those that are still written too.
+fn sizes(directory: &Path) -> Vec<u64> {
+    let files = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let files = files.filter(|file| file.file_name().to_string_lossy().contains(".segment"));
+    files.map(|file| file.metadata().unwrap().len()).collect()
+}
+
 /// Writes the steps up to this second into a directory, from the one before the first of them on. Returns the most files
 /// and bytes that there were.
 fn record(directory: &Path, keep: Keep, seconds: std::ops::Range<u64>) -> (usize, u64) {
@@ -19,9 +26,8 @@ fn record_with(directory: &Path, keep: Keep, mut captures: impl Iterator<Item = 
     let mut most = (0, 0);
     for capture in captures {
         let step = moment.advance(capture, &StepExits::default()).0;
-        segments.add(&step, &moment).unwrap();
-        let files = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
-        let files: Vec<_> = files.collect();
+        segments.add(step, &moment).unwrap();
+        let files = sizes(directory);
         most = (most.0.max(files.len()), most.1.max(files.iter().sum()));
     }
     assert_eq!(segments.finish().unwrap().path, directory);
@@ -35,7 +41,7 @@ fn runs_in(directory: &Path, range: &str) -> Vec<u64> {
     let run = |window: &CtprofSnapshot| {
         window.threads.iter().filter_map(|thread| thread.metrics.run_time_ns).map(u64::from).sum()
     };
-    let each = &mut |window: CtprofSnapshot| {
+    let each = &mut |window: CtprofSnapshot, _: &Moment| {
         runs.push(run(&window));
         Ok::<_, StoreError>(())
     };
@@ -51,8 +57,7 @@ fn a_directory_keeps_the_last_part_of_a_series_and_is_read_as_one() {
     assert!(most < 6_000 + 2_000, "{most}");
     assert!(runs.len() > 20 && runs.len() < 398 && runs.iter().all(|run| *run == 6), "{}: {runs:?}", runs.len());
     assert!(segments_in(dir.path()).unwrap().len() > 5);
-    let files = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
-    let kept: u64 = files.sum();
+    let kept: u64 = sizes(dir.path()).iter().sum();
     assert!(kept > 5_000, "{kept}");
     // The recorder was started again a while later.
     record(dir.path(), Keep::Bytes(6_000), 1000..1010);
@@ -80,7 +85,7 @@ fn old_segments_are_removed_where_they_are_if_the_directory_is_renamed_meanwhile
     let mut segments = SegmentWriter::create(&before, Keep::Bytes(6_000), 1 << 24, &first).unwrap();
     for capture in captures {
         let step = moment.advance(capture, &StepExits::default()).0;
-        segments.add(&step, &moment).unwrap();
+        segments.add(step, &moment).unwrap();
     }
     let of_another = segments_in(&before).unwrap().len();
     assert!(segments_in(&after).unwrap().len() < 15 && of_another > 5, "{of_another}");
@@ -91,7 +96,7 @@ fn steps_in(directory: &Path) -> (usize, Vec<String>) {
     let range = SeriesRange::default();
     let mut series = StoredSeries::in_directory(directory, &range, 1 << 20, &Arc::default()).unwrap().unwrap();
     let mut steps = 0;
-    let each = &mut |_| {
+    let each = &mut |_, _: &Moment| {
         steps += 1;
         Ok::<_, StoreError>(())
     };
@@ -176,7 +181,7 @@ fn a_segment_that_somebody_removed_does_not_end_a_recorder_and_one_that_cannot_b
         let mut segments = SegmentWriter::create(dir.path(), minute, 1 << 20, &capture(0)).unwrap();
         let mut add = |second: u64| {
             let step = moment.advance(capture(second), &StepExits::default()).0;
-            segments.add(&step, &moment)
+            segments.add(step, &moment)
         };
         add(30).unwrap();
         let first = dir.path().join(&segments_in(dir.path()).unwrap()[0].name);
@@ -239,7 +244,22 @@ fn a_clock_that_is_set_neither_removes_what_is_new_nor_keeps_what_is_old() {
         let (files, _) = record_with(dir.path(), HOUR, (0..1200).map(capture));
         let kept = runs_in(dir.path(), "..").len();
         assert!((360..=360 + 2 * 30).contains(&kept) && files <= 15, "{kept} steps in {files} files");
+        let last = runs_in(dir.path(), &format!("{}..", kept * 10 - 300));
+        assert_eq!(last, [60; 30], "each step of the last five minutes");
     }
+}
+
+#[test]
+fn what_was_recorded_before_the_clock_was_set_back_is_kept_by_the_next_recorder() {
+    let dir = tempfile::tempdir().unwrap();
+    record_with(dir.path(), HOUR, (0..200).map(|at| capture(10 * at)));
+    let behind = |at: u64| {
+        let mut capture = capture(10 * at);
+        capture.head.captured_at_unix_ns -= 86_400 * SECOND;
+        capture
+    };
+    record_with(dir.path(), HOUR, (200..300).map(behind));
+    assert_eq!(runs_in(dir.path(), "..").len(), 299);
 }
 
 #[test]
@@ -270,7 +290,8 @@ fn a_second_recorder_in_a_directory_is_refused() {
     let create = || SegmentWriter::create(dir.path(), Keep::Bytes(1 << 20), 1 << 20, &capture(1));
     let first = create().unwrap();
     let error = create().err().map(|error| std::error::Error::source(&error).unwrap().to_string());
-    assert_eq!(error.as_deref(), Some("another ctprof records there; name another directory"));
+    let held = format!("process {} records there; name another directory", std::process::id());
+    assert_eq!(error.as_deref(), Some(&*held));
     first.finish().unwrap();
     assert!(create().is_ok(), "it was interrupted");
 }
@@ -285,4 +306,15 @@ fn a_directory_shows_the_last_boot() {
     }
     record(dir.path(), Keep::Bytes(1 << 20), 1..4);
     assert_eq!(runs_in(dir.path(), "..").len(), 2);
+}
+
+#[test]
+fn what_is_no_file_is_no_segment_whatever_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), Keep::Time(Duration::from_secs(3600)), 1..10);
+    let runs = runs_in(dir.path(), "..");
+    let name = &segments_in(dir.path()).unwrap()[0].name;
+    let later = dir.path().join(format!("2999{}", &name[4..]));
+    nix::unistd::mkfifo(&later, nix::sys::stat::Mode::from_bits_truncate(0o644)).unwrap();
+    assert_eq!(runs_in(dir.path(), ".."), runs);
 }

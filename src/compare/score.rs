@@ -1,7 +1,38 @@
-//! How much a row changed: the default order of rows.
+//! How much a row, a group or a reason matters: the scores, and every bound on them with its reason.
 
 use super::{Quantity, plain_number};
 use crate::model::{Cell, Unit};
+
+/// Exited work below this share of its group's run time has no line: it would push groups that matter off the screen.
+pub(super) const LEAST_EXITED_WORK: f64 = 0.05;
+/// A change below this share of the host neither stands for its group nor puts it before others: what rests on a host changes by
+/// as much.
+pub(super) const LEAST_OF_HOST: f64 = 1e-3;
+/// What explains less than this share of a longer run does not matter: repeated runs differ by as much.
+pub(super) const LEAST_OF_SLOWDOWN: f64 = 0.05;
+/// A time that explains at least this share of what the largest one does is preferred to it where it comes first: run time is the
+/// cause of sleep in others, and not the reverse.
+pub(super) const PREFERRED_OF_SLOWDOWN: f64 = 0.5;
+/// A reason for less than this share of a group's time is no answer to why it passes.
+pub(super) const LEAST_REASON: f64 = 0.1;
+/// With a reason that is, others are shown from this share on, and groups that do less than this share of the busiest one are not
+/// explained.
+pub(super) const LEAST_OTHER_REASON: f64 = 0.01;
+/// A line has room for so many reasons, and a group for the lines of so many columns.
+pub(super) const MOST_REASONS: usize = 3;
+pub(super) const MOST_EXPLAINED_COLUMNS: usize = 2;
+/// Percentages below this are shown as 0.
+pub(super) const LEAST_SHOWN_PERCENT: f64 = 0.05;
+/// A category that changed weighs as much as a number that grew e-fold.
+const CATEGORY: f64 = 1.0;
+/// A tenth of the whole weighs as much.
+const RATIO: f64 = 10.0;
+/// The state of a thread changes all the time.
+const MOMENTARY: f64 = 0.01;
+/// A step on a scale of priorities; the last CPU changes all the time.
+const RANGE_STEP: f64 = 0.01;
+/// Each capture is another process of ctprof, so that its differences have no meaning: it ranks last.
+const OF_CTPROF: f64 = 1e-3;
 
 /// How much a value changed: |ln((candidate + f) / (baseline + f))| with a floor `f` that is small
 /// in the unit, so that 0 → 3 does not lead over 10 s → 20 s. An absent side counts as 0.
@@ -21,25 +52,10 @@ pub(super) fn score(quantity: Option<Quantity>, unit: Unit, baseline: Option<&Ce
     }
 }
 
-/// How much a time changed, or of one side how long it is: times of reasons are parts of wholes, so the largest part leads.
-pub(super) fn amount(baseline: Option<&Cell>, candidate: Option<&Cell>) -> f64 {
-    (signed(candidate) - signed(baseline)).abs()
-}
-
-/// The weight of a group's rows. ctprof itself ranks last: each capture is another process, so that its
-/// differences have no meaning.
+/// The weight of a group's rows.
 pub(super) fn weight(path: &[String]) -> f64 {
-    if path.iter().any(|name| name == "ctprof") { 1e-3 } else { 1.0 }
+    if path.iter().any(|name| name == "ctprof") { OF_CTPROF } else { 1.0 }
 }
-
-/// A category that changed weighs as much as a number that grew e-fold.
-const CATEGORY: f64 = 1.0;
-/// A tenth of the whole weighs as much.
-const RATIO: f64 = 10.0;
-/// The state of a thread changes all the time.
-const MOMENTARY: f64 = 0.01;
-/// A step on a scale of priorities; the last CPU changes all the time.
-const RANGE_STEP: f64 = 0.01;
 
 fn signed(cell: Option<&Cell>) -> f64 {
     cell.and_then(plain_number).unwrap_or(0.0)

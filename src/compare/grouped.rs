@@ -3,27 +3,54 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
+use super::group::cpu_time;
+use super::measure::GroupContext;
 use super::{
-    CgroupKeys, CompareOptions, Digest, GroupBy, GroupGlob, GroupTotals, GroupedReasons, Groups, Judge, Judged,
-    KnownValues, Naming, NoSuchGroup, OVERVIEW, Per, Quantity, ReasonRows, Renamed, ReportSection, Row, RowRuns,
-    SectionRuns, SideSection, Sides, ThreadNames, Times, Wanted, captures, group, number, overview, reasons, records,
-    smaps,
+    CgroupKeys, CompareOptions, Digest, GroupBy, GroupGlob, GroupedReasons, Groups, Judge, KnownValues, Naming,
+    NoSuchGroup, OVERVIEW, Per, Quantity, ReasonName, ReasonRows, Renamed, ReportSection, Row, RowRuns, SectionRuns,
+    SideSection, Sides, SortKey, ThreadNames, Threshold, Wanted, captures, group, includes_group, overview, reasons,
+    records,
 };
 use crate::diagnose::Side;
-use crate::model::{Cell, Psi, Reasons, SchedExtSysfs, Section, SnapshotHead};
+use crate::model::{Psi, Reasons, SchedExtSysfs, Section, SnapshotHead};
 use crate::statistics::Design;
 
-pub(super) struct Captures {
+/// The captures of all sides in groups, which sections, gates, why lines and notes ask for values.
+pub(super) struct Grouped {
     pub(super) sides: Sides<GroupedSide>,
     pub(super) too_large: OnceLock<TooManyRows>,
     cgroups: CgroupKeys,
     pub(super) design: Design,
+    threshold: Threshold,
     reason_rows: ReasonRows,
+    max_bytes: Option<usize>,
+}
+
+/// A section of a report, and which of its values are asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Query<'q> {
+    pub(super) section: Section,
+    pub(super) per: Per,
+    /// The values of threads; empty for all.
+    pub(super) quantities: &'q [Quantity],
+    /// The names whose reasons are added up, instead of a row for each reason; empty for the rows.
+    pub(super) reason_sums: &'q [ReasonName],
+    /// The groups, but for the overview and the reasons, whose groups are ranked and explained among all; empty for all.
+    pub(super) only: &'q [GroupGlob],
+    pub(super) sort_by: &'q [SortKey],
+}
+
+impl<'q> Query<'q> {
+    /// All values of all groups, in the order of the largest change.
+    pub(super) fn all(section: Section, per: Per) -> Self {
+        Self { section, per, quantities: &[], reason_sums: &[], only: &[], sort_by: &[] }
+    }
 }
 
 pub(super) struct GroupedSide {
     side: Side,
     is_compared: bool,
+    is_by_cgroup: bool,
     pub(super) digests: Vec<Digest>,
     groups: Vec<Groups>,
     /// The reasons of each capture; `None` without samples.
@@ -32,11 +59,9 @@ pub(super) struct GroupedSide {
 
 /// What the values of a section depend on besides the captures of a side.
 struct SectionContext<'c> {
+    query: Query<'c>,
     cgroups: &'c CgroupKeys,
     reasons: Wanted<'c>,
-    per: Per,
-    options: &'c CompareOptions,
-    judged: Judged,
 }
 
 /// A report has more rows than fit its memory: the maximum.
@@ -46,37 +71,39 @@ struct SectionContext<'c> {
 )]
 pub struct TooManyRows(usize);
 
-impl Captures {
+impl Grouped {
     /// Groups every capture. The keys of names depend on the names of all captures together.
     pub(super) fn new(digests: Sides<Vec<Digest>>, design: Design, options: &CompareOptions) -> Self {
+        let grouping = &options.grouping;
         let names = || digests.iter().flatten().flat_map(|digest| digest.threads.by_names.keys());
         let sampled = || digests.iter().flatten().filter_map(|digest| digest.head.reasons.as_deref());
         let named = || names().map(|names| (&*names.process, &*names.thread)).chain(sampled().flat_map(reasons::names));
         let (processes, threads) = (named().map(|(process, _)| process), named().map(|(_, thread)| thread));
-        let (process, thread) = (&group::keys(processes, options), &group::keys(threads, options));
+        let (process, thread) = (&group::keys(processes, grouping), &group::keys(threads, grouping));
         let programs = names().filter_map(|names| names.program.as_deref());
-        let program = &group::keys(programs, options);
-        let tasks = digests.as_ref().map(|side| side.iter().flat_map(|digest| tasks(digest, options)).collect());
+        let program = &group::keys(programs, grouping);
+        let tasks = digests.as_ref().map(|side| side.iter().flat_map(|digest| tasks(digest, grouping.axis)).collect());
         let recorded = digests.iter().flatten().flat_map(|digest| digest.head.cgroup_stats.keys());
         let containers = digests.iter().flatten().flat_map(|digest| &digest.head.containers);
         let containers = containers.map(|(path, container)| (path.as_str(), container)).collect();
-        let cgroups = CgroupKeys::learn(&tasks, recorded.map(String::as_str), &containers, options);
-        let is_compared = digests.candidate.is_some();
+        let cgroups = CgroupKeys::learn(&tasks, recorded.map(String::as_str), &containers, grouping);
+        let (is_compared, is_by_cgroup) = (digests.candidate.is_some(), grouping.axis.is_by_cgroup());
         let sides = digests.zip(Sides::two(Side::Baseline, Side::Candidate));
         let mut sides = sides.par_map(|(mut digests, side)| {
-            let naming = Naming { by: options.group_by, process, program, thread, cgroups: &cgroups, side };
+            let naming = Naming { by: grouping.axis, process, program, thread, cgroups: &cgroups, side };
+            let reasons = digests
+                .iter()
+                .map(|Digest { head, threads, .. }| Some(reasons::grouped(head.reasons.as_deref()?, threads, &naming)))
+                .collect();
             let threads = digests.iter_mut().map(|digest| std::mem::take(&mut digest.threads.by_names));
             let groups = threads.map(|by_names| group::groups(by_names, &naming)).collect();
-            let reasons = digests.iter().map(|Digest { head, threads, .. }| {
-                Some(reasons::grouped(head.reasons.as_deref()?, threads, &naming, options))
-            });
-            GroupedSide { groups, reasons: reasons.collect(), side, is_compared, digests }
+            GroupedSide { groups, reasons, side, is_compared, is_by_cgroup, digests }
         });
         let mut all: Vec<_> = sides.as_mut().into_iter().flat_map(|side| &mut side.groups).collect();
-        if options.group_by == GroupBy::All {
-            group::drop_only_children(&mut all, options);
+        if grouping.axis == GroupBy::All {
+            group::drop_only_children(&mut all, &options.selection.only);
         }
-        all.into_iter().for_each(|groups| group::add_total(groups, options));
+        all.into_iter().for_each(group::add_total);
         let reasons = sides.as_ref().map(|side| side.reasons.iter().flatten().collect());
         let passes = |side: &GroupedSide| {
             let sampled = side.digests.iter().filter_map(|digest| digest.head.reasons.as_ref());
@@ -84,55 +111,61 @@ impl Captures {
         };
         let passes = sides.iter().map(passes).max().unwrap_or(0);
         let reason_rows = reasons::rows(&reasons, passes, options);
-        Self { sides, too_large: OnceLock::new(), cgroups, design, reason_rows }
+        let (too_large, threshold, max_bytes) = (OnceLock::new(), options.threshold, options.max_bytes);
+        Self { sides, too_large, cgroups, design, threshold, reason_rows, max_bytes }
     }
 
     pub(super) fn are_repeated(&self) -> bool {
         self.sides.iter().any(|side| side.digests.len() > 1)
     }
 
-    /// The sections that the options select, of each side.
-    pub(super) fn sections(&self, per: Per, options: &CompareOptions, judged: Judged) -> Vec<ReportSection> {
-        let max_rows = options.max_bytes.map_or(usize::MAX, |bytes| bytes / self.bytes_per_row());
-        let reasons = self.wanted_reasons(options);
-        let context = &SectionContext { cgroups: &self.cgroups, reasons, per, options, judged };
+    /// The sections that are asked for, in that order; `None` for those that no capture has.
+    pub(super) fn sections<'q>(&self, queries: impl Iterator<Item = Query<'q>>) -> Vec<Option<ReportSection>> {
+        let max_rows = self.max_bytes.map_or(usize::MAX, |bytes| bytes / self.bytes_per_row());
         let mut rows = 0;
         // One after the other: the values of both sides are only needed until a section has its rows.
-        let table = |section: Section| {
-            if rows + self.fewest_rows(section, options) > max_rows {
+        let table = |query: Query<'_>| {
+            if rows + self.fewest_rows(query) > max_rows {
                 self.too_large.get_or_init(|| TooManyRows(max_rows));
                 return None;
             }
-            let sides = self.sides.as_ref().par_map(|side| context.section(side, section));
-            sides.iter().flatten().next()?;
-            let keys = if is_sorted(section) { &options.sort_by[..] } else { &[] };
-            let mut groups = sides.map(Option::unwrap_or_default);
-            let known = groups.as_mut().map(|(_, known)| std::mem::take(known));
-            let mut groups = groups.map(|(groups, _)| groups);
-            if section == Section::Overview {
-                overview::remove_minor_exits(&mut groups);
-            }
-            let judge = Judge { judged, known, design: self.design, threshold: options.threshold };
-            let mut table = ReportSection::new(section, groups, keys, &judge);
-            let is_by_cgroup = is_sorted(section) || section.is_of_cgroups();
-            for group in table.groups.iter_mut().filter(|_| is_by_cgroup) {
-                group.renamed = group.key.first().is_some_and(|cgroup| self.cgroups.is_renamed(cgroup));
-                let cgroup = if let [cgroup] = &group.key[..] { Some(cgroup) } else { None };
-                group.cgroups = cgroup.filter(|_| is_sorted(section)).and_then(|cgroup| self.cgroups.count(cgroup));
-            }
+            let table = self.section(query)?;
             rows += table.rows.len();
             Some(table)
         };
-        Section::ALL.iter().copied().filter(|section| options.wants(*section)).filter_map(table).collect()
+        queries.map(table).collect()
+    }
+
+    pub(super) fn section(&self, query: Query<'_>) -> Option<ReportSection> {
+        let section = query.section;
+        let context = SectionContext { query, cgroups: &self.cgroups, reasons: self.wanted_reasons(query.reason_sums) };
+        let sides = self.sides.as_ref().par_map(|side| context.section(side));
+        sides.iter().flatten().next()?;
+        let keys = if is_sorted(section) { query.sort_by } else { &[] };
+        let mut groups = sides.map(Option::unwrap_or_default);
+        let known = groups.as_mut().map(|(_, known)| std::mem::take(known));
+        let mut groups = groups.map(|(groups, _)| groups);
+        if section == Section::Overview {
+            overview::remove_minor_exits(&mut groups);
+        }
+        let judge = Judge { known, design: self.design, threshold: self.threshold };
+        let mut table = ReportSection::new(section, groups, keys, &judge);
+        let is_by_cgroup = is_sorted(section) || section.is_of_cgroups();
+        for group in table.groups.iter_mut().filter(|_| is_by_cgroup) {
+            group.renamed = group.key.first().is_some_and(|cgroup| self.cgroups.is_renamed(cgroup));
+            let cgroup = if let [cgroup] = &group.key[..] { Some(cgroup) } else { None };
+            group.cgroups = cgroup.filter(|_| is_sorted(section)).and_then(|cgroup| self.cgroups.count(cgroup));
+        }
+        Some(table)
     }
 
     /// Names that no reason has are no rows, so that they are not taken for reasons that take no time.
-    fn wanted_reasons<'w>(&'w self, options: &'w CompareOptions) -> Wanted<'w> {
-        if options.reason_sums.is_empty() {
+    fn wanted_reasons<'w>(&'w self, sums: &'w [ReasonName]) -> Wanted<'w> {
+        if sums.is_empty() {
             return Wanted::Rows(&self.reason_rows);
         }
         let reasons = || self.reason_rows.values().flat_map(BTreeMap::keys);
-        Wanted::Sums(options.reason_sums.iter().filter(|name| reasons().any(|reason| name.is_of(reason))).collect())
+        Wanted::Sums(sums.iter().filter(|name| reasons().any(|reason| name.is_of(reason))).collect())
     }
 
     /// What a row takes: itself, its values of each run, and its texts in tables.
@@ -143,86 +176,90 @@ impl Captures {
     }
 
     /// A lower bound on the number of rows of a section, known before they are made.
-    fn fewest_rows(&self, section: Section, options: &CompareOptions) -> usize {
+    fn fewest_rows(&self, query: Query<'_>) -> usize {
         let groups = self.sides.iter().flat_map(|side| &side.groups).map(BTreeMap::len).max().unwrap_or(0);
-        match section {
+        match query.section {
             Section::Overview => groups * OVERVIEW.len(),
             Section::Reasons => self.reason_rows.values().map(BTreeMap::len).sum(),
-            section => groups * group::quantities(section, options).count(),
+            section => groups * group::quantities(section, query.quantities).count(),
         }
     }
 
     /// The renamed cgroups among the reported groups.
-    pub(super) fn renamed(&self, options: &CompareOptions) -> Vec<Renamed> {
-        let is_wanted = |pair: &&Renamed| options.wants_group(std::slice::from_ref(&pair.baseline));
+    pub(super) fn renamed(&self, only: &[GroupGlob]) -> Vec<Renamed> {
+        let is_wanted = |pair: &&Renamed| includes_group(only, std::slice::from_ref(&pair.baseline));
         self.cgroups.list.iter().filter(is_wanted).cloned().collect()
     }
 
     /// The selections of groups that match none, of threads or of cgroups.
-    pub(super) fn unmatched(&self, options: &CompareOptions) -> Vec<NoSuchGroup> {
-        if options.only.is_empty() {
+    pub(super) fn unmatched(&self, only: &[GroupGlob]) -> Vec<NoSuchGroup> {
+        if only.is_empty() {
             return Vec::new();
         }
         let mut names: BTreeSet<String> = BTreeSet::new();
-        for GroupedSide { digests, groups, side, .. } in self.sides.iter() {
+        for GroupedSide { digests, groups, side, is_by_cgroup, .. } in self.sides.iter() {
             names.extend(groups.iter().flat_map(Groups::keys).flatten().cloned());
-            if options.group_by.is_by_cgroup() {
+            if *is_by_cgroup {
                 let paths = digests.iter().flat_map(|digest| digest.head.cgroup_stats.keys());
                 names.extend(paths.map(|path| self.cgroups.key(*side, path)));
             }
         }
         let is_unmatched = |glob: &&GroupGlob| !names.iter().any(|name| glob.is_match(name));
-        let unmatched = options.only.iter().filter(is_unmatched);
+        let unmatched = only.iter().filter(is_unmatched);
         unmatched.map(|glob| NoSuchGroup::new("group", glob, names.iter().map(String::as_str))).collect()
     }
 }
 
 /// The names of all threads of a digest, which tell cgroups that have another name in the candidate.
-fn tasks<'d>(digest: &'d Digest, options: &CompareOptions) -> Vec<&'d ThreadNames> {
-    match options.group_by {
+fn tasks(digest: &Digest, axis: GroupBy) -> Vec<&ThreadNames> {
+    match axis {
         GroupBy::Cgroup => digest.threads.tasks.iter().collect(),
         _ => digest.threads.by_names.keys().collect(),
     }
 }
 
 impl SectionContext<'_> {
-    /// A section of a side, and which values each of its runs has; `None` if no run has the section. Of several runs,
+    /// The section of a side, and which values each of its runs has; `None` if no run has the section. Of several runs,
     /// each is reduced when its turn comes.
-    fn section(&self, side: &GroupedSide, section: Section) -> Option<(SideSection, KnownValues)> {
-        let mut runs = (0..side.digests.len()).map(|run| self.of_run(side, section, run));
+    fn section(&self, side: &GroupedSide) -> Option<(SideSection, KnownValues)> {
+        let mut runs = (0..side.digests.len()).map(|run| self.of_run(side, run));
         let sampled: Vec<bool> = side.reasons.iter().map(Option::is_some).collect();
         let of_reasons = |known: &mut KnownValues| {
-            if section == Section::Reasons {
+            if self.query.section == Section::Reasons {
                 known.add_all(&sampled, reasons::row_names(&self.reasons));
             }
         };
-        if self.judged == Judged::No {
+        if side.digests.len() == 1 {
             let groups = runs.next()??;
             let mut known = KnownValues::of_runs(1);
             // What any group has, all together have.
             let all = groups.get(&[][..]).into_iter().flat_map(|all| &all.measurements);
             all.filter(|measured| measured.cell.is_some()).for_each(|measured| known.add(0, measured));
             of_reasons(&mut known);
-            return Some((self.wanted_groups(section, groups), known));
+            return Some((self.wanted_groups(groups), known));
         }
         let mut all = SectionRuns::new(side.digests.len());
         of_reasons(&mut all.known);
         for (run, groups) in runs.enumerate() {
             let groups = groups?;
             all.know(run, &groups);
-            all.add(run, self.wanted_groups(section, groups));
+            all.add(run, self.wanted_groups(groups));
         }
-        Some(all.merged(if is_sorted(section) { &self.options.sort_by } else { &[] }))
+        Some(all.merged(if is_sorted(self.query.section) { self.query.sort_by } else { &[] }))
     }
 
-    fn of_run(&self, side: &GroupedSide, section: Section, run: usize) -> Option<SideSection> {
-        let (Digest { head, threads, .. }, totals) = (&side.digests[run], &side.groups[run]);
+    fn of_run(&self, side: &GroupedSide, run: usize) -> Option<SideSection> {
+        let Query { section, per, quantities, .. } = self.query;
+        let (Digest { head, .. }, totals) = (&side.digests[run], &side.groups[run]);
         let mut groups = match section {
-            section if section.is_of_threads() => group::section(head, section, totals, self.options),
-            section if section.is_of_cgroups() && self.options.group_by.is_by_cgroup() => {
-                records::cgroup_section(head, section, |path| self.cgroups.key(side.side, path), self.options)
+            section if section.is_of_threads() => {
+                let values: Vec<_> = group::quantities(section, quantities).collect();
+                group::section(head, totals, per, &values)
             }
-            Section::Overview => overview::section(head, totals, self.per),
+            section if section.is_of_cgroups() && side.is_by_cgroup => {
+                records::cgroup_section(head, section, |path| self.cgroups.key(side.side, path))
+            }
+            Section::Overview => overview::section(head, totals, per),
             Section::Reasons => {
                 let sampled = head.reasons.as_deref().zip(side.reasons[run].as_ref());
                 let of_samples = |(sampled, grouped): (&Reasons, _)| {
@@ -236,14 +273,14 @@ impl SectionContext<'_> {
                 let values = head.sched_ext.as_ref().map(SchedExtSysfs::values);
                 records::host_section("sched_ext", values)
             }
-            Section::SmapsRollup => smaps::section(&threads.memory, self.options),
+            Section::SmapsRollup => group::memory_section(totals),
             Section::Capture => captures::section(head),
             _ => return None,
         };
         let is_divided = side.is_compared || section == Section::Reasons;
-        let seconds = overview::seconds(head, totals, self.per).filter(|_| is_divided);
+        let seconds = overview::seconds(head, totals, per).filter(|_| is_divided);
         if is_sorted(section) {
-            self.add_sort_values(&mut groups, section, (head, totals), seconds);
+            self.add_sort_values(&mut groups, (head, totals), seconds);
         }
         // All rises of counters in the one unit of a comparison. Other values stay.
         if let Some(seconds) = seconds {
@@ -257,30 +294,26 @@ impl SectionContext<'_> {
     fn add_sort_values(
         &self,
         groups: &mut SideSection,
-        section: Section,
         (head, totals): (&SnapshotHead, &Groups),
         seconds: Option<f64>,
     ) {
-        let cpu_time = overview::cpu_time(totals);
-        for key in &self.options.sort_by {
-            let by = if section == Section::Overview { key.by.in_overview() } else { key.by };
-            let value = |members: &GroupTotals| {
-                if let Quantity::Column(column) = by {
-                    return Times::new(head, members, self.per, cpu_time).shown(column, &members.totals);
-                }
-                let cell = group::cell(by, members, head.taskstats_version());
-                let rate = |seconds: f64| Some(Cell::Ratio(number(cell.as_ref()?)? / seconds));
-                seconds.filter(|_| by.is_increase()).map_or(cell.clone(), rate)
+        let cpu_time = cpu_time(totals);
+        for (path, group) in &mut *groups {
+            let of = totals.get(path).map(|members| GroupContext::new(head, members, self.query.per, cpu_time));
+            let value = |key: &SortKey| {
+                let by = if self.query.section == Section::Overview { key.by.in_overview() } else { key.by };
+                let mut measured = by.measure(of.as_ref()?);
+                seconds.iter().for_each(|seconds| measured.per_second(*seconds));
+                measured.cell
             };
-            for (path, group) in &mut *groups {
-                group.sort_values.push(totals.get(path).and_then(&value));
-            }
+            group.sort_values.extend(self.query.sort_by.iter().map(value));
         }
     }
 
-    fn wanted_groups(&self, section: Section, mut groups: SideSection) -> SideSection {
-        if section.has_named_groups() {
-            groups.retain(|key, _| key.is_empty() || self.options.wants_group(key));
+    fn wanted_groups(&self, mut groups: SideSection) -> SideSection {
+        let section = self.query.section;
+        if section.has_named_groups() && !matches!(section, Section::Overview | Section::Reasons) {
+            groups.retain(|key, _| key.is_empty() || includes_group(self.query.only, key));
         }
         groups
     }

@@ -1,8 +1,13 @@
 //! Tests of digests.
 
 use super::*;
-use crate::compare::smaps::{Memory, memory_of_processes};
-use crate::model::{HostContext, ThreadSpan};
+use crate::compare::Grouping;
+use crate::compare::{CompareOptions, Digest, ThreadTotals};
+use crate::model::{CtprofSnapshot, HostContext, ThreadSpan, Threads};
+
+fn by(axis: GroupBy) -> CompareOptions {
+    CompareOptions { grouping: Grouping { axis, ..Grouping::default() }, ..CompareOptions::default() }
+}
 
 fn thread(tid: u32, comm: &str, start: u64) -> ThreadState {
     let mut thread = ThreadState { tid, tgid: 1, comm: comm.into(), ..ThreadState::default() };
@@ -22,7 +27,7 @@ fn after_100_seconds() -> CtprofSnapshot {
 fn a_digest_made_in_parts_is_the_digest_of_the_whole() {
     let threads: Vec<_> = (1..=10_000).map(|tid| thread(tid, ["a", "b", "c"][tid as usize % 3], 5)).collect();
     let snapshot = CtprofSnapshot { threads, ..CtprofSnapshot::default() };
-    let options = CompareOptions { group_by: GroupBy::Comm, ..CompareOptions::default() };
+    let options = by(GroupBy::Comm);
     let digest = Digest::of_snapshot(&snapshot, &options);
     let mut whole = ThreadTotals::new(&options, &[]);
     snapshot.threads.iter().for_each(|thread| whole.count(thread));
@@ -148,7 +153,7 @@ fn a_digest_narrowed_to_cgroups_has_the_threads_by_which_renamed_ones_are_matche
     let with_cgroup = |tid, comm| ThreadState { cgroup: Some("/a".into()), ..thread(tid, comm, 0) };
     let threads = vec![with_cgroup(1, "a"), with_cgroup(2, "b"), with_cgroup(3, "b")];
     let snapshot = CtprofSnapshot { threads, ..CtprofSnapshot::default() };
-    let made_for = |group_by| Digest::of_snapshot(&snapshot, &CompareOptions { group_by, ..CompareOptions::default() });
+    let made_for = |group_by| Digest::of_snapshot(&snapshot, &by(group_by));
     let whole = made_for(GroupBy::All);
     for axis in [GroupBy::Pcomm, GroupBy::Comm, GroupBy::CommExact, GroupBy::Cgroup] {
         let (narrowed, expected) = (whole.narrowed(axis), made_for(axis));
@@ -220,30 +225,26 @@ fn memory_is_summed_per_kind_with_the_number_of_processes_that_have_it() {
     };
     let threads = [process(1, &[("Rss", 3), ("Swap", 1)]), process(2, &[("Rss", 4)]), thread(3, "bare", 0)];
     let snapshot = CtprofSnapshot { threads: threads.to_vec(), ..CtprofSnapshot::default() };
-    let memory = memory_of_processes(&snapshot, Names::Patterns);
     let kinds = BTreeMap::from([("Rss".to_owned(), (7 * 1024, 2)), ("Swap".to_owned(), (1024, 1))]);
-    assert_eq!(memory.by_name, BTreeMap::from([("app".to_owned(), Memory { processes: 2, kinds })]));
-    let mut merged = Memory::default();
-    memory_of_processes(&snapshot, Names::Literal).by_name.into_values().for_each(|memory| merged.merge(&memory));
-    assert_eq!(merged, memory.by_name["app"]);
-    assert_eq!(memory_of_processes(&snapshot, Names::Literal).by_name.len(), 2, "one entry per process");
+    let digest = Digest::of_snapshot(&snapshot, &CompareOptions::default());
+    let mut memory = digest.threads.by_names.values().filter_map(|members| members.memory.as_deref());
+    assert_eq!(memory.next(), Some(&ProcessMemory { processes: 2, kinds }));
+    assert_eq!(memory.next(), None, "processes without it have none");
 }
 
 #[test]
-fn with_literal_names_the_memory_of_each_process_is_an_entry_of_its_own() {
-    let process = |tgid| ThreadState {
-        tgid,
-        pcomm: "app".into(),
-        smaps_rollup_kib: Some(BTreeMap::from([("Rss".to_owned(), 3)])),
-        ..thread(tgid, "app", 0)
+fn totals_take_more_for_other_kinds_of_memory_and_not_for_more_processes() {
+    let process = |tgid: u32, kind: &str| {
+        let smaps_rollup_kib = Some(BTreeMap::from([(kind.to_owned(), 1)]));
+        ThreadState { tgid, smaps_rollup_kib, ..thread(tgid, "web", 0) }
     };
-    let snapshot = CtprofSnapshot { threads: vec![process(1), process(2)], ..CtprofSnapshot::default() };
-    let entries = |names| {
-        let digest = Digest::of_snapshot(&snapshot, &CompareOptions { names, ..CompareOptions::default() });
-        digest.threads.memory.by_name.into_keys().collect::<Vec<_>>()
+    let mut totals = ThreadTotals::new(&CompareOptions::default(), &[]);
+    let mut after = |process: ThreadState| {
+        totals.count(&process);
+        totals.bytes()
     };
-    assert_eq!(entries(Names::Literal), ["app[1]", "app[2]"]);
-    assert_eq!(entries(Names::Patterns), ["app"]);
+    let [one, same, another] = [process(1, "Pss"), process(2, "Pss"), process(3, "Swap")].map(&mut after);
+    assert!(one == same && another > same, "{one} {same} {another}");
 }
 
 #[test]

@@ -1,0 +1,183 @@
+//! The values of a group of threads in one capture.
+
+use super::exited_work::{TICKS, exited_that_matter, run, sum};
+use super::{ColumnInput, GroupTotals, Measurement, OverviewColumn, Per, Quantity, number, rate_unit};
+use crate::model::{Cell, Metric, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit, WindowRule};
+
+/// What the values of a group depend on.
+#[derive(Clone, Copy)]
+pub(super) struct GroupContext<'g> {
+    /// The threads; `None` for exited work, which is that of no thread.
+    members: Option<&'g GroupTotals>,
+    totals: &'g Totals,
+    times: Times,
+    taskstats: Option<u16>,
+}
+
+impl<'g> GroupContext<'g> {
+    /// `cpu_time` is that of all groups, in nanoseconds.
+    pub(super) fn new(head: &SnapshotHead, members: &'g GroupTotals, per: Per, cpu_time: u64) -> Self {
+        let times = Times::new(head, members, per, cpu_time);
+        Self { members: Some(members), totals: &members.totals, times, taskstats: head.taskstats_version() }
+    }
+
+    /// Exited work of the group, which was alive while it ran: it is no part of the sleep.
+    pub(super) fn of_exited_work(self, totals: &'g Totals) -> Self {
+        Self { members: None, totals, times: Times { seconds: self.times.seconds, ..Times::default() }, ..self }
+    }
+
+    fn threads(&self) -> u64 {
+        self.members.map_or(0, |members| members.threads)
+    }
+
+    /// Whether exited work of the group lacks a value, as processes count less of it than threads do.
+    fn lacks_exited_work(&self, is_lacked: impl Fn(&Totals) -> bool) -> bool {
+        self.members.is_some_and(|members| exited_that_matter(members).any(|(_, totals)| is_lacked(totals)))
+    }
+}
+
+/// The times of a group that its totals do not have; what is unknown is left out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    /// Seconds that amounts are divided by, 0 if they are unknown; `None` if amounts are not divided.
+    seconds: Option<f64>,
+    /// How long the threads were alive, in nanoseconds, and how long exited work ran.
+    alive: Option<u64>,
+    blocked: Option<u64>,
+    /// Number of threads for which that is known.
+    blocked_of: u64,
+    /// How long the command took that was recorded, in nanoseconds.
+    elapsed: Option<u64>,
+}
+
+impl Times {
+    fn new(head: &SnapshotHead, members: &GroupTotals, per: Per, cpu_time: u64) -> Self {
+        let lived = members.lifetimes.lived(head);
+        let seconds = match (per, &head.window) {
+            (Per::Run, _) => None,
+            (Per::Second, Some(window)) => Some(window.duration_ns as f64 / 1e9),
+            (Per::Second, None) => Some(lived.map_or(0.0, |(ns, threads)| ns as f64 / threads as f64 / 1e9)),
+            (Per::CpuSecond, _) => Some(cpu_time as f64 / 1e9),
+        };
+        let alive = match &head.window {
+            Some(window) => Some(members.alive_within(window.duration_ns)),
+            None => lived.and_then(|(ns, _)| ns.try_into().ok()),
+        };
+        let exited_run = members.exited_work.values().filter_map(|totals| run(totals)).fold(0, u64::saturating_add);
+        let alive = alive.map(|alive: u64| alive.saturating_add(exited_run));
+        let command = head.window.as_ref().and_then(|window| window.command.as_ref());
+        let elapsed = command.map(|command| command.elapsed_ns);
+        Self { seconds, alive, blocked: members.blocked_ns, blocked_of: members.blocked_of, elapsed }
+    }
+}
+
+impl Quantity {
+    /// The value of a group, and how far it can be relied on.
+    pub(super) fn measure(self, of: &GroupContext<'_>) -> Measurement {
+        let (totals, threads) = (of.totals, of.threads());
+        let lacks_metric = |metric: &Metric| {
+            metric.window == WindowRule::Increase && of.lacks_exited_work(|exited| metric.total(exited).is_none())
+        };
+        let (cell, covered, lacks_members, lacks_exited) = match self {
+            Self::Column(column) => return column.measure(of),
+            Self::ThreadCount => (Some(Cell::Number(threads)), threads, false, false),
+            Self::Metric(metric) => {
+                let covered = metric.covered(totals);
+                (metric.total(totals), covered, metric.is_partial(covered, threads), lacks_metric(metric))
+            }
+            Self::Derived(derived) => (
+                derived.total(totals, of.taskstats),
+                derived.covered(totals, of.taskstats),
+                derived.is_partial(totals, of.taskstats, threads),
+                derived.formula.inputs().any(|input| lacks_metric(input.metric())),
+            ),
+        };
+        Measurement {
+            partial: lacks_members || cell.is_some() && lacks_exited,
+            quantity: Some(self),
+            is_total: self.is_total(),
+            is_increase: self.is_increase(),
+            ..Measurement::new(self.name(), self.about().unit, cell, covered)
+        }
+    }
+}
+
+impl OverviewColumn {
+    fn measure(&'static self, of: &GroupContext<'_>) -> Measurement {
+        let (totals, times) = (of.totals, of.times);
+        let in_ticks = match self.amount {
+            ColumnInput::Run => totals.run_time_ns.sum().is_none(),
+            ColumnInput::PartOfRun(_) => true,
+            _ => false,
+        };
+        let amount = self.amount(totals, times);
+        let (unit, cell) = self.value(amount, times);
+        let quantum = if in_ticks { self.value(Some(NS_PER_TICK), times).1 } else { None };
+        let inputs = self.covered(totals, times);
+        // Of gauges, only the first thread of a process has a value.
+        let lacks_members = inputs.clone().any(|covered| (1..of.threads()).contains(&covered));
+        let lacks_exited =
+            cell.is_some() && of.lacks_exited_work(|exited| self.amount(exited, Times::default()).is_none());
+        Measurement {
+            partial: self.is_divided() && (lacks_members || lacks_exited),
+            quantity: Some(Quantity::Column(self)),
+            is_total: true,
+            quantum: quantum.as_ref().and_then(number).unwrap_or(0.0),
+            ..Measurement::new(self.name, unit, cell, inputs.min().unwrap_or(0))
+        }
+    }
+
+    /// The value as the overview shows it: per second, if it is divided.
+    fn value(&self, amount: Option<u64>, times: Times) -> (Unit, Option<Cell>) {
+        let Some(seconds) = times.seconds.filter(|_| self.is_divided()) else {
+            return (self.unit, amount.map(Cell::Number));
+        };
+        let (unit, scale) = rate_unit(self.unit).expect("columns are times, bytes or events");
+        let rate = |amount: u64| Cell::Ratio(amount as f64 / scale / seconds);
+        (unit, amount.filter(|_| seconds > 0.0).map(rate))
+    }
+
+    fn amount(&self, totals: &Totals, times: Times) -> Option<u64> {
+        match self.amount {
+            ColumnInput::Elapsed => times.elapsed,
+            ColumnInput::Run => run(totals),
+            ColumnInput::Block => times.blocked,
+            ColumnInput::Sleep => sleep(totals, times),
+            ColumnInput::PartOfRun(part) => part_of_run(totals, part),
+            ColumnInput::Sum(metrics) | ColumnInput::Gauges(metrics) => sum(totals, metrics),
+        }
+    }
+
+    /// For each input, the number of threads that have a value.
+    fn covered(&self, totals: &Totals, times: Times) -> impl Iterator<Item = u64> + Clone {
+        let (metrics, blocked): ([&[M]; 2], _) = match self.amount {
+            ColumnInput::Elapsed => ([&[], &[]], None),
+            ColumnInput::Run => ([run_metrics(totals), &[]], None),
+            ColumnInput::Block => ([&[], &[]], Some(times.blocked_of)),
+            ColumnInput::Sleep => ([run_metrics(totals), &[M::wait_time_ns]], times.blocked.map(|_| times.blocked_of)),
+            ColumnInput::PartOfRun(_) => ([run_metrics(totals), TICKS], None),
+            ColumnInput::Sum(metrics) | ColumnInput::Gauges(metrics) => ([metrics, &[]], None),
+        };
+        metrics.into_iter().flatten().map(|id| id.metric().covered(totals)).chain(blocked)
+    }
+}
+
+/// Fewer ticks do not say how much of the time on a CPU was in user mode.
+const FEWEST_TICKS: u128 = 5;
+
+/// Time on a CPU, divided as its ticks are.
+fn part_of_run(totals: &Totals, part: M) -> Option<u64> {
+    let [part, all] = [sum(totals, &[part])?, sum(totals, TICKS)?].map(u128::from);
+    let all = Some(all).filter(|all| *all >= FEWEST_TICKS)?;
+    u64::try_from(u128::from(run(totals)?) * part / all).ok()
+}
+
+/// The metrics that the time on a CPU is from.
+fn run_metrics(totals: &Totals) -> &'static [M] {
+    if totals.run_time_ns.sum().is_some() { &[M::run_time_ns] } else { TICKS }
+}
+
+fn sleep(totals: &Totals, times: Times) -> Option<u64> {
+    let used = run(totals)?.saturating_add(totals.wait_time_ns.sum()?).saturating_add(times.blocked.unwrap_or(0));
+    Some(times.alive?.saturating_sub(used))
+}

@@ -1,0 +1,341 @@
+//! Totals of the threads of a group.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{GroupBy, GroupFacts, LONGEST_PATH, ProcessMemory, Throttled, Turnover};
+use crate::model::{ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadState, Totals};
+
+/// What the threads of a group have done, and how many they are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GroupTotals {
+    /// Number of threads; in a window, of those alive at its end.
+    pub(super) threads: u64,
+    pub(super) turnover: Turnover,
+    /// How long they were alive in the window, in nanoseconds.
+    pub(super) alive_ns: u64,
+    /// How long they were blocked, in nanoseconds; `None` if it is unknown for all threads.
+    pub(super) blocked_ns: Option<u64>,
+    pub(super) blocked_of: u64,
+    /// How many of them are threads of the capturing process.
+    own: u64,
+    /// The id of its process, if it is one.
+    pub(super) pid: OnlyId,
+    /// The id of its thread, if it is one.
+    pub(super) tid: OnlyId,
+    /// The effective user id of its processes, if it is one.
+    pub(super) euid: OnlyId,
+    /// The cgroups of the threads that waited for a CPU, and one more than [`MOST_CGROUPS`] if there are too many.
+    cgroups: BTreeSet<Name>,
+    /// Who started its processes that exited, and how many of their threads.
+    parents: BTreeMap<Name, u64>,
+    /// The longest run time of one thread that ran for much of its time, in nanoseconds.
+    hottest_ns: u64,
+    pub(super) exited_work: BTreeMap<ExitedWork, Box<Totals>>,
+    /// How many of them have a name that is known not to be cut, though it is as long as any can be.
+    whole_names: u64,
+    /// How many are the first threads of processes, and how many of those have such a name.
+    leaders: u64,
+    leaders_with_whole_names: u64,
+    pub(super) lifetimes: Lifetimes,
+    pub(super) totals: Box<Totals>,
+    /// The memory of its processes; `None` if it was read of none.
+    pub(super) memory: Option<Box<ProcessMemory>>,
+    /// Whether the kernel may have cut the name that they are grouped by, so that different threads are one group.
+    pub(super) name_cut: bool,
+}
+
+/// The id that a group has, if all of its threads have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum OnlyId {
+    #[default]
+    None,
+    One(u32),
+    Several,
+}
+
+impl OnlyId {
+    pub(super) fn get(self) -> Option<u32> {
+        if let Self::One(id) = self { Some(id) } else { None }
+    }
+
+    fn merge(&mut self, other: Self) {
+        *self = match (*self, other) {
+            (one, Self::None) | (Self::None, one) => one,
+            (one, another) if one == another => one,
+            _ => Self::Several,
+        };
+    }
+}
+
+/// A thread that ran for less of its time than one of so many parts is not hot.
+const HOT_PARTS: u64 = 20;
+
+/// CPU quotas are those of few cgroups. More would take memory that the limit does not count.
+const MOST_CGROUPS: usize = 16;
+
+/// A report names one. More, and longer ones, would take memory that the limit does not count.
+const MOST_PARENTS: usize = 16;
+const LONGEST_PARENT: usize = 64;
+
+impl GroupTotals {
+    pub(super) fn add(&mut self, thread: &ThreadState) {
+        if let Some(memory) = ProcessMemory::of_leader(thread) {
+            self.memory.get_or_insert_default().merge(&memory);
+        }
+        let span = thread.span.unwrap_or_default();
+        if thread.owner == Some(Owner::Ctprof) {
+            self.own = self.own.saturating_add(span.count);
+        }
+        // Exited threads of several processes have no id.
+        self.pid.merge(if thread.tgid > 0 { OnlyId::One(thread.tgid) } else { OnlyId::Several });
+        // Exited work is not a thread.
+        if thread.exited_work.is_none() {
+            self.tid.merge(if thread.tid > 0 { OnlyId::One(thread.tid) } else { OnlyId::Several });
+        }
+        self.euid.merge(thread.euid.map_or(OnlyId::None, OnlyId::One));
+        if thread.metrics.wait_time_ns.is_some_and(|wait| wait.number() > 0) {
+            thread.cgroup.iter().chain(&thread.cpu_cgroup).for_each(|path| self.add_cgroup(path));
+        }
+        if let Some(parent) = &thread.parent {
+            self.add_parent(parent, span.count);
+        }
+        if let Some(kind) = thread.exited_work {
+            self.exited_work.entry(kind).or_default().add_work(&thread.metrics);
+            return self.totals.add_work(&thread.metrics);
+        }
+        self.turnover.add(span);
+        self.alive_ns = self.alive_ns.saturating_add(span.alive_ns);
+        let run_ns = thread.metrics.run_time_ns.map_or(0, u64::from);
+        if span.count == 1 && span.alive_ns > 0 && run_ns >= span.alive_ns / HOT_PARTS {
+            self.hottest_ns = self.hottest_ns.max(run_ns);
+        }
+        let blocked_ns = blocked_ns(thread);
+        self.add_blocked(blocked_ns);
+        if span.exited {
+            return self.totals.add_work(&thread.metrics);
+        }
+        self.threads += 1;
+        self.blocked_of += u64::from(blocked_ns.is_some());
+        self.whole_names += u64::from(thread.name_complete);
+        self.leaders += u64::from(thread.is_leader());
+        self.leaders_with_whole_names += u64::from(thread.is_leader() && thread.name_complete);
+        self.lifetimes.add(thread);
+        self.totals.add(&thread.metrics);
+    }
+
+    /// The number of kinds of memory.
+    pub(super) fn kinds(&self) -> usize {
+        self.memory.as_ref().map_or(0, |memory| memory.kinds.len())
+    }
+
+    fn add_cgroup(&mut self, path: &Name) {
+        if self.cgroups.len() <= MOST_CGROUPS && !self.cgroups.contains(path) {
+            self.cgroups.insert(Name::clone(path));
+        }
+    }
+
+    fn add_parent(&mut self, name: &Name, threads: u64) {
+        let has_room = self.parents.len() < MOST_PARENTS && name.len() <= LONGEST_PARENT;
+        if has_room || self.parents.contains_key(name) {
+            let all = self.parents.entry(Name::clone(name)).or_default();
+            *all = all.saturating_add(threads);
+        }
+    }
+
+    fn add_blocked(&mut self, blocked_ns: Option<u64>) {
+        self.blocked_ns = self.blocked_ns.into_iter().chain(blocked_ns).reduce(u64::saturating_add);
+    }
+
+    /// How long they were alive in a window of this length, in nanoseconds. Single threads can be read later at its
+    /// end than at its start.
+    pub(super) fn alive_within(&self, duration_ns: u64) -> u64 {
+        self.alive_ns.min(self.threads.saturating_add(self.turnover.exited).saturating_mul(duration_ns))
+    }
+
+    /// Whether all are threads of the capturing process, or work of its exited threads.
+    pub(super) fn are_own(&self) -> bool {
+        self.own > 0 && self.own >= self.threads.saturating_add(self.turnover.exited)
+    }
+
+    /// What a report of this capture says of the group besides its values.
+    pub(super) fn facts(&self, head: &SnapshotHead) -> GroupFacts {
+        GroupFacts {
+            members: self.threads,
+            turnover: self.turnover,
+            uptime: self.lifetimes.share_of_uptime(head),
+            own: self.are_own(),
+            pid: self.pid.get(),
+            tid: self.tid.get(),
+            euid: self.euid.get(),
+            throttled: self.throttled(head),
+            hottest: self.hottest(),
+            exited_work: None,
+            is_minor: false,
+            name_cut: self.name_cut,
+            parents: self.parents(),
+        }
+    }
+
+    fn parents(&self) -> Vec<(Name, u64)> {
+        let mut parents: Vec<_> = self.parents.iter().map(|(name, count)| (Name::clone(name), *count)).collect();
+        parents.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        parents
+    }
+
+    /// How often the cgroups of the threads that waited, and those above them, had used their CPU quotas in a window; `None`
+    /// if they had not, or there are too many.
+    fn throttled(&self, snapshot: &SnapshotHead) -> Option<Throttled> {
+        let is_known = snapshot.window.is_some() && self.cgroups.len() <= MOST_CGROUPS;
+        let paths = self.cgroups.iter().filter(|_| is_known);
+        let lineage: BTreeSet<_> = paths.flat_map(|path| lineage(path)).collect();
+        let of_cgroup = |path: &&str| snapshot.cgroup_stats.get(*path).map(|stats| &stats.cpu);
+        let mut all = Throttled::default();
+        for cpu in lineage.iter().filter_map(of_cgroup) {
+            all.periods = all.periods.saturating_add(cpu.nr_periods.map_or(0, u64::from));
+            all.throttled = all.throttled.saturating_add(cpu.nr_throttled.map_or(0, u64::from));
+        }
+        (all.throttled > 0).then_some(all)
+    }
+
+    /// The share of the run time of all that one of several threads took, 0 to 1, if that ran for much of its time.
+    fn hottest(&self) -> Option<f64> {
+        let all = self.totals.run_time_ns.sum().filter(|all| *all > 0 && self.hottest_ns > 0)?;
+        let are_several = self.threads.saturating_add(self.turnover.exited) > 1;
+        are_several.then(|| self.hottest_ns as f64 / all as f64)
+    }
+
+    /// Whether every name that decides the group is known to be whole.
+    pub(super) fn has_whole_names(&self, axis: GroupBy) -> bool {
+        let (named, whole) = match axis {
+            GroupBy::Command | GroupBy::Pcomm | GroupBy::Pid => (self.leaders, self.leaders_with_whole_names),
+            _ => (self.threads, self.whole_names),
+        };
+        named > 0 && named == whole
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        let Self {
+            threads,
+            turnover,
+            alive_ns,
+            blocked_ns,
+            blocked_of,
+            own,
+            pid,
+            tid,
+            euid,
+            cgroups,
+            parents,
+            hottest_ns,
+            exited_work,
+            whole_names,
+            leaders,
+            leaders_with_whole_names,
+            lifetimes,
+            totals,
+            memory,
+            name_cut,
+        } = other;
+        self.threads += *threads;
+        self.turnover.merge(*turnover);
+        self.alive_ns = self.alive_ns.saturating_add(*alive_ns);
+        self.add_blocked(*blocked_ns);
+        self.blocked_of += *blocked_of;
+        self.own = self.own.saturating_add(*own);
+        self.pid.merge(*pid);
+        self.tid.merge(*tid);
+        self.euid.merge(*euid);
+        cgroups.iter().for_each(|path| self.add_cgroup(path));
+        parents.iter().for_each(|(name, count)| self.add_parent(name, *count));
+        self.hottest_ns = self.hottest_ns.max(*hottest_ns);
+        for (kind, totals) in exited_work {
+            self.exited_work.entry(*kind).or_default().merge(totals);
+        }
+        self.whole_names += *whole_names;
+        self.leaders += *leaders;
+        self.leaders_with_whole_names += *leaders_with_whole_names;
+        self.lifetimes.merge(*lifetimes);
+        self.totals.merge(totals);
+        if let Some(memory) = memory {
+            self.memory.get_or_insert_default().merge(memory);
+        }
+        self.name_cut |= name_cut;
+    }
+}
+
+/// How long a thread was blocked: as the scheduler counts it, else by the I/O and memory delays of taskstats. The
+/// scheduler counts the idle time of kernel threads as blocked (`TASK_IDLE`), so of these only I/O waits count. Under
+/// sched_ext it counts neither: the values stay zero.
+fn blocked_ns(thread: &ThreadState) -> Option<u64> {
+    let metrics = &thread.metrics;
+    let delays = || {
+        let optional = |delay: Option<MonotonicNs>| delay.map_or(0, u64::from);
+        let swap = metrics.swapin_delay_total_ns?.number().max(optional(metrics.thrashing_delay_total_ns));
+        let memory = [metrics.freepages_delay_total_ns, metrics.compact_delay_total_ns].map(optional);
+        Some(memory.into_iter().fold(metrics.blkio_delay_total_ns?.number().saturating_add(swap), u64::saturating_add))
+    };
+    let counted = if thread.kernel_thread { metrics.iowait_sum } else { metrics.block_sum };
+    counted.filter(|_| metrics.ext_enabled != Some(true)).map(u64::from).or_else(delays)
+}
+
+/// The paths of a cgroup and of those above it; none of a path that no kernel gives, whose depth a file chooses.
+fn lineage(path: &str) -> impl Iterator<Item = &str> {
+    let ends = path.match_indices('/').map(|(at, _)| at.max(1)).chain([path.len()]);
+    ends.filter(|_| path.len() <= LONGEST_PATH).map(|end| &path[..end])
+}
+
+/// When threads started and were read, summed over those whose start is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lifetimes {
+    threads: u64,
+    /// Threads that are older than the clock of their time namespace: nobody knows since when they live.
+    older: u64,
+    start_ticks: u128,
+    read_at_ns: u128,
+}
+
+impl Lifetimes {
+    fn add(&mut self, thread: &ThreadState) {
+        let Some(start) = thread.start_time_clock_ticks else { return };
+        if thread.start_ns().is_none() {
+            self.older += 1;
+            return;
+        }
+        self.threads += 1;
+        self.start_ticks += u128::from(start);
+        self.read_at_ns += u128::from(thread.read_at_ns.unwrap_or(0));
+    }
+
+    fn merge(&mut self, other: Self) {
+        let Self { threads, older, start_ticks, read_at_ns } = other;
+        self.threads += threads;
+        self.older += older;
+        self.start_ticks += start_ticks;
+        self.read_at_ns += read_at_ns;
+    }
+
+    /// The sum of the times since boot at which the threads were read, in nanoseconds, if it is known.
+    fn uptime(self, snapshot: &SnapshotHead) -> Option<u128> {
+        Some(u128::from(snapshot.boottime_ns()?) * u128::from(self.threads) + self.read_at_ns)
+    }
+
+    /// The sum of the times that the threads have existed, in nanoseconds, and the number of threads; `None` if
+    /// the time since boot or the tick rate, the start of every thread, or the age of one is unknown.
+    pub(super) fn lived(self, snapshot: &SnapshotHead) -> Option<(u128, u64)> {
+        let host = snapshot.host.as_ref()?;
+        let ns_per_tick = 1_000_000_000_u64.checked_div(host.clock_ticks_per_second?)?;
+        let lived = self.uptime(snapshot)?.saturating_sub(self.start_ticks * u128::from(ns_per_tick));
+        (self.threads > 0 && self.older == 0).then_some((lived, self.threads))
+    }
+
+    /// The average share of the time since boot that the threads have existed, 0 to 1; `None` if the
+    /// host's uptime or tick rate, or the start of every thread, is unknown.
+    pub(super) fn share_of_uptime(self, snapshot: &SnapshotHead) -> Option<f64> {
+        let (lived, _) = self.lived(snapshot)?;
+        let uptime = self.uptime(snapshot)?;
+        (uptime > 0).then(|| lived as f64 / uptime as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests;

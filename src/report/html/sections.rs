@@ -1,0 +1,185 @@
+//! A section of a page: its groups, its values, and the rows of JSON with a ready-made text beside each value.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::super::{
+    delta_text, group_change, indent, interval_text, label, of_headline, percent_text, threads, verdict_text, why,
+};
+use super::rows::PageSection;
+use super::shared::Shared;
+use crate::compare::{GroupReason, Report, ReportSection, Row};
+use crate::model::{Section, Unit};
+use crate::statistics::Verdict;
+
+#[derive(Serialize)]
+pub(super) struct SectionData<'p> {
+    section: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    doc: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+    groups: Vec<GroupData<'p>>,
+    values: Vec<ValueData<'p>>,
+    /// Rows in order: the places of group and value, then the cells: a value per side; of two sides the difference, and the
+    /// difference in percent; of several runs the interval and the verdict.
+    rows: Vec<Vec<usize>>,
+}
+
+#[derive(Serialize)]
+struct GroupData<'p> {
+    /// The index of the path; `None` for a host.
+    path: Option<usize>,
+    /// The displayed text; `None` if it is the name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    #[serde(flatten)]
+    line: Option<OverviewLine<'p>>,
+    /// Lines that say why the group's time passes; empty but for groups that lead an overview.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    why: Vec<String>,
+}
+
+/// Facts about a group that an overview shows beside values.
+#[derive(Serialize)]
+struct OverviewLine<'p> {
+    /// The cell with the number of threads; `None` for exited work of the group above.
+    threads: Option<usize>,
+    /// `new` or `gone`, if only one side has the group.
+    only: Option<&'static str>,
+    verdict: String,
+    dots: Option<RunDots<'p>>,
+}
+
+/// The values of the runs that a verdict is about, by side.
+#[derive(Serialize)]
+pub(super) struct RunDots<'p> {
+    unit: &'static str,
+    runs: Vec<&'p [f64]>,
+}
+
+#[derive(Serialize)]
+struct ValueData<'p> {
+    name: Cow<'p, str>,
+    unit: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    doc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'p GroupReason>,
+}
+
+impl<'p> RunDots<'p> {
+    pub(super) fn new(row: &'p Row) -> Option<Self> {
+        let runs = row.runs.as_ref()?.values.iter().map(|values| &**values).collect();
+        Some(Self { unit: row.unit.name(), runs })
+    }
+}
+
+impl<'p> SectionData<'p> {
+    pub(super) fn new(page: PageSection<'p>, report: &'p Report, shared: &mut Shared<'p>) -> Self {
+        let section = page.shown.section;
+        let mut data = Self {
+            doc: section.section.doc(),
+            notes: page.left_out().into_iter().chain(section.notes.iter().map(ToString::to_string)).collect(),
+            ..Self::empty(section.section.name())
+        };
+        let (mut groups, mut values) = (HashMap::new(), HashMap::new());
+        for &row in &page.shown.rows {
+            let group = *groups.entry(row.group).or_insert_with(|| {
+                data.groups.push(GroupData::new(section, row, shared));
+                data.groups.len() - 1
+            });
+            let value = *values.entry(&row.name).or_insert_with(|| {
+                data.values.push(ValueData::new(row));
+                data.values.len() - 1
+            });
+            data.rows.push([group, value].into_iter().chain(cells(row, shared)).collect());
+        }
+        if section.section == Section::Overview {
+            for (group, lines) in why::lines(report, &page.shown) {
+                groups.get(&group).into_iter().for_each(|place| data.groups[*place].why.clone_from(&lines));
+            }
+        }
+        data
+    }
+
+    /// Builds a section of texts that belong to no group: a name, and a text per side.
+    pub(super) fn of_texts(
+        section: &'static str,
+        rows: impl IntoIterator<Item = (Cow<'p, str>, Vec<String>)>,
+        shared: &mut Shared<'p>,
+    ) -> Self {
+        let mut data = Self::empty(section);
+        data.groups.push(GroupData { path: None, label: None, line: None, why: Vec::new() });
+        for (name, texts) in rows {
+            let cells = texts.into_iter().map(|text| shared.cells.place(text, None, Unit::None));
+            data.rows.push([0, data.values.len()].into_iter().chain(cells).collect());
+            data.values.push(ValueData { name, unit: Unit::None.name(), doc: "", reason: None });
+        }
+        data
+    }
+
+    fn empty(section: &'static str) -> Self {
+        Self { section, doc: "", notes: Vec::new(), groups: Vec::new(), values: Vec::new(), rows: Vec::new() }
+    }
+}
+
+fn cells(row: &Row, Shared { cells, .. }: &mut Shared<'_>) -> Vec<usize> {
+    let mut places: Vec<_> = row.values.iter().map(|cell| cells.of_value(cell.as_ref(), row)).collect();
+    if row.values.candidate.is_some() {
+        let (delta, percent) = (row.delta(), row.percent());
+        let text = delta_text(delta.as_ref(), row.unit);
+        places.push(cells.place(text, delta.and_then(|delta| delta.number()), row.unit));
+        places.push(cells.place(percent_text(percent), percent, Unit::Percent));
+    }
+    if let Some(verdict) = row.verdict() {
+        let is_clear = matches!(verdict, Verdict::More | Verdict::Less);
+        places.push(cells.place(interval_text(row.runs.as_deref()), None, Unit::None));
+        places.push(cells.place(verdict_text(row), Some(f64::from(u8::from(is_clear))), Unit::None));
+    }
+    places
+}
+
+impl<'p> GroupData<'p> {
+    fn new(section: &'p ReportSection, row: &Row, shared: &mut Shared<'p>) -> Self {
+        let group = &section.groups[row.group];
+        let label = label(group).split_off(indent(group.key.len().saturating_sub(1)).len());
+        let line = (section.section == Section::Overview).then(|| OverviewLine::new(section, row, shared));
+        let label = Some(label).filter(|label| Some(label) != group.key.last());
+        Self { path: shared.paths.place(&group.key), label, line, why: Vec::new() }
+    }
+}
+
+impl<'p> OverviewLine<'p> {
+    fn new(section: &'p ReportSection, row: &Row, shared: &mut Shared<'p>) -> Self {
+        let group = &section.groups[row.group];
+        if group.exited_work().is_some() {
+            return Self { threads: None, only: None, verdict: String::new(), dots: None };
+        }
+        let only = match group.members().both() {
+            Some((None, Some(_))) => Some("new"),
+            Some((Some(_), None)) => Some("gone"),
+            _ => None,
+        };
+        let members = group.members().into_iter().last().flatten().map(|members| members as f64);
+        Self {
+            threads: Some(shared.cells.place(threads(group), members, Unit::Count)),
+            only,
+            verdict: group_change(section, row),
+            dots: of_headline(section, row).and_then(|(row, _)| RunDots::new(row)),
+        }
+    }
+}
+
+impl<'p> ValueData<'p> {
+    fn new(row: &'p Row) -> Self {
+        Self {
+            name: Cow::Borrowed(&row.name),
+            unit: row.unit.name(),
+            doc: row.quantity.map(|quantity| quantity.about().doc).unwrap_or_default(),
+            reason: row.reason.as_deref(),
+        }
+    }
+}

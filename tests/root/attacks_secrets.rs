@@ -1,0 +1,79 @@
+//! What other users keep to themselves is in no output of a copy with file capabilities.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use crate::attacks_support::{Granted, as_nobody, attacked, directory, finished};
+use crate::host::Killed;
+use crate::support::copy_program;
+
+/// In each secret.
+const PLANTED: &str = "planted";
+
+/// Processes of root with secrets: paths below a directory that nobody else may enter, arguments, and a variable.
+fn plant(closed: &Path) -> Vec<Killed> {
+    mkfifo(&closed.join("planted-fifo"), Mode::S_IRWXU).unwrap();
+    let program = closed.join("abcdefghijklmnop-planted-program");
+    copy_program("/bin/sleep", &program);
+    let mut long_name = Command::new(program);
+    long_name.arg0("plain").arg("1000");
+    let shell = |code: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", code]);
+        shell
+    };
+    let reader = shell("exec 3<>planted-fifo; exec cat <&3");
+    let waiter = shell("timeout 60 flock planted-locked sleep 60 & exec flock planted-locked true");
+    let start = |mut command: Command| {
+        command.current_dir(closed).env("PLANTED", "planted-value").stdin(Stdio::null()).stdout(Stdio::null());
+        Killed(command.spawn().unwrap())
+    };
+    [long_name, reader, waiter, shell("sleep 1000; : planted-code")].map(start).into()
+}
+
+/// What a file says, as JSON.
+fn text(file: &Path) -> String {
+    let json = zstd::stream::decode_all(fs::File::open(file).unwrap()).unwrap();
+    String::from_utf8_lossy(&json).into_owned()
+}
+
+#[test]
+fn file_capabilities_give_nobody_what_other_users_keep_to_themselves() {
+    let Some(granted) = Granted::new() else { return };
+    let closed = directory(&granted.directory().join("closed"), 0o700);
+    let processes = plant(&closed);
+    let pids: Vec<_> = processes.iter().map(|process| process.0.id().to_string()).collect();
+    let pids = pids.join(",");
+    let own = granted.writable("own");
+    let recordings: [&[&str]; 5] = [
+        &["capture"],
+        &["capture", "--engine", "procfs"],
+        &["record", "-d", "1s"],
+        &["record", "-d", "1s", "--engine", "procfs"],
+        &["record", "-d", "1s", "--every", "300ms"],
+    ];
+    for (number, recording) in recordings.into_iter().enumerate() {
+        let options = [recording, &["-p", &pids, "-o"]].concat();
+        let file = own.join(number.to_string());
+        let mut command = as_nobody(&granted.program);
+        let output = finished(command.args(&options).arg(&file).env("RUST_LOG", "trace")).expect("ctprof hangs");
+        assert!(output.status.success(), "{options:?}: {output:?}");
+        let all = [text(&file), String::from_utf8_lossy(&output.stderr).into_owned()].concat();
+        let said: Vec<_> = all.match_indices(PLANTED).map(|(at, _)| &all[all.floor_char_boundary(at - 60)..]).collect();
+        let said: Vec<_> = said.iter().map(|text| &text[..text.floor_char_boundary(120)]).collect();
+        assert!(said.is_empty(), "{options:?}: {said:?}");
+        let by_root = own.join("by-root");
+        let mut command = Command::new(attacked());
+        assert!(command.args(&options).arg(&by_root).args(["-q"]).status().unwrap().success());
+        let is_sampled = recording[0] == "record" && text(&by_root).contains("\"reasons\"");
+        assert!(
+            !is_sampled || text(&by_root).contains("planted-fifo"),
+            "{options:?}: root sees the file that cat reads"
+        );
+    }
+}
