@@ -77,7 +77,8 @@ impl<'s> PlacedRecords<'s> {
         let work = Work::of_thread(&state.metrics);
         let start_ns = self.start.clocks.boot_ns(state.start_time_clock_ticks);
         let process = self.parents.get(state.tgid, start_ns).copied();
-        state.owner = self.owner(processes, process, known);
+        // A part of a series can begin later than what tells the owner: then the record says it.
+        state.owner = state.owner.or_else(|| self.owner(processes, process, known));
         state.program = state.program.take().or_else(|| self.program(processes, process));
         if process.is_none_or(|process| !process.is_living && !process.is_in_earlier) {
             state.parent = self.starter(processes, ppid, start_ns);
