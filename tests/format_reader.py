@@ -79,11 +79,12 @@ def part(first, steps, begin_ns, since_ns):
         if "series" in step:
             sleepers.clear()  # The capture after the step before, from which reading can begin.
             continue
-        middle_ns = head["capture"]["boottime_ns"] - begin_ns + step["head"]["capture"]["boottime_ns"] // 2
+        start_ns, length_ns = head["capture"]["boottime_ns"] - begin_ns, step["head"]["capture"]["boottime_ns"]
+        middle_ns = start_ns + length_ns // 2
+        if begin is None and (middle_ns > since_ns[0] or start_ns + length_ns >= since_ns[1]):
+            begin, since_ns[1] = (head, dict(now)), max(since_ns[1], middle_ns)
         if middle_ns > since_ns[1]:
             break
-        if begin is None and middle_ns > since_ns[0]:
-            begin = head, dict(now)
         head, reasons = changed(head, step["head"]), times(step, sleepers)
         for gone in step.get("gone", []):
             del now[tuple(gone)]

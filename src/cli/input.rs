@@ -76,15 +76,27 @@ impl DigestReader {
             }
             Input::Directory => return Ok((self.runs(path)?, None)),
         };
-        let mut parts = Runs::default();
-        let options = CompareOptions { has_tree: false, ..self.options.clone() };
-        let whole = series.part_in_parts(&part.range.unwrap_or_default(), count, &mut |mut part| {
+        let mut parts: Result<_, StoreError> = Ok(Runs::default());
+        let totals = ThreadTotals::new(&CompareOptions { has_tree: false, ..self.options.clone() }, &[]);
+        // The whole is in memory beside its parts.
+        let memory = Arc::new(MemoryBudget::new(self.limit / 2));
+        let whole = series.part_in_parts(&part.range.unwrap_or_default(), count, &mut |mut window| {
             // A part has no end of the command.
-            part.head.window.iter_mut().for_each(|window| window.command = None);
-            parts.add(Digest::of_snapshot(&part, &options));
+            window.head.window.iter_mut().for_each(|window| window.command = None);
+            let window = Stored::of_snapshot(&part.file, window, self.limit).within(&memory);
+            let add = |mut parts: Runs| {
+                let (head, threads) = window.load_into(&totals)?;
+                parts.add(Digest::new(head, threads));
+                Ok(parts)
+            };
+            parts = std::mem::replace(&mut parts, Ok(Runs::default())).and_then(add);
             Ok::<_, StoreError>(())
         })?;
         warn_of(&series, &part.file);
+        let parts = parts.unwrap_or_else(|error| {
+            tracing::warn!("values over time are left out, as its parts take too much memory: {error}");
+            Runs::default()
+        });
         let whole = Stored::of_snapshot(&part.file, whole, self.limit).within(&self.memory);
         let whole = self.in_scope(self.digest(whole)?, path)?;
         let are_windows = parts.is_of_windows() == Some(true);

@@ -45,6 +45,11 @@ impl ReasonSums {
         }
     }
 
+    /// The number of names, reasons and times that are kept.
+    pub fn entries(&self) -> usize {
+        self.threads.values.len() + self.reasons.values.len() + self.times.len()
+    }
+
     /// `None` if there are too many names as well.
     fn number_of_threads(&mut self, threads: SampledThreads) -> Option<u32> {
         let known = self.threads.number_up_to(MOST_PROCESSES, &threads);

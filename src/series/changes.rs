@@ -20,7 +20,7 @@ pub struct Changes {
     steps: Vec<StepExits>,
     reasons: Option<ReasonSums>,
     /// The number of their records of exits.
-    pub(crate) exits: usize,
+    exits: usize,
     command: Option<RecordedCommand>,
 }
 
@@ -44,6 +44,11 @@ impl Changes {
             self.reasons.get_or_insert_default().add(*reasons);
         }
         self.command = step.command;
+    }
+
+    /// As [`Part::kept`].
+    pub fn kept(&self) -> usize {
+        self.exits + self.reasons.as_ref().map_or(0, ReasonSums::entries)
     }
 
     /// The paths of cgroups that changed.

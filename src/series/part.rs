@@ -72,9 +72,9 @@ impl Part {
         }
     }
 
-    /// The number of records of exits that are kept.
-    pub fn exits(&self) -> usize {
-        self.each.len() + self.folded.rows
+    /// The number of records of exits, and of reasons and what has them, that are kept.
+    pub fn kept(&self) -> usize {
+        self.each.len() + self.folded.rows + self.reasons.as_ref().map_or(0, ReasonSums::entries)
     }
 
     /// Ends with a later capture: the window between both.

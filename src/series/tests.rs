@@ -198,7 +198,7 @@ fn counters_of_processes_and_of_their_exits_are_read_as_they_were_recorded() {
     assert_eq!(applied.exits.states().map(|state| state.tid).collect::<Vec<_>>(), [2, 4]);
     let mut changes = Changes::default();
     changes.add(step, applied);
-    assert_eq!(changes.exits, 2);
+    assert_eq!(changes.kept(), 2);
 }
 
 /// A thread of process 1 that exited after a second.
@@ -215,7 +215,7 @@ fn of_exits_only_those_that_were_there_before_are_kept_one_by_one() {
     // Threads 32 and 35 have the same name.
     let each = [(30, 0), (31, 0), (32, 2), (35, 3), (34, 2)].map(|(tid, second)| exited(tid, second * SECOND));
     part.add(StepExits { each: each.into(), ..StepExits::default() }, None);
-    assert_eq!(part.exits(), 4);
+    assert_eq!(part.kept(), 4);
 }
 
 #[test]

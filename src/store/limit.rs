@@ -77,6 +77,8 @@ pub(super) struct ContentLimit {
     /// Whether the last text is the key of the threads so far.
     is_key: bool,
     is_in_threads: bool,
+    /// Whether its threads are objects in a list, whose number is limited.
+    has_list_of_threads: bool,
 }
 
 /// The key of the threads.
@@ -89,7 +91,12 @@ impl ContentLimit {
     pub(super) fn new(limit: u64) -> Self {
         let (text, is_escaped, is_key, is_in_threads) = Default::default();
         let max = usize::try_from(limit / 4).unwrap_or(usize::MAX).max(LONGEST_TEXT);
-        Self { max, bytes: 0, text, is_escaped, depth: 0, is_key, is_in_threads }
+        Self { max, bytes: 0, text, is_escaped, depth: 0, is_key, is_in_threads, has_list_of_threads: true }
+    }
+
+    /// As [`ContentLimit::new`], of a step of a series, which has columns of its threads.
+    pub(super) fn of_step(limit: u64) -> Self {
+        Self { has_list_of_threads: false, ..Self::new(limit) }
     }
 
     /// Counts the next bytes.
@@ -139,7 +146,7 @@ impl ContentLimit {
             b'"' => (self.text, self.is_key) = (Some(0), self.depth == 1),
             b'[' | b'{' => {
                 self.depth += 1;
-                self.is_in_threads |= self.depth == 2 && self.is_key;
+                self.is_in_threads |= self.depth == 2 && self.is_key && self.has_list_of_threads;
             }
             b']' | b'}' => {
                 self.depth = self.depth.saturating_sub(1);

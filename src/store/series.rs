@@ -193,7 +193,7 @@ impl StoredSeries {
         let mut command = None;
         while let Some((step, Applied { exits, .. })) = self.step_before(to_ns)? {
             part.add(exits, step.reasons.map(|reasons| *reasons));
-            self.check_exits(part.exits())?;
+            self.check_kept(part.kept())?;
             command = step.command;
         }
         self.end(part, command)
@@ -220,7 +220,7 @@ impl StoredSeries {
         self.each_window_to(to_ns, length_ns.max(1), &mut with_all, &mut |step, applied| {
             part.add(applied.exits.clone(), step.reasons.as_deref().cloned());
             command.clone_from(&step.command);
-            part.exits()
+            part.kept()
         })?;
         Ok(self.end(part, command)?)
     }
@@ -238,7 +238,7 @@ impl StoredSeries {
         self.each_window_to(to_ns, 0, found, &mut |_, _| 0)
     }
 
-    /// The windows of steps in the same `length_ns` are one, unless that is 0. `each_step` returns how many records of exits it keeps.
+    /// The windows of steps in the same `length_ns` are one, unless that is 0. `each_step` returns how much it keeps, as [`Part::kept`].
     fn each_window_to<E: From<StoreError>>(
         &mut self,
         to_ns: u64,
@@ -254,7 +254,7 @@ impl StoredSeries {
         while let Some((step, applied)) = self.step_before(to_ns)? {
             let kept = each_step(&step, &applied);
             changes.add(step, applied);
-            self.check_exits(kept.max(changes.exits))?;
+            self.check_kept(kept.max(changes.kept()))?;
             let before = std::mem::replace(&mut middle_ns, self.middle_ns()?.filter(|next_ns| *next_ns <= to_ns));
             if place(middle_ns).is_some_and(|next| Some(next) == place(before)) {
                 continue;
@@ -391,9 +391,9 @@ impl StoredSeries {
         if number > max { Err(self.file.refused(SnapshotRefusal::too_large(max, what))) } else { Ok(()) }
     }
 
-    /// Limits the records that are kept of a part: each takes about as much memory as a thread.
-    fn check_exits(&self, kept: usize) -> Result<(), StoreError> {
-        self.check(kept, self.file.limits.threads, "records of exits")
+    /// Limits what is kept of the steps of a part: each entry takes no more memory than a thread.
+    fn check_kept(&self, kept: usize) -> Result<(), StoreError> {
+        self.check(kept, self.file.limits.threads, "records of exits and reasons")
     }
 
     /// Reads to the end of the frame with the last step of a part: damage shows only there.
@@ -425,7 +425,7 @@ impl StoredSeries {
                 return Ok(Some(gap));
             }
         }
-        let counted = ContentLimit::new(self.file.limits.bytes).count(&self.line);
+        let counted = ContentLimit::of_step(self.file.limits.bytes).count(&self.line);
         counted.map_err(|refusal| self.file.refused(refusal))?;
         let mut step: Step = serde_json::from_slice(&self.line).map_err(|error| self.wrong(&error))?;
         let repeated = u64::try_from(step.complete(&mut self.sleepers)).unwrap_or(u64::MAX);

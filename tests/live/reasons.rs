@@ -157,12 +157,9 @@ fn two_programs_on_one_cpu_wait_for_each_other() {
     let Some(reasons) = reasons_of(&[], script) else { return };
     for (victim, culprit) in [("gzip", "sha256sum"), ("sha256sum", "gzip")] {
         let times = times(&reasons, victim);
-        let waits = times.iter().find(|(_, reason)| reason.class == ReasonClass::Wait).expect("it waits");
-        let by = waits.1.by.as_ref().map(|by| &*by.pcomm);
         // Others may use that CPU too.
-        let of_culprit = times.iter().filter(|(_, reason)| reason.by.as_ref().is_some_and(|by| &*by.pcomm == culprit));
-        let seconds: f64 = of_culprit.map(|(seconds, _)| seconds).sum();
-        assert!(by == Some(culprit) || seconds > 0.1, "{victim}: {times:#?}");
+        let is_of_culprit = |reason: &Reason| reason.by.as_ref().is_some_and(|by| &*by.pcomm == culprit);
+        assert!(times.iter().any(|(_, reason)| is_of_culprit(reason)), "{victim}: {times:#?}");
     }
 }
 

@@ -346,6 +346,15 @@ impl Bench {
         Files { directory }
     }
 
+    /// A series.
+    fn series(&self, name: &str, json: &str) -> Files {
+        assert!(json.len() <= LIMIT, "{name}: {}", json.len());
+        let directory = self.directory.path().join(name);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("1.zst"), zstd::encode_all(json.as_bytes(), 1).unwrap()).unwrap();
+        Files { directory }
+    }
+
     fn run(&self, files: &Files, command: &str) -> Cost {
         let place = |word: &str| match word {
             "A" => files.directory.join("1.zst"),
@@ -357,7 +366,7 @@ impl Bench {
         let _ = fs::remove_dir_all(files.directory.join("out"));
         let ctprof = std::env::var_os("CTPROF_ATTACKED").unwrap_or(env!("CARGO_BIN_EXE_ctprof").into());
         let mut measured = Command::new(&self.measure);
-        measured.arg("10").arg(ctprof).args(command.split(' ').map(place));
+        measured.arg("20").arg(ctprof).args(command.split(' ').map(place));
         let output = measured.args(["--max-snapshot-bytes", &LIMIT.to_string()]).output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
         let numbers: Vec<i64> = said.split_whitespace().map(|number| number.parse().unwrap()).collect();
@@ -447,47 +456,165 @@ fn the_time_for_a_file_is_in_proportion_to_its_size() {
     assert!(broken.is_empty(), "{} broken:\n{}", broken.len(), broken.join("\n"));
 }
 
-/// A series with so many steps of a second, in each of which so many threads ran.
-fn series(steps: usize, threads: usize) -> String {
-    let list = |item: &dyn Fn(usize) -> String| (1..=threads).map(item).collect::<Vec<_>>().join(",");
-    let clocks = |ns: usize| format!("\"capture\":{{\"monotonic_ns\":{ns},\"boottime_ns\":{ns}}}");
-    let thread = |tid| {
+fn clocks(ns: usize) -> String {
+    format!("\"capture\":{{\"monotonic_ns\":{ns},\"boottime_ns\":{ns}}}")
+}
+
+/// The first capture of a series, with so many processes that have one of so many names.
+fn first_capture(threads: usize, names: usize) -> String {
+    let thread = |id| {
+        let name = name(id % names);
         format!(
-            "{{\"tid\":{tid},\"tgid\":1,\"comm\":\"{}\",\"start_time_clock_ticks\":0,\"run_time_ns\":1}}",
-            name(tid % 100)
+            "{{\"tid\":{id},\"tgid\":{id},\"pcomm\":\"{name}\",\"comm\":\"{name}\",\"start_time_clock_ticks\":0,\"run_time_ns\":1}}"
         )
     };
-    let mut lines = format!(
+    format!(
         "{{\"series\":{{}},\"format_version\":4,\"captured_at_unix_ns\":1000000000,{},\
          \"host\":{{\"boot_id\":\"b\",\"clock_ticks_per_second\":100}},\"threads\":[{}]}}\n",
         clocks(1_000_000_000),
-        list(&thread),
+        list(threads, &thread),
+    )
+}
+
+/// What the function gives for 1 up to `last`, separated by commas.
+fn list(last: usize, item: &dyn Fn(usize) -> String) -> String {
+    (1..=last).map(item).collect::<Vec<_>>().join(",")
+}
+
+/// A step of a second, with these members of its head and of itself.
+fn step(head: &str, members: &str) -> String {
+    let comma = if head.is_empty() { "" } else { "," };
+    format!("{{\"head\":{{\"captured_at_unix_ns\":1000000000,{}{comma}{head}}},{members}}}\n", clocks(1_000_000_000))
+}
+
+/// A step in which the threads of [`first_capture`] ran.
+fn step_of_threads(threads: usize) -> String {
+    let (rows, zeros, runs) = (
+        list(threads, &|tid| format!("[{tid},{tid}]")),
+        list(threads, &|_| "0".to_owned()),
+        list(threads, &|tid| format!("{}", 1000 * tid)),
     );
-    let (rows, zeros, runs) =
-        (list(&|tid| format!("[1,{tid}]")), list(&|_| "0".to_owned()), list(&|tid| format!("{}", 1000 * tid)));
-    for _ in 0..steps {
-        writeln!(
-            lines,
-            "{{\"head\":{{\"captured_at_unix_ns\":1000000000,{}}},\"threads\":{{\"rows\":[{rows}],\
-             \"read_at_ns\":[{zeros}],\"metrics\":{{\"run_time_ns\":[{runs}]}}}}}}",
-            clocks(1_000_000_000),
-        )
-        .unwrap();
+    let columns = format!("\"rows\":[{rows}],\"read_at_ns\":[{zeros}],\"metrics\":{{\"run_time_ns\":[{runs}]}}");
+    step("", &format!("\"threads\":{{{columns}}}"))
+}
+
+/// A series with so many steps, in each of which so many threads of 100 names ran.
+fn series(steps: usize, threads: usize) -> String {
+    first_capture(threads, 100) + &step_of_threads(threads).repeat(steps)
+}
+
+/// A series of steps that a function makes of their number, up to so many bytes.
+fn filled_series(bytes: usize, mut series: String, next: impl Fn(usize) -> String) -> String {
+    for number in 0.. {
+        let step = next(number);
+        if series.len() + step.len() > bytes {
+            break;
+        }
+        series.push_str(&step);
     }
-    lines
+    series
+}
+
+/// Makes a series of about so many bytes.
+type SeriesOf = fn(usize) -> String;
+
+/// Kinds of what a series repeats.
+const SERIES: &[(&str, SeriesOf)] = &[
+    ("a column of a step", |bytes| {
+        let zeros = repeated(bytes - 1024, "0");
+        first_capture(1, 1) + &step("", &format!("\"threads\":{{\"rows\":[],\"read_at_ns\":[{zeros}]}}"))
+    }),
+    ("a column without a metric", |bytes| {
+        let zeros = repeated(bytes - 1024, "0");
+        first_capture(1, 1) + &step("", &format!("\"threads\":{{\"metrics\":{{\"run_time_ns\":[{zeros}]}}}}"))
+    }),
+    ("reasons of all steps", |bytes| {
+        filled_series(bytes, first_capture(1, 1), |number| {
+            let reasons = list(200, &|n| format!("{{\"class\":\"sleep\",\"entry\":\"{}\"}}", name(200 * number + n)));
+            let times = list(200, &|n| format!("[0,{},1,1]", n - 1));
+            let reasons = format!("{{\"threads\":[{{\"pcomm\":\"a\"}}],\"reasons\":[{reasons}],\"times\":[{times}]}}");
+            step("", &format!("\"threads\":{{}},\"reasons\":{reasons}"))
+        })
+    }),
+    ("processes with reasons of all steps", |bytes| {
+        filled_series(bytes, first_capture(1, 1), |number| {
+            let threads = list(200, &|n| format!("{{\"tgid\":{n},\"pcomm\":\"{}\"}}", name(200 * number + n)));
+            let times = list(200, &|n| format!("[{},0,1,1]", n - 1));
+            let reasons =
+                format!("{{\"threads\":[{threads}],\"reasons\":[{{\"class\":\"sleep\"}}],\"times\":[{times}]}}");
+            step("", &format!("\"threads\":{{}},\"reasons\":{reasons}"))
+        })
+    }),
+    ("names in all parts", |bytes| {
+        let threads = bytes / 16_384;
+        filled_series(bytes, first_capture(threads, threads), |_| step_of_threads(threads))
+    }),
+    ("threads in all parts", |bytes| {
+        let threads = bytes / 4096;
+        filled_series(bytes, first_capture(threads, 1), |_| step_of_threads(threads))
+    }),
+    ("threads that exited in all steps", |bytes| {
+        filled_series(bytes, first_capture(1, 1), |number| {
+            let thread = |n| {
+                let (tid, name) = (200 * number + n, name(200 * number + n));
+                format!("{{\"tid\":{tid},\"tgid\":{tid},\"pcomm\":\"{name}\",\"comm\":\"{name}\"}}")
+            };
+            let [zeros, rows] = ["0", "{\"ppid\":1,\"started_monotonic_ns\":1,\"elapsed_ns\":1}"]
+                .map(|item| repeated(200 * (item.len() + 1), item));
+            let threads = format!("{{\"rows\":[{}],\"read_at_ns\":[{zeros}]}}", list(200, &thread));
+            step("", &format!("\"threads\":{{}},\"exits\":{{\"threads\":{threads},\"rows\":[{rows}]}}"))
+        })
+    }),
+    ("threads that come and go", |bytes| {
+        filled_series(bytes, first_capture(1, 1), |number| {
+            let id = |n| 200 * number + n + 2;
+            let thread = |n| format!("{{\"tid\":{},\"tgid\":{},\"pcomm\":\"{}\"}}", id(n), id(n), name(id(n)));
+            let gone = if number == 0 { String::new() } else { list(200, &|n| format!("[{0},{0}]", id(n) - 200)) };
+            let zeros = repeated(400, "0");
+            let rows = list(200, &thread);
+            step("", &format!("\"threads\":{{\"rows\":[{rows}],\"read_at_ns\":[{zeros}]}},\"gone\":[{gone}]"))
+        })
+    }),
+    ("cgroups that come and go", |bytes| {
+        filled_series(bytes, first_capture(1, 1), |number| {
+            let cgroup = |n| format!("\"/{}\":{{\"cpu\":{{\"usage_usec\":1}}}}", name(200 * number + n));
+            let new = |n| format!("\"/{}\":[{{\"cpu\":{{\"usage_usec\":1}}}}]", name(200 * number + n));
+            let old = |n| format!("\"/{}\":null", name(200 * (number - 1) + n));
+            let cgroups = match number {
+                0 => format!("\"cgroup_stats\":[{{{}}}]", list(200, &cgroup)),
+                _ => format!("\"cgroup_stats\":{{{},{}}}", list(200, &new), list(200, &old)),
+            };
+            step(&cgroups, "\"threads\":{}")
+        })
+    }),
+];
+
+#[test]
+fn what_a_series_repeats_takes_memory_in_proportion_to_the_limit_of_files() {
+    let Some(bench) = Bench::new() else { return };
+    let commands = ["show A", "show A -f html -g all", "compare A A -g thread"];
+    let empty = bench.series("empty", &series(2, 1));
+    let least = commands.map(|command| bench.run(&empty, command).peak_bytes);
+    let mut broken = Vec::new();
+    for (kind, series) in SERIES {
+        let json = series(LIMIT);
+        assert!((LIMIT / 2..=LIMIT).contains(&json.len()), "{kind}: {}", json.len());
+        let files = bench.series(kind, &json);
+        for (command, least) in commands.iter().zip(least) {
+            let Cost { status, peak_bytes, .. } = bench.run(&files, command);
+            let times = peak_bytes.saturating_sub(least) as f64 / LIMIT as f64;
+            if times > TIMES as f64 || !matches!(status, 0 | 1) {
+                broken.push(format!("{kind}: {command}: {times:.1} times the limit, status {status}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{} broken:\n{}", broken.len(), broken.join("\n"));
 }
 
 #[test]
 fn the_time_for_a_series_is_in_proportion_to_its_steps_and_to_its_threads() {
     let Some(bench) = Bench::new() else { return };
-    let files = |steps, threads| {
-        let directory = bench.directory.path().join(format!("{steps} {threads}"));
-        fs::create_dir_all(&directory).unwrap();
-        let json = series(steps, threads);
-        assert!(json.len() < LIMIT, "{}", json.len());
-        fs::write(directory.join("1.zst"), zstd::encode_all(json.as_bytes(), 1).unwrap()).unwrap();
-        Files { directory }
-    };
+    let files = |steps, threads| bench.series(&format!("{steps} {threads}"), &series(steps, threads));
     let mut broken = Vec::new();
     for (what, small, large) in [("steps", files(100, 20), files(400, 20)), ("threads", files(5, 1000), files(5, 4000))]
     {

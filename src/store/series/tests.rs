@@ -250,7 +250,7 @@ fn all_steps_of_a_part_have_no_more_exits_than_a_snapshot_may_have_threads() {
         format!("{{\"head\":{{CAPTURE}},\"exits\":{{\"threads\":{threads},\"rows\":[{lives}]}}}}")
     };
     for error in refused(11, exits) {
-        assert!(error.contains(" has more than 1024 records of exits"), "{error}");
+        assert!(error.contains(" has more than 1024 records of exits and reasons"), "{error}");
     }
 }
 
