@@ -1,6 +1,6 @@
 //! What samples threads, and what their samples mean.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use nix::errno::Errno;
 
@@ -79,6 +79,11 @@ impl ThreadSampler {
     /// Threads that the last pass did not find any more, where passes find all that live. When they exited is unknown.
     pub fn take_ends(&mut self) -> Vec<ThreadEnd> {
         if self.bpf.is_some() { Vec::new() } else { self.procfs.take_ends() }
+    }
+
+    /// The processes whose threads may not be looked into, and are in no sample.
+    pub fn unread(&self) -> HashSet<u32> {
+        if self.bpf.is_some() { HashSet::new() } else { self.procfs.denied().clone() }
     }
 
     /// Adds the owners of the mutexes that `samples` wait for, by the address that each has.

@@ -42,7 +42,7 @@ impl GroupReason {
             ReasonClass::Run => RUN,
             ReasonClass::Wait | ReasonClass::CpuQuota => WAIT,
             ReasonClass::Block => BLOCK,
-            ReasonClass::Sleep | ReasonClass::Idle | ReasonClass::Stopped => SLEEP,
+            ReasonClass::Sleep | ReasonClass::Idle | ReasonClass::Stopped | ReasonClass::Unread => SLEEP,
             _ => return None,
         })
     }
@@ -83,7 +83,8 @@ impl GroupReason {
     /// Whether it says more than its column.
     pub(crate) fn is_known(&self) -> bool {
         let is_named = self.entry.is_some() || !self.functions.is_empty() || self.by.is_some();
-        is_named || matches!(self.class, ReasonClass::CpuQuota | ReasonClass::Idle | ReasonClass::Stopped)
+        let classes = [ReasonClass::CpuQuota, ReasonClass::Idle, ReasonClass::Stopped, ReasonClass::Unread];
+        is_named || classes.contains(&self.class)
     }
 
     /// How the threads got to where they wait: `fdatasync → submit_bio_wait`, or what else is known.
@@ -95,6 +96,7 @@ impl GroupReason {
             (_, ReasonClass::Idle) => "idle".to_owned(),
             (_, ReasonClass::Run) => "on a CPU".to_owned(),
             (_, ReasonClass::Stopped) => "stopped".to_owned(),
+            (_, ReasonClass::Unread) => "not readable".to_owned(),
             _ if parts.is_empty() => "other".to_owned(),
             _ => parts.join(" → "),
         }
@@ -160,6 +162,7 @@ impl ReasonName {
             ReasonClass::CpuQuota => "cpu_quota",
             ReasonClass::Idle => "idle",
             ReasonClass::Stopped => "stopped",
+            ReasonClass::Unread => "unread",
             _ => "",
         };
         let is_named = class == self.name || names.into_iter().any(|name| **name == *self.name);
@@ -193,9 +196,10 @@ mod tests {
 
     #[test]
     fn a_reason_without_a_place_has_the_name_of_its_class() {
-        use ReasonClass::{CpuQuota, Idle, Run, Stopped};
-        assert_eq!([CpuQuota, Idle, Stopped].map(|class| reason(class).place()), ["CPU quota", "idle", "stopped"]);
-        assert!([CpuQuota, Idle, Stopped].into_iter().all(|class| reason(class).is_known()));
+        use ReasonClass::{CpuQuota, Idle, Run, Stopped, Unread};
+        let classes = [CpuQuota, Idle, Stopped, Unread];
+        assert_eq!(classes.map(|class| reason(class).place()), ["CPU quota", "idle", "stopped", "not readable"]);
+        assert!(classes.into_iter().all(|class| reason(class).is_known()));
         assert_eq!((reason(Run).place().as_str(), reason(Run).is_known()), ("on a CPU", false));
         assert_eq!(reason(ReasonClass::Block).place(), "other");
         let in_futex = GroupReason { entry: Some("futex".into()), ..reason(Idle) };
@@ -204,7 +208,7 @@ mod tests {
         assert_eq!((by.place().as_str(), by.is_known()), ("cc1 ran", true));
         let entered = GroupReason { entry: Some("futex".into()), ..reason(ReasonClass::Sleep) };
         assert_eq!((entered.place().as_str(), entered.is_known()), ("futex", true));
-        for (class, name) in [(CpuQuota, "cpu_quota"), (Idle, "idle"), (Stopped, "stopped")] {
+        for (class, name) in [(CpuQuota, "cpu_quota"), (Idle, "idle"), (Stopped, "stopped"), (Unread, "unread")] {
             assert!(named(name).is_of(&reason(class)) && !named(name).is_of(&reason(Run)), "{name}");
         }
     }

@@ -237,6 +237,8 @@ pub enum ReasonClass {
     Idle,
     /// Stopped, traced or frozen: part of the rest of the time.
     Stopped,
+    /// The process may not be looked into: part of the rest of the time.
+    Unread,
     /// A class that this version does not know.
     #[default]
     #[serde(other)]

@@ -143,7 +143,7 @@ impl ReasonCollector {
         let running = self.running_threads(&others);
         let active = std::mem::take(&mut self.active);
         for (sample, activity) in others {
-            if self.pids.is_empty() || self.pids.contains(&sample.tgid) {
+            if self.has(sample.tgid) {
                 self.track(sample, activity, &running, self.weighed(sample, activity, pass));
             }
         }
@@ -158,6 +158,11 @@ impl ReasonCollector {
                 None => self.remove(tid, (pass.until, pass.number)),
             }
         }
+    }
+
+    /// Whether the threads of a process have reasons.
+    pub(super) fn has(&self, tgid: u32) -> bool {
+        self.pids.is_empty() || self.pids.contains(&tgid)
     }
 
     /// Counts what was lost: samples, or ends of threads.

@@ -17,6 +17,8 @@ pub struct Conclusion<'a> {
     pub has_exited: bool,
     /// The functions of the kernel by addresses in them.
     pub functions: &'a HashMap<u64, Name>,
+    /// The processes that could not be looked into: no sample has their threads.
+    pub unread: &'a HashSet<u32>,
     /// The cgroup by what the kernel knows it by.
     pub cgroup: &'a dyn Fn(u64) -> Option<Name>,
 }
@@ -78,13 +80,14 @@ impl ReasonCollector {
             }
             add(names.gone(*gone, &self.names.values), of_threads, false);
         }
-        let sampling = Sampling {
-            passes: self.passes.count - self.first_pass,
-            period_ns: self.passes.period_ns(),
-            lost: self.lost,
-            merged: self.merged,
-            ..Sampling::default()
-        };
+        let (passes, period_ns) = (self.passes.count - self.first_pass, self.passes.period_ns());
+        let unread = names.by_id.values().filter(|thread| known.unread.contains(&thread.tgid) && self.has(thread.tgid));
+        for thread in unread {
+            let reason = Reason { class: ReasonClass::Unread, ..Reason::default() };
+            let time = SampledTime { ns: passes.saturating_sub(1).saturating_mul(period_ns), samples: passes };
+            times.entry(of_window(thread)).or_default().entry(reason).or_default().add(time);
+        }
+        let sampling = Sampling { passes, period_ns, lost: self.lost, merged: self.merged, ..Sampling::default() };
         listed(times, sampling)
     }
 
@@ -112,6 +115,18 @@ impl ReasonCollector {
     }
 }
 
+/// The names of a thread of the window.
+fn of_window(thread: &ThreadState) -> SampledThreads {
+    SampledThreads {
+        tgid: Some(thread.tgid),
+        pcomm: Name::clone(&thread.pcomm),
+        comm: Name::clone(&thread.comm),
+        program: thread.program.clone(),
+        cgroup: thread.cgroup.clone(),
+        owner: thread.owner,
+    }
+}
+
 /// The lists of the file.
 fn listed(times: BTreeMap<SampledThreads, BTreeMap<Reason, SampledTime>>, mut sampling: Sampling) -> Reasons {
     let all: BTreeSet<&Reason> = times.values().flat_map(BTreeMap::keys).collect();
@@ -121,7 +136,7 @@ fn listed(times: BTreeMap<SampledThreads, BTreeMap<Reason, SampledTime>>, mut sa
         for (reason, amount) in sums {
             let ns = amount.ns / STEP_NS * STEP_NS;
             rows.push(ReasonTime { threads, reason: places[reason], ns, samples: amount.samples });
-            if reason.class != ReasonClass::Idle {
+            if !matches!(reason.class, ReasonClass::Idle | ReasonClass::Unread) {
                 sampling.samples += amount.samples;
             }
         }
@@ -174,14 +189,7 @@ impl<'a> WindowNames<'a> {
         let in_window = self.by_id.get(&(thread.tgid, tid));
         let same = in_window.filter(|found| found.start_time_clock_ticks == Some(thread.start_time_clock_ticks));
         match same {
-            Some(found) => SampledThreads {
-                tgid: Some(found.tgid),
-                pcomm: Name::clone(&found.pcomm),
-                comm: Name::clone(&found.comm),
-                program: found.program.clone(),
-                cgroup: found.cgroup.clone(),
-                owner: found.owner,
-            },
+            Some(found) => of_window(found),
             None => {
                 let (tgid, started) = (Some(thread.tgid), thread.process_started);
                 self.gone(GoneThreads { tgid, started, is_new: false, names: thread.names }, names)

@@ -1,6 +1,6 @@
 //! Passes of samples, and what the reasons are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use nix::libc;
 use proptest::collection::vec;
@@ -49,11 +49,40 @@ fn collected(passes: &[Vec<ThreadSample>]) -> ReasonCollector {
 }
 
 fn concluded(collector: ReasonCollector, threads: &[ThreadState]) -> Reasons {
+    concluded_without(collector, threads, &HashSet::new())
+}
+
+/// Without samples of some processes.
+fn concluded_without(collector: ReasonCollector, threads: &[ThreadState], unread: &HashSet<u32>) -> Reasons {
     let functions = [(1, "do_epoll_wait"), (2, "submit_bio_wait"), (3, "handle_mm_fault"), (4, "bit_wait_io")];
     let functions: HashMap<u64, Name> = functions.map(|(address, name)| (address, name.into())).into();
     let cgroup = |key: u64| (key == 5).then(|| "/db".into());
     let threads = &*Vec::from_iter(threads);
-    collector.conclude(&Conclusion { threads, has_exited: true, functions: &functions, cgroup: &cgroup })
+    collector.conclude(&Conclusion { threads, has_exited: true, functions: &functions, unread, cgroup: &cgroup })
+}
+
+#[test]
+fn threads_that_may_not_be_looked_into_say_so_for_all_of_the_time() {
+    let passes = [1, 2, 3, 4].map(|_| vec![in_call(7, Activity::Asleep, 1, libc::SYS_futex, 1)]);
+    let thread = |tgid, tid| ThreadState {
+        start_time_clock_ticks: Some(7),
+        pcomm: "same".into(),
+        comm: "same".into(),
+        ..ThreadState { tgid, tid, ..ThreadState::default() }
+    };
+    let threads = [thread(7, 7), thread(8, 8), thread(8, 9)];
+    let reasons = concluded_without(collected(&passes), &threads, &[8].into());
+    let times: Vec<_> = reasons
+        .times
+        .iter()
+        .map(|time| {
+            let place = |at: u64| usize::try_from(at).unwrap();
+            let threads = &reasons.threads[place(time.threads)];
+            (threads.tgid, reasons.reasons[place(time.reason)].class, time.ns / MS, time.samples)
+        })
+        .collect();
+    assert_eq!(times, [(Some(7), ReasonClass::Idle, 60, 4), (Some(8), ReasonClass::Unread, 120, 8)]);
+    assert_eq!(reasons.sampling.samples, 0, "nothing was looked at in them");
 }
 
 /// Milliseconds and samples by process, class, system call and innermost function.

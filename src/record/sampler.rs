@@ -1,6 +1,6 @@
 //! The thread that samples all threads during a window.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -71,6 +71,8 @@ pub(super) struct SampledWindow {
     source: &'static str,
     functions: HashMap<u64, Name>,
     no_functions: Option<String>,
+    /// Processes that may not be looked into.
+    unread: HashSet<u32>,
     cost: Duration,
     /// Whether the window has threads that have exited.
     has_exited: bool,
@@ -172,8 +174,8 @@ impl SampledWindow {
         cgroup: &dyn Fn(u64) -> Option<Name>,
     ) -> Reasons {
         let threads = &*Vec::from_iter(threads);
-        let (functions, has_exited) = (&self.functions, self.has_exited);
-        let known = Conclusion { threads, has_exited, functions, cgroup };
+        let (functions, unread, has_exited) = (&self.functions, &self.unread, self.has_exited);
+        let known = Conclusion { threads, has_exited, functions, unread, cgroup };
         let mut reasons = self.collector.conclude(&known);
         reasons.sampling.source = self.source.to_owned();
         reasons.sampling.cost_ns = nanoseconds(self.cost);
@@ -206,10 +208,11 @@ fn serve(
         let (functions, no_functions) = sampler.functions(&addresses);
         drop(raised);
         let cost = thread_cpu_time().saturating_sub(before);
-        let source = sampler.source();
+        let (source, unread) = (sampler.source(), sampler.unread());
+        let has_exited = false;
+        let sampled = SampledWindow { collector, source, functions, no_functions, unread, cost, has_exited };
         // Nobody waits for a window that failed.
-        let _ =
-            window.sampled.send(SampledWindow { collector, source, functions, no_functions, cost, has_exited: false });
+        let _ = window.sampled.send(sampled);
     }
 }
 
@@ -389,7 +392,9 @@ mod tests {
         assert!(session.goes_on(&window));
         session.end(&NotedEnds { lost: 7, ..NotedEnds::default() });
         assert!(!session.goes_on(&window));
-        let known = Conclusion { threads: &[], has_exited: true, functions: &HashMap::new(), cgroup: &|_| None };
+        let (functions, unread) = (HashMap::new(), HashSet::new());
+        let known =
+            Conclusion { threads: &[], has_exited: true, functions: &functions, unread: &unread, cgroup: &|_| None };
         assert_eq!(session.collector.conclude(&known).sampling.lost, 7);
     }
 }

@@ -1,12 +1,13 @@
 //! Causes that are planted are the reasons of a window.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use ctprof::CtprofSnapshot;
 use ctprof::model::{Owner, Reason, ReasonClass, Reasons};
 
 use crate::alone::alone;
-use crate::support::{Missing, skipped};
+use crate::support::{Missing, copy_program, skipped};
 
 /// Where others have thousands of threads, passes are seconds apart: such a window is recorded again.
 const FEWEST_PASSES: u64 = 8;
@@ -206,4 +207,33 @@ fn threads_that_procfs_saw_exit_give_their_reasons_to_no_other() {
     let opened: Vec<_> =
         times(&reasons, "sh").into_iter().filter(|(_, reason)| reason.entry.as_deref() == Some("openat")).collect();
     assert!(opened.is_empty(), "the other shell waited: {opened:?}");
+}
+
+#[test]
+fn threads_of_another_user_say_that_they_are_not_readable() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let (file, program) = (directory.path().join("w"), directory.path().join("for-unread"));
+    copy_program("/bin/sleep", &program);
+    let mut sleeper = Command::new(&program).arg("100").spawn().unwrap();
+    let mut recorder = Command::new("setpriv");
+    recorder.args([
+        "--reuid",
+        "65534",
+        "--clear-groups",
+        env!("CARGO_BIN_EXE_ctprof"),
+        "-q",
+        "record",
+        "-d",
+        "300ms",
+        "-o",
+    ]);
+    let recorded = recorder.arg(&file).output().unwrap();
+    sleeper.kill().and_then(|()| sleeper.wait()).unwrap();
+    if !recorded.status.success() {
+        return skipped(Missing::Privilege("root, with setpriv, and a directory that all may enter".to_owned()));
+    }
+    let reasons = CtprofSnapshot::load(&file).unwrap().head.reasons.unwrap();
+    let classes: Vec<_> = times(&reasons, "for-unread").into_iter().map(|(_, reason)| reason.class).collect();
+    assert_eq!(classes, [ReasonClass::Unread]);
 }

@@ -94,6 +94,11 @@ impl ProcfsSampler {
         self.threads.extract_if(|_, thread| thread.pass < last).map(|(_, thread)| thread.end).collect()
     }
 
+    /// The processes that may not be traced.
+    pub(in crate::capture) fn denied(&self) -> &HashSet<u32> {
+        &self.denied
+    }
+
     /// How many entries each map has that outlives a pass.
     pub(in crate::capture) fn entries(&self) -> Vec<(&'static str, usize)> {
         let Self { threads, names, denied, functions, .. } = self;
