@@ -95,6 +95,8 @@ pub(crate) struct GroupFacts {
     pub(crate) euid: Option<u32>,
     /// In a window, how often their cgroups had used their CPU quotas, if they had.
     pub(crate) throttled: Option<Throttled>,
+    /// In a window, for how long all its threads together can have waited for CPU quotas, in nanoseconds; `None` if it is unknown.
+    pub(crate) longest_quota_ns: Option<u64>,
     /// The share of their run time that one of several threads took, 0 to 1, if that ran for much of its time.
     pub(crate) hottest: Option<f64>,
     /// The kind of exited work, if it is no group of threads but exited work of the group above.

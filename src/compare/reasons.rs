@@ -172,6 +172,8 @@ struct GroupTime<'g> {
     columns: BTreeMap<&'static str, (&'g Measurement, f64)>,
     /// Shorter times may have no sample.
     shortest: f64,
+    /// The part of the samples of waits for CPU quotas that the kernel's own times of cgroups allow for, 0 to 1.
+    quota_part: f64,
 }
 
 impl<'g> GroupTime<'g> {
@@ -180,14 +182,25 @@ impl<'g> GroupTime<'g> {
         for measured in group.measurements.iter().filter(|measured| measured.cell.is_some()) {
             columns.extend(measured.quantity.map(|column| (column.name(), (measured, 0.0))));
         }
-        let mut times = Self { columns, shortest: (period_ns.saturating_mul(FEWEST_SAMPLES)) as f64 };
+        let shortest = (period_ns.saturating_mul(FEWEST_SAMPLES)) as f64;
+        let mut times = Self { columns, shortest, quota_part: 1.0 };
         for (reason, weight) in weights {
             let column = times.column(reason);
             if let Some((_, all)) = column.and_then(|column| times.columns.get_mut(column)) {
                 *all += weight.ns as f64;
             }
         }
+        let of_quotas = weights.iter().filter(|(reason, _)| reason.class == ReasonClass::CpuQuota);
+        let quotas_ns = times.amount(WAIT, of_quotas.map(|(_, weight)| weight.ns as f64).sum()).unwrap_or(0.0);
+        if let Some(longest_ns) = group.facts.longest_quota_ns.filter(|longest| (*longest as f64) < quotas_ns) {
+            times.quota_part = longest_ns as f64 / quotas_ns;
+        }
         times
+    }
+
+    /// The nanoseconds of samples that are a reason's own, of so many: beyond what cgroups waited for quotas, waits are others.
+    fn own_ns(&self, reason: &GroupReason, ns: u64) -> f64 {
+        if reason.class == ReasonClass::CpuQuota { ns as f64 * self.quota_part } else { ns as f64 }
     }
 
     /// The column whose time the reason divides. Without a counter of blocked time, sleep includes it.
@@ -212,8 +225,14 @@ impl<'g> GroupTime<'g> {
         rows: Option<&BTreeMap<GroupReason, Arc<GroupReason>>>,
     ) -> Vec<Measurement> {
         let mut ns: BTreeMap<&Arc<GroupReason>, f64> = BTreeMap::new();
+        let other_wait = GroupReason::other(WAIT).map(Arc::new);
         for (reason, row) in rows.into_iter().flatten() {
-            *ns.entry(row).or_default() += weights.get(reason).map_or(0.0, |weight| weight.ns as f64);
+            let all_ns = weights.get(reason).map_or(0, |weight| weight.ns);
+            let own_ns = self.own_ns(reason, all_ns);
+            *ns.entry(row).or_default() += own_ns;
+            if let Some(other) = other_wait.as_ref().filter(|_| own_ns < all_ns as f64) {
+                *ns.entry(other).or_default() += all_ns as f64 - own_ns;
+            }
         }
         let sampled = ns.into_iter().filter_map(|(row, ns)| {
             let column = self.column(row)?;
@@ -239,7 +258,7 @@ impl<'g> GroupTime<'g> {
     fn sum(&self, weights: &BTreeMap<GroupReason, SampledTime>, name: &ReasonName) -> Measurement {
         let mut ns: BTreeMap<&str, f64> = BTreeMap::new();
         for (reason, weight) in weights.iter().filter(|(reason, _)| name.is_of(reason)) {
-            *ns.entry(self.column(reason).unwrap_or_default()).or_default() += weight.ns as f64;
+            *ns.entry(self.column(reason).unwrap_or_default()).or_default() += self.own_ns(reason, weight.ns);
         }
         let amount = ns.iter().map(|(column, ns)| self.amount(column, *ns)).sum();
         self.measured(name.to_string(), &ns.into_keys().collect::<Vec<_>>(), amount)

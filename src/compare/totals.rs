@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{GroupBy, GroupFacts, LONGEST_PATH, ProcessMemory, Throttled, Turnover};
-use crate::model::{ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadState, Totals};
+use crate::model::{CgroupCpuStats, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadState, Totals};
 
 /// What the threads of a group have done, and how many they are.
 #[derive(Clone, Debug, Default)]
@@ -168,6 +168,7 @@ impl GroupTotals {
             tid: self.tid.get(),
             euid: self.euid.get(),
             throttled: self.throttled(head),
+            longest_quota_ns: self.longest_quota_ns(head),
             hottest: self.hottest(),
             exited_work: None,
             is_minor: false,
@@ -185,16 +186,28 @@ impl GroupTotals {
     /// How often the cgroups of the threads that waited, and those above them, had used their CPU quotas in a window; `None`
     /// if they had not, or there are too many.
     fn throttled(&self, snapshot: &SnapshotHead) -> Option<Throttled> {
-        let is_known = snapshot.window.is_some() && self.cgroups.len() <= MOST_CGROUPS;
-        let paths = self.cgroups.iter().filter(|_| is_known);
-        let lineage: BTreeSet<_> = paths.flat_map(|path| lineage(path)).collect();
-        let of_cgroup = |path: &&str| snapshot.cgroup_stats.get(*path).map(|stats| &stats.cpu);
         let mut all = Throttled::default();
-        for cpu in lineage.iter().filter_map(of_cgroup) {
+        for cpu in self.waited_in(snapshot) {
             all.periods = all.periods.saturating_add(cpu.nr_periods.map_or(0, u64::from));
             all.throttled = all.throttled.saturating_add(cpu.nr_throttled.map_or(0, u64::from));
         }
         (all.throttled > 0).then_some(all)
+    }
+
+    /// As if each thread had waited whenever one of its cgroups was out of quota, on all CPUs.
+    fn longest_quota_ns(&self, snapshot: &SnapshotHead) -> Option<u64> {
+        let throttled = self.waited_in(snapshot).filter_map(|cpu| cpu.throttled_usec);
+        let all_us = throttled.map(u64::from).reduce(u64::saturating_add)?;
+        let threads = self.threads.saturating_add(self.turnover.exited);
+        Some(all_us.saturating_mul(1000).saturating_mul(threads))
+    }
+
+    /// The cgroups of the threads that waited in a window, and those above them; none if there are too many.
+    fn waited_in<'s>(&self, snapshot: &'s SnapshotHead) -> impl Iterator<Item = &'s CgroupCpuStats> {
+        let is_known = snapshot.window.is_some() && self.cgroups.len() <= MOST_CGROUPS;
+        let paths = self.cgroups.iter().filter(|_| is_known);
+        let lineage: BTreeSet<_> = paths.flat_map(|path| lineage(path)).collect();
+        lineage.into_iter().filter_map(|path| snapshot.cgroup_stats.get(path)).map(|stats| &stats.cpu)
     }
 
     /// The share of the run time of all that one of several threads took, 0 to 1, if that ran for much of its time.

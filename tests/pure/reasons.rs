@@ -1,5 +1,6 @@
 //! Promises to users about the reasons why threads waited: amounts from counters, shares from samples.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -224,6 +225,24 @@ fn reasons_with_fewer_than_five_samples_are_others_whose_time_adds_up_to_that_of
     let rows = rows(&["show", &path]);
     let of_database = of_group(&rows, "redis-server");
     assert!(of_database.contains(&("block: read → folio_wait_bit", 1000)), "together they have six: {of_database:?}");
+}
+
+#[test]
+fn threads_wait_no_longer_for_a_cpu_quota_than_their_cgroups_were_throttled() {
+    let waits = vec![(json!({"class": "cpu_quota"}), 20), (ran("cc1"), 5)];
+    let mut file = window(&[Sampled { reasons: waits, ..database(1000) }]);
+    let mut waits = |throttled_usec: Option<u64>| {
+        file["cgroup_stats"] = json!({"/": {"cpu": {"throttled_usec": throttled_usec}}});
+        let (_directory, path) = stored(&file);
+        let rows = rows(&["show", &path]);
+        let waits = of_group(&rows, "redis-server").into_iter().filter(|(name, _)| name.starts_with("wait"));
+        waits.map(|(name, ms)| (name.to_owned(), ms)).collect::<BTreeMap<_, _>>()
+    };
+    let named = |times: &[(&str, u64)]| times.iter().map(|(name, ms)| (format!("wait: {name}"), *ms)).collect();
+    assert_eq!(waits(None), named(&[("CPU quota", 400), ("cc1 ran", 100)]));
+    assert_eq!(waits(Some(600_000)), named(&[("CPU quota", 400), ("cc1 ran", 100)]));
+    assert_eq!(waits(Some(300_000)), named(&[("CPU quota", 300), ("cc1 ran", 100), ("other", 100)]));
+    assert_eq!(waits(Some(0)), named(&[("CPU quota", 0), ("cc1 ran", 100), ("other", 400)]));
 }
 
 #[test]
