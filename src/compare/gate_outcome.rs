@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::judge::known;
 use super::{
-    ELAPSED, Gate, GateMetric, GroupGlob, NoSuchGroup, ReportSection, Row, Sides, WORSE, is_gated, of_kind, usual,
+    ELAPSED, Gate, GateMetric, GroupGlob, NoSuchGroup, ReportSection, Row, Samples, Sides, WORSE, is_gated, of_kind,
+    usual,
 };
 use crate::model::{Cell, Unit};
-use crate::statistics::{self, Beyond, Bound, Corrected, Design, Interval, Margin, Sample, Scale, TAIL};
+use crate::statistics::{self, Beyond, Bound, Corrected, Design, Interval, Margin, Scale, TAIL};
 
 /// The result of a gate for one value of one group.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct GateResult {
     pub(crate) partial: bool,
     pub(crate) runs: Sides<usize>,
     /// What the interval that decides is made from; `None` without values on both sides.
-    tested: Option<Tested>,
+    tested: Option<Samples>,
     /// How much the value changed; `None` if there is no saying.
     pub(crate) change: Option<GateChange>,
     /// The one-sided p-value of "the change is not beyond the bound", corrected for the number of gates; `None` with
@@ -52,33 +52,6 @@ pub(crate) struct GateChange {
     pub(crate) interval: Option<Interval>,
     /// The probability that an end of the interval misses the true change: 0.025 of a single gate, less of several.
     pub(crate) tail: f64,
-}
-
-/// The known values of the runs, and how they belong together.
-#[derive(Clone, Debug)]
-struct Tested {
-    design: Design,
-    baseline: Vec<f64>,
-    candidate: Vec<f64>,
-    /// The unit in which the kernel counts the values; 0 if they are exact.
-    quantum: f64,
-}
-
-impl Tested {
-    fn new(design: Design, values: &Sides<Box<[f64]>>, quantum: f64) -> Self {
-        let (design, sides) = known(design, values.as_ref().map(|numbers| &**numbers));
-        let (baseline, candidate) = sides.both().unwrap_or_default();
-        Self { design, baseline, candidate, quantum }
-    }
-
-    fn samples(&self) -> [Sample<'_>; 2] {
-        [&self.baseline, &self.candidate].map(|values| Sample { values, quantum: self.quantum })
-    }
-
-    /// Whether so many runs can decide gates on so many values.
-    fn can_decide(&self, tests: usize) -> bool {
-        self.design.can_decide(tests, (self.baseline.len(), self.candidate.len()))
-    }
 }
 
 /// Whether a gate holds.
@@ -254,13 +227,12 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
         return Err(NEGATIVE);
     }
     // Pairs that are too few for so many tests leave it to the runs without their pairs.
-    let paired = Some(Tested::new(judge.design, &values, quantum)).filter(|tested| tested.can_decide(judge.tests));
-    let tested = paired.unwrap_or_else(|| Tested::new(Design::Independent, &values, quantum));
+    let samples = |design| Samples::new(design, &values, quantum);
+    let paired = samples(judge.design).filter(|tested| tested.can_decide(judge.tests));
+    result.tested = paired.or_else(|| samples(Design::Independent));
     let amount = scale.change(after, before);
     result.change = Some(GateChange { scale, amount, interval: None, tail: TAIL });
-    let [baseline, candidate] = tested.samples();
-    result.p = statistics::probability(tested.design, baseline, candidate, gate.limit);
-    result.tested = Some(tested);
+    result.p = result.tested.as_ref().and_then(|tested| tested.probability(gate.limit));
     if result.p.is_none() && gate.limit.is_exceeded(amount) {
         result.outcome = GateOutcome::Failed;
     }
@@ -282,9 +254,7 @@ fn check_groups(gate: &Gate, exists: Sides<bool>) -> Result<(), &'static str> {
 fn decide(result: &mut GateResult, limit: Bound, tail: f64) {
     let (Some(change), Some(tested)) = (&mut result.change, &result.tested) else { return };
     change.tail = tail;
-    let [baseline, candidate] = tested.samples();
-    let estimate = statistics::estimate(tested.design, change.scale, baseline, candidate, tail);
-    if let Some(estimate) = estimate {
+    if let Some(estimate) = tested.estimate(change.scale, tail) {
         (change.amount, change.interval) = (estimate.change, Some(estimate.interval));
     }
     // The ends nearest to the bound and farthest beyond it.
@@ -319,8 +289,7 @@ fn refuse_what_never_fails(results: &mut [GateResult], tests: usize) {
         result.outcome == GateOutcome::Unclear && result.tested.as_ref().is_some_and(|tested| !tested.can_decide(tests))
     };
     if let Some(result) = results.iter_mut().find(undecided) {
-        let fewest = |tested: &Tested| tested.baseline.len().min(tested.candidate.len());
-        let (runs, needed) = (result.tested.as_ref().map_or(0, fewest), statistics::fewest_runs(tests));
+        let (runs, needed) = (result.tested.as_ref().map_or(0, Samples::fewest), statistics::fewest_runs(tests));
         let fix = format!("record at least {needed} per side, or use fewer gates");
         result.outcome =
             GateOutcome::Error(format!("{runs} runs per side cannot decide gates on {tests} values; {fix}"));

@@ -8,8 +8,7 @@ use super::measure::GroupContext;
 use super::{
     CgroupKeys, CompareOptions, Digest, GroupBy, GroupGlob, GroupedReasons, Groups, Judge, KnownValues, Naming,
     NoSuchGroup, OVERVIEW, Per, Quantity, ReasonName, ReasonRows, Renamed, ReportSection, Row, RowRuns, SectionRuns,
-    SideSection, Sides, SortKey, ThreadNames, Threshold, Wanted, captures, group, includes_group, overview, reasons,
-    records,
+    SideSection, Sides, SortKey, ThreadNames, Wanted, captures, group, includes_group, overview, reasons, records,
 };
 use crate::diagnose::Side;
 use crate::model::{Psi, Reasons, SchedExtSysfs, Section, SnapshotHead};
@@ -20,8 +19,7 @@ pub(super) struct Grouped {
     pub(super) sides: Sides<GroupedSide>,
     pub(super) too_large: OnceLock<TooManyRows>,
     cgroups: CgroupKeys,
-    pub(super) design: Design,
-    threshold: Threshold,
+    pub(super) judge: Judge,
     reason_rows: ReasonRows,
     max_bytes: Option<usize>,
 }
@@ -111,8 +109,8 @@ impl Grouped {
         };
         let passes = sides.iter().map(passes).max().unwrap_or(0);
         let reason_rows = reasons::rows(&reasons, passes, options);
-        let (too_large, threshold, max_bytes) = (OnceLock::new(), options.threshold, options.max_bytes);
-        Self { sides, too_large, cgroups, design, threshold, reason_rows, max_bytes }
+        let judge = Judge { design, threshold: options.threshold };
+        Self { sides, too_large: OnceLock::new(), cgroups, judge, reason_rows, max_bytes: options.max_bytes }
     }
 
     pub(super) fn are_repeated(&self) -> bool {
@@ -142,14 +140,11 @@ impl Grouped {
         let sides = self.sides.as_ref().par_map(|side| context.section(side));
         sides.iter().flatten().next()?;
         let keys = if is_sorted(section) { query.sort_by } else { &[] };
-        let mut groups = sides.map(Option::unwrap_or_default);
-        let known = groups.as_mut().map(|(_, known)| std::mem::take(known));
-        let mut groups = groups.map(|(groups, _)| groups);
+        let mut sides = sides.map(Option::unwrap_or_default);
         if section == Section::Overview {
-            overview::remove_minor_exits(&mut groups);
+            overview::remove_minor_exits(sides.as_mut().map(|side| &mut side.groups));
         }
-        let judge = Judge { known, design: self.design, threshold: self.threshold };
-        let mut table = ReportSection::new(section, groups, keys, &judge);
+        let mut table = ReportSection::new(section, sides, keys, self.judge);
         let is_by_cgroup = is_sorted(section) || section.is_of_cgroups();
         for group in table.groups.iter_mut().filter(|_| is_by_cgroup) {
             group.renamed = group.key.first().is_some_and(|cgroup| self.cgroups.is_renamed(cgroup));
@@ -219,33 +214,18 @@ fn tasks(digest: &Digest, axis: GroupBy) -> Vec<&ThreadNames> {
 }
 
 impl SectionContext<'_> {
-    /// The section of a side, and which values each of its runs has; `None` if no run has the section. Of several runs,
-    /// each is reduced when its turn comes.
-    fn section(&self, side: &GroupedSide) -> Option<(SideSection, KnownValues)> {
-        let mut runs = (0..side.digests.len()).map(|run| self.of_run(side, run));
-        let sampled: Vec<bool> = side.reasons.iter().map(Option::is_some).collect();
-        let of_reasons = |known: &mut KnownValues| {
-            if self.query.section == Section::Reasons {
-                known.add_all(&sampled, reasons::row_names(&self.reasons));
-            }
-        };
-        if side.digests.len() == 1 {
-            let groups = runs.next()??;
-            let mut known = KnownValues::of_runs(1);
-            // What any group has, all together have.
-            let all = groups.get(&[][..]).into_iter().flat_map(|all| &all.measurements);
-            all.filter(|measured| measured.cell.is_some()).for_each(|measured| known.add(0, measured));
-            of_reasons(&mut known);
-            return Some((self.wanted_groups(groups), known));
+    /// The section of a side; `None` if no run has it.
+    fn section(&self, side: &GroupedSide) -> Option<SectionRuns> {
+        let Query { section, only, sort_by, .. } = self.query;
+        let mut known = KnownValues::of_runs(side.digests.len());
+        if section == Section::Reasons {
+            let sampled: Vec<bool> = side.reasons.iter().map(Option::is_some).collect();
+            known.add_all(&sampled, reasons::row_names(&self.reasons));
         }
-        let mut all = SectionRuns::new(side.digests.len());
-        of_reasons(&mut all.known);
-        for (run, groups) in runs.enumerate() {
-            let groups = groups?;
-            all.know(run, &groups);
-            all.add(run, self.wanted_groups(groups));
-        }
-        Some(all.merged(if is_sorted(self.query.section) { self.query.sort_by } else { &[] }))
+        let are_all_wanted = !section.has_named_groups() || matches!(section, Section::Overview | Section::Reasons);
+        let is_wanted = |key: &[String]| are_all_wanted || key.is_empty() || includes_group(only, key);
+        let runs = (0..side.digests.len()).map(|run| self.of_run(side, run));
+        SectionRuns::new(known, runs, is_wanted, if is_sorted(section) { sort_by } else { &[] })
     }
 
     fn of_run(&self, side: &GroupedSide, run: usize) -> Option<SideSection> {
@@ -308,14 +288,6 @@ impl SectionContext<'_> {
             };
             group.sort_values.extend(self.query.sort_by.iter().map(value));
         }
-    }
-
-    fn wanted_groups(&self, mut groups: SideSection) -> SideSection {
-        let section = self.query.section;
-        if section.has_named_groups() && !matches!(section, Section::Overview | Section::Reasons) {
-            groups.retain(|key, _| key.is_empty() || includes_group(self.query.only, key));
-        }
-        groups
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Measurement {
     pub(super) is_increase: bool,
     /// The unit in which the kernel counts it, in its own unit; 0 if it is exact.
     pub(super) quantum: f64,
-    /// The numbers of several runs; NaN where there is none.
+    /// Of several runs, the number of each; NaN where there is none. `None` if a run has another value than a number.
     pub(super) runs: Option<Box<[f64]>>,
 }
 

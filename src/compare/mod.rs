@@ -16,10 +16,8 @@ mod group;
 mod grouped;
 mod headline;
 mod host;
-mod judge;
 mod measure;
 mod measurement;
-mod merge;
 mod notes;
 mod options;
 mod overview;
@@ -48,9 +46,9 @@ use self::reasons::{GroupedReasons, ReasonRows, Wanted};
 use self::smaps::ProcessMemory;
 pub use self::smaps::collect_smaps_rollup;
 pub use self::{
-    cgroup_keys::*, course::*, delta::*, digest::*, gate::*, gate_outcome::*, globs::*, grouped::*, host::*, judge::*,
+    cgroup_keys::*, course::*, delta::*, digest::*, gate::*, gate_outcome::*, globs::*, grouped::*, host::*,
     options::*, overview_columns::*, quantity::*, reason::*, report::*, rows::*, runs::*, scope::*, select::*,
     sides::*, trend::*, until::*,
 };
-use self::{gate_metric::*, merge::*, notes::*, slowdown::*, totals::*};
+use self::{gate_metric::*, notes::*, slowdown::*, totals::*};
 pub(crate) use self::{measurement::*, why::*};

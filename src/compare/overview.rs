@@ -62,14 +62,14 @@ pub(super) fn unnamed_children(overview: &ReportSection, snapshots: Sides<&Snaps
 }
 
 /// Removes the lines of exited work that matter in no run of either side.
-pub(super) fn remove_minor_exits(sides: &mut Sides<SideSection>) {
-    let matter = |groups: &SideSection| {
+pub(super) fn remove_minor_exits(sides: Sides<&mut SideSection>) {
+    let matter = |groups: &&mut SideSection| {
         let matters = |group: &SideGroup| group.facts.exited_work.is_some() && !group.facts.is_minor;
         groups.iter().filter(|(_, group)| matters(group)).map(|(path, _)| path.clone()).collect::<BTreeSet<_>>()
     };
     let kept: BTreeSet<_> = sides.iter().flat_map(matter).collect();
     let is_kept = |path: &Vec<String>, group: &SideGroup| !group.facts.is_minor || kept.contains(path);
-    sides.as_mut().map(|groups| groups.retain(|path, group| is_kept(path, group)));
+    sides.map(|groups| groups.retain(|path, group| is_kept(path, group)));
 }
 
 /// The line of exited work below a group. With the parentheses, its key is longer than any name of a thread.

@@ -138,7 +138,7 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
         scope: options.grouping.scope.clone().unwrap_or_default(),
         per,
         runs: digests.map(Vec::len),
-        design: grouped.design,
+        design: grouped.judge.design,
         threshold: counts.into_iter().any(|count| count.is_some()).then_some(options.threshold),
         sections,
         why,
@@ -212,7 +212,7 @@ fn finish(
 /// The results of the gates. The rows that they look at need not be among those that are reported.
 fn gate_results(grouped: &Grouped, gates: &[Gate], per: Per, options: &CompareOptions) -> Vec<GateResult> {
     let minor = minor_groups(grouped, gates, options);
-    let judge = GateJudge { design: grouped.design, tests: tests_of(gates), minor };
+    let judge = GateJudge { design: grouped.judge.design, tests: tests_of(gates), minor };
     let tables = gate_tables(grouped, gates, per);
     gate_outcome::judge(gates, &judge, |gate| {
         let places: BTreeSet<_> = gate.metrics.iter().map(|metric| (metric.section, gate.per.unwrap_or(per))).collect();

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{
-    Change, Delta, ELAPSED, GroupFacts, GroupReason, Judge, KnownValues, Measurement, Quantity, RowRuns, Selection,
-    SideSection, Sides, SortKey, Turnover, delta, joined, of_kind, one_run, plain_number, score,
+    Change, Delta, ELAPSED, GroupFacts, GroupReason, Judge, KnownValues, Measurement, Quantity, RowRuns, SectionRuns,
+    Selection, Sides, SortKey, Turnover, delta, joined, one_run, score,
 };
 use crate::diagnose::Note;
 use crate::model::{Cell, ExitedWork, Name, Section, Unit, named};
@@ -171,28 +171,17 @@ fn is_zero(cell: &Cell) -> bool {
 impl Row {
     fn new(
         (section, group): (Section, usize),
-        mut measurements: Sides<Option<Measurement>>,
+        sides: Sides<Measurement>,
         exists: Sides<bool>,
-        judge: &Judge,
-    ) -> Option<Self> {
-        let runs = judge.row(&mut measurements, exists);
-        let covered = |(measured, exists): (&Option<Measurement>, bool)| {
-            exists.then(|| measured.as_ref().map_or(0, |measured| measured.covered))
-        };
-        let covered = measurements.as_ref().zip(exists).map(covered);
-        let like = measurements.iter().flatten().next()?;
-        let (name, unit, quantity, reason) = (like.name.clone(), like.unit, like.quantity, like.reason.clone());
-        let partial = measurements.iter().flatten().any(|measured| measured.partial);
-        let total = like.cell.as_ref().filter(|cell| like.is_total && plain_number(cell).is_some());
-        let zero = total.map(|cell| of_kind(cell, 0.0));
-        // A side without the group has a total of 0, unless it lacks the value altogether.
-        let value = |((measured, exists), known): ((Option<Measurement>, bool), &KnownValues)| match measured {
-            None if !exists && known.has(&name) => zero.clone(),
-            measured => measured?.cell,
-        };
-        let values = measurements.zip(exists).zip(judge.known.as_ref()).map(value);
+        runs: Option<Box<RowRuns>>,
+    ) -> Self {
+        let covered = sides.as_ref().zip(exists).map(|(measured, exists)| exists.then_some(measured.covered));
+        let partial = sides.iter().any(|measured| measured.partial);
+        let Measurement { ref name, unit, quantity, ref reason, .. } = sides.baseline;
+        let (name, reason) = (name.clone(), reason.clone());
+        let values = sides.map(|measured| measured.cell);
         let delta = values.baseline.as_ref().zip(values.of_candidate()).and_then(|(a, b)| Delta::between(a, b));
-        Some(Self {
+        Self {
             section,
             group,
             name,
@@ -206,7 +195,7 @@ impl Row {
             headline: None,
             score: score::score(quantity, unit, values.baseline.as_ref(), values.of_candidate()),
             values,
-        })
+        }
     }
 
     /// The numbers of each run, NaN where there is none; `None` if they are no numbers.
@@ -305,17 +294,22 @@ impl ReportSection {
 
     /// The groups and rows of a section, in the order of `keys` if there are any. Rows of all groups together come
     /// first. Of two sides, changed rows come before others, then clear changes, then large ones.
-    pub(super) fn new(section: Section, sides: Sides<SideSection>, keys: &[SortKey], judge: &Judge) -> Self {
+    pub(super) fn new(section: Section, mut sides: Sides<SectionRuns>, keys: &[SortKey], judge: Judge) -> Self {
         let mut table = Self::empty(section, Vec::new());
+        let known = sides.as_mut().map(|side| std::mem::take(&mut side.known));
         let mut sort_values = Vec::new();
-        for (place, (key, mut group)) in joined(sides).into_iter().enumerate() {
+        for (place, (key, mut group)) in joined(sides.map(|side| side.groups)).into_iter().enumerate() {
             let exists = group.as_ref().map(Option::is_some);
             let cells = |key: usize| group.as_ref().map(|side| side.as_ref()?.sort_values.get(key)?.as_ref());
             sort_values.push((0..keys.len()).map(|key| sort_value(cells(key), exists)).collect());
             let facts = group.as_mut().map(|side| side.as_mut().map(|group| std::mem::take(&mut group.facts)));
             table.groups.push(Group::new(key, facts));
-            let rows = joined_measurements(group.map(|side| side.map(|group| group.measurements).unwrap_or_default()));
-            table.rows.extend(rows.filter_map(|row| Row::new((section, place), row, exists, judge)));
+            let measurements = group.map(|side| side.map(|group| group.measurements).unwrap_or_default());
+            let rows = joined_measurements(measurements, known.as_ref().zip(exists));
+            table.rows.extend(rows.map(|mut sides| {
+                let runs = judge.row(&mut sides, known.as_ref());
+                Row::new((section, place), sides, exists, runs)
+            }));
         }
         table.sort(&places(&sort_values, keys));
         table
@@ -343,10 +337,14 @@ impl ReportSection {
     }
 }
 
-/// The measurements of the sides by name, in the order of the baseline.
-fn joined_measurements(measurements: Sides<Vec<Measurement>>) -> impl Iterator<Item = Sides<Option<Measurement>>> {
+/// The measurements of the sides by name, in the order of the baseline. `sides` says which values a side knows, and whether
+/// it has the group.
+fn joined_measurements(
+    measurements: Sides<Vec<Measurement>>,
+    sides: Sides<(&KnownValues, bool)>,
+) -> impl Iterator<Item = Sides<Measurement>> {
     let Sides { baseline, candidate } = measurements;
-    let is_one_side = candidate.is_none();
+    let instead_of = |(known, exists): (&KnownValues, bool), like: &Measurement| known.instead_of(like, exists);
     let mut others: Vec<_> = candidate.into_iter().flatten().map(Some).collect();
     // Most lists are equal, and need no search.
     let are_equal = baseline.iter().zip(others.iter().flatten()).all(|(a, b)| a.name == b.name);
@@ -356,9 +354,11 @@ fn joined_measurements(measurements: Sides<Vec<Measurement>>) -> impl Iterator<I
     for (place, measured) in baseline.into_iter().enumerate() {
         let place = if are_equal { Some(place) } else { places.get(&measured.name).copied() };
         let other = place.and_then(|place| others.get_mut(place)?.take());
-        pairs.push(Sides { baseline: Some(measured), candidate: (!is_one_side).then_some(other) });
+        let candidate = sides.candidate.map(|side| other.unwrap_or_else(|| instead_of(side, &measured)));
+        pairs.push(Sides { baseline: measured, candidate });
     }
-    pairs.into_iter().chain(others.into_iter().flatten().map(|measured| Sides::two(None, Some(measured))))
+    let others = others.into_iter().flatten();
+    pairs.into_iter().chain(others.map(move |measured| Sides::two(instead_of(sides.baseline, &measured), measured)))
 }
 
 /// What a group is sorted by: the value of one side, or the difference between two. For a group on one side of two, it
@@ -389,9 +389,9 @@ fn places(values: &[Vec<Option<f64>>], keys: &[SortKey]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::options::Threshold;
     use super::*;
-    use crate::compare::{CompareOptions, GroupBy, Grouping, SideGroup, parse_sort_key};
+    use crate::compare::runs::tests::of_all;
+    use crate::compare::{CompareOptions, GroupBy, Grouping, SideGroup, SideSection, Threshold, parse_sort_key};
     use crate::model::{CtprofSnapshot, ThreadState};
     use crate::statistics::Design;
 
@@ -407,9 +407,9 @@ mod tests {
     fn order(baseline: &[(&str, u64)], candidate: &[(&str, u64)], keys: &str) -> Vec<String> {
         let keys = [parse_sort_key(keys).unwrap()];
         let sides = Sides::two(side(baseline), side(candidate));
-        let known = Sides::two(KnownValues::default(), KnownValues::default());
-        let judge = Judge { known, design: Design::Independent, threshold: Threshold::default() };
-        let table = ReportSection::new(Section::Primary, sides, &keys, &judge);
+        let judge = Judge { design: Design::Independent, threshold: Threshold::default() };
+        let sides = sides.map(|groups| SectionRuns { groups, ..SectionRuns::default() });
+        let table = ReportSection::new(Section::Primary, sides, &keys, judge);
         table.rows.iter().map(|row| table.groups[row.group].label.clone()).collect()
     }
 
@@ -436,26 +436,24 @@ mod tests {
         let entry = |name: &'static str, value| Measurement::new(name, Unit::Bytes, Cell::Number(value), 1);
         let (a, b) =
             (vec![entry("a", 1), entry("b", 2), entry("c", 3)], vec![entry("b", 20), entry("c", 30), entry("d", 40)]);
-        let name = |side: Option<&Measurement>| side.map(|entry| entry.name.to_string()).unwrap_or_default();
-        let pairs = joined_measurements(Sides::two(a, b));
-        let pairs: Vec<_> = pairs.map(|pair| (name(pair.baseline.as_ref()), name(pair.of_candidate()))).collect();
-        let expected = [("a", ""), ("b", "b"), ("c", "c"), ("", "d")];
-        assert_eq!(pairs, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+        let known = KnownValues::of_runs(1);
+        let pairs = joined_measurements(Sides::two(a, b), Sides::two((&known, true), (&known, true)));
+        let pairs: Vec<_> = pairs.map(|pair| pair.map(|measured| measured.cell)).collect();
+        let number = |value: Option<u64>| value.map(Cell::Number);
+        let expected = [(Some(1), None), (Some(2), Some(20)), (Some(3), Some(30)), (None, Some(40))];
+        assert_eq!(pairs, expected.map(|(a, b)| Sides::two(number(a), number(b))));
     }
 
     #[test]
     fn of_several_runs_equal_medians_are_unchanged_and_close_ones_the_same() {
-        let hidden = |after: u32| {
-            let side = |value: u32| {
-                let runs = Some([f64::from(value); 4].into());
-                let measured = Measurement::new("run_time_ns", Unit::Ns, Cell::Number(value.into()), 1);
-                SideSection::from([(vec!["app".to_owned()], SideGroup::new(1, vec![Measurement { runs, ..measured }]))])
+        let hidden = |after: u64| {
+            let side = |value: u64| {
+                let measured = Measurement::new("run_time_ns", Unit::Ns, Cell::Number(value), 1);
+                SideSection::from([(vec!["app".to_owned()], SideGroup::new(1, vec![measured]))])
             };
-            let known = Sides::two(KnownValues::of_runs(4), KnownValues::of_runs(4));
-            let threshold = Threshold::default();
-            let judge = Judge { known, design: Design::Independent, threshold };
-            ReportSection::new(Section::Primary, Sides::two(side(1000), side(after)), &[], &judge).rows[0]
-                .hidden_reason()
+            let judge = Judge { design: Design::Independent, threshold: Threshold::default() };
+            let sides = Sides::two(1000, after).map(|value| of_all(vec![side(value); 4]));
+            ReportSection::new(Section::Primary, sides, &[], judge).rows[0].hidden_reason()
         };
         assert_eq!([1000, 1001, 2000].map(hidden), [Some(HiddenReason::Unchanged), Some(HiddenReason::Same), None]);
     }

@@ -1,11 +1,19 @@
-//! The runs of one side.
+//! The runs of a side: which there are, the values of groups in all of them, and what the values of two sides say.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 
-use super::{Digest, GroupBy, Sides};
-use crate::statistics::{Design, MIN_PAIRS};
+use super::overview_columns::RUN;
+use super::{
+    Digest, GroupBy, GroupFacts, Measurement, Quantity, SideGroup, SideSection, Sides, SortKey, Threshold, Turnover,
+    number, of_kind, plain_number, whole,
+};
+use crate::model::{Cell, Name};
+use crate::statistics::{
+    self, Bound, Design, Estimate, MIN_PAIRS, Margin, POWER, Sample, Scale, TAIL, Verdict, median,
+};
 
 /// The runs of one side; by default repeated runs, none yet.
 #[derive(Debug, Default)]
@@ -166,23 +174,386 @@ impl RunCount {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// In which runs of a side any group has a value, by the name of the value.
+#[derive(Debug, Default)]
+pub(super) struct KnownValues {
+    runs: usize,
+    by_name: HashMap<Cow<'static, str>, Box<[bool]>>,
+}
 
-    /// The pairs of runs in this order: `a` of the baseline, `b` of the candidate.
-    fn pairs(order: &str) -> Vec<(usize, usize)> {
-        let times =
-            |side| order.char_indices().filter(|(_, run)| *run == side).map(|(at, _)| at as u64).collect::<Vec<_>>();
-        in_turn(&times('a'), &times('b'))
+impl KnownValues {
+    pub(super) fn of_runs(runs: usize) -> Self {
+        Self { runs, by_name: HashMap::new() }
     }
 
-    #[test]
-    fn pairs_that_are_whole_stay_pairs_whatever_else_failed() {
-        assert_eq!(pairs("abbaab"), [(0, 0), (1, 1), (2, 2)]);
-        assert_eq!(pairs("abb_abba"), [(0, 0), (1, 1), (2, 3)], "one run of the candidate has no partner");
-        assert_eq!(pairs("abbaa"), [(0, 0), (1, 1)], "interrupted");
-        assert_eq!(pairs("aaabbb"), [(2, 0)]);
-        assert_eq!(in_turn(&[0, 5], &[0, 6]), [], "at one time");
+    /// Notes that these runs have values of these names, whether a group has them or not.
+    pub(super) fn add_all(&mut self, runs: &[bool], names: impl IntoIterator<Item = String>) {
+        self.by_name.extend(names.into_iter().map(|name| (Cow::Owned(name), runs.into())));
+    }
+
+    fn add(&mut self, run: usize, groups: &SideSection) {
+        // What any group has, all groups together have. They have the first key.
+        let has_all = groups.contains_key(&[][..]);
+        let groups = groups.values().take(if has_all { 1 } else { usize::MAX });
+        let measurements = groups.flat_map(|group| &group.measurements);
+        for measured in measurements.filter(|measured| measured.cell.is_some()) {
+            let none = || vec![false; self.runs].into_boxed_slice();
+            self.by_name.entry(measured.name.clone()).or_insert_with(none)[run] = true;
+        }
+    }
+
+    /// A run without a group has a total of 0 in it, unless no group of the run has the value.
+    fn total_of_none(&self, run: usize, like: &Measurement) -> f64 {
+        let is_known = like.is_total && self.by_name.get(&like.name).is_some_and(|known| known[run]);
+        if is_known { 0.0 } else { f64::NAN }
+    }
+
+    /// What a side has in place of a value that the other has: of a group that only the other has, the total of no members.
+    pub(super) fn instead_of(&self, like: &Measurement, exists: bool) -> Measurement {
+        let number = |run| if exists { f64::NAN } else { self.total_of_none(run, like) };
+        let numbers: Box<[f64]> = (0..self.runs).map(number).collect();
+        let kind = like.cell.as_ref().filter(|cell| plain_number(cell).is_some());
+        let cell = kind.zip(usual(&numbers)).map(|(kind, total)| of_kind(kind, total));
+        let new = Measurement::new(like.name.clone(), like.unit, cell, 0);
+        let (quantity, reason) = (like.quantity, like.reason.clone());
+        Measurement { quantity, reason, quantum: 0.0, runs: Some(numbers), ..new }
     }
 }
+
+/// A section of a side: its groups, of several runs with the median of each value, and its values in all runs.
+#[derive(Debug, Default)]
+pub(super) struct SectionRuns {
+    pub(super) groups: SideSection,
+    pub(super) known: KnownValues,
+}
+
+impl SectionRuns {
+    /// The wanted groups of the runs, which are made one by one, so that of each only its numbers are kept. `None` if a run
+    /// lacks the section.
+    pub(super) fn new(
+        mut known: KnownValues,
+        runs: impl IntoIterator<Item = Option<SideSection>>,
+        is_wanted: impl Fn(&[String]) -> bool,
+        keys: &[SortKey],
+    ) -> Option<Self> {
+        let mut groups: BTreeMap<Vec<String>, GroupRuns> = BTreeMap::new();
+        for (run, section) in runs.into_iter().enumerate() {
+            let mut section = section?;
+            known.add(run, &section);
+            section.retain(|key, _| is_wanted(key));
+            if known.runs == 1 {
+                return Some(Self { groups: section, known });
+            }
+            section.into_iter().for_each(|(key, group)| groups.entry(key).or_default().add(run, known.runs, group));
+        }
+        let groups = groups.into_iter().map(|(key, group)| (key, group.merged(&known, keys))).collect();
+        Some(Self { groups, known })
+    }
+}
+
+/// A group in several runs.
+#[derive(Default)]
+struct GroupRuns {
+    /// The runs that have the group, without their measurements.
+    present: Vec<(usize, SideGroup)>,
+    measurements: Vec<MeasurementRuns>,
+}
+
+impl GroupRuns {
+    fn add(&mut self, run: usize, runs: usize, mut group: SideGroup) {
+        for (place, measured) in std::mem::take(&mut group.measurements).into_iter().enumerate() {
+            // Most runs have the same values in the same order.
+            let is_it = |known: &MeasurementRuns| known.measured.name == measured.name;
+            let is_usual = self.measurements.get(place).is_some_and(is_it);
+            let place = if is_usual { Some(place) } else { self.measurements.iter().position(is_it) };
+            let place = place.unwrap_or_else(|| {
+                self.measurements.push(MeasurementRuns::new(runs, &measured));
+                self.measurements.len() - 1
+            });
+            self.measurements[place].add(run, measured);
+        }
+        self.present.push((run, group));
+    }
+
+    fn merged(self, known: &KnownValues, keys: &[SortKey]) -> SideGroup {
+        let Self { present, measurements } = self;
+        let without: Vec<usize> =
+            (0..known.runs).filter(|run| present.iter().all(|(present, _)| present != run)).collect();
+        let sort_value = |(place, key): (usize, &SortKey)| {
+            let cells = present.iter().filter_map(|(_, group)| group.sort_values[place].clone());
+            let zeros = without.iter().filter(|_| key.by.is_total()).map(|_| Cell::Number(0));
+            middle_cell(cells.chain(zeros).collect())
+        };
+        let sort_values = keys.iter().enumerate().map(sort_value).collect();
+        let merged = measurements.into_iter().map(|measured| measured.merged(&without, known));
+        let measurements = without_parts_of_longer_runs(merged.collect());
+        let facts: Vec<GroupFacts> = present.into_iter().map(|(_, group)| group.facts).collect();
+        SideGroup { facts: merged_facts(&facts, known.runs), sort_values, measurements }
+    }
+}
+
+/// Without the parts of run time that more than a tenth of the runs lack, or that are longer than the run time: short runs have
+/// none, so it would be the median of the longer ones.
+fn without_parts_of_longer_runs(mut measurements: Vec<Measurement>) -> Vec<Measurement> {
+    let value = |measured: &Measurement| measured.cell.as_ref().and_then(number);
+    let run = measurements.iter().find(|measured| measured.name == RUN).and_then(value);
+    let is_of_longer_runs = |part: &Measurement| {
+        let is_part = matches!(part.quantity, Some(Quantity::Column(column)) if column.is_part_of_run());
+        let runs = part.runs.as_deref().unwrap_or_default();
+        let lacking = runs.iter().filter(|number| number.is_nan()).count();
+        is_part && (lacking * 10 > runs.len() || value(part) > run)
+    };
+    for part in measurements.iter_mut().filter(|measured| is_of_longer_runs(measured)) {
+        part.cell = None;
+        part.runs.iter_mut().flatten().for_each(|number| *number = f64::NAN);
+    }
+    measurements
+}
+
+/// The medians of all runs; a run without the group has no members.
+fn merged_facts(present: &[GroupFacts], runs: usize) -> GroupFacts {
+    let all = || present.iter();
+    let counts = |count: fn(&GroupFacts) -> u64| {
+        let mut counts: Vec<f64> = all().map(|facts| count(facts) as f64).collect();
+        counts.resize(runs, 0.0);
+        median(&counts).map_or(0, whole)
+    };
+    let uptimes: Vec<f64> = all().filter_map(|facts| facts.uptime).collect();
+    let mut parents: BTreeMap<&Name, u64> = BTreeMap::new();
+    all().flat_map(|facts| &facts.parents).for_each(|(name, count)| *parents.entry(name).or_default() += count);
+    let mut parents: Vec<_> = parents.into_iter().map(|(name, count)| (Name::clone(name), count)).collect();
+    parents.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    GroupFacts {
+        members: counts(|facts| facts.members),
+        turnover: Turnover {
+            started: counts(|facts| facts.turnover.started),
+            exited: counts(|facts| facts.turnover.exited),
+        },
+        uptime: median(&uptimes),
+        own: all().all(|facts| facts.own),
+        exited_work: all().find_map(|facts| facts.exited_work),
+        is_minor: all().all(|facts| facts.is_minor),
+        name_cut: all().any(|facts| facts.name_cut),
+        parents,
+        // What is known of single processes and threads is not of several runs.
+        ..GroupFacts::default()
+    }
+}
+
+/// A value of a group in several runs.
+struct MeasurementRuns {
+    /// What is known of it in all runs that have the group. Its cell is the first number.
+    measured: Measurement,
+    /// Numbers by run; NaN where there is none.
+    numbers: Box<[f64]>,
+    /// The runs in which it was counted in a unit, though in others it is exact.
+    coarse: Vec<usize>,
+    /// The first value that is not a number, and all of later runs.
+    others: Vec<Cell>,
+}
+
+impl MeasurementRuns {
+    fn new(runs: usize, like: &Measurement) -> Self {
+        let measured = Measurement { cell: None, ..like.clone() };
+        Self { measured, numbers: vec![f64::NAN; runs].into(), coarse: Vec::new(), others: Vec::new() }
+    }
+
+    fn add(&mut self, run: usize, Measurement { cell, covered, partial, quantum, .. }: Measurement) {
+        self.measured.covered = self.measured.covered.min(covered);
+        self.measured.partial |= partial;
+        self.measured.quantum = self.measured.quantum.max(quantum);
+        let Some(cell) = cell else { return };
+        self.coarse.extend((quantum > 0.0).then_some(run));
+        match plain_number(&cell) {
+            Some(number) if self.others.is_empty() => {
+                self.numbers[run] = number;
+                self.measured.cell.get_or_insert(cell);
+            }
+            _ => self.others.push(cell),
+        }
+    }
+
+    /// The median. A value that more than half of the runs lack has none.
+    fn merged(self, without: &[usize], known: &KnownValues) -> Measurement {
+        let Self { mut measured, mut numbers, coarse, others } = self;
+        let exact = numbers.iter().filter(|number| !number.is_nan()).count().saturating_sub(coarse.len());
+        // A few runs that count in ticks say less than the others, and would blur all.
+        if !coarse.is_empty() && are_half(exact, known.runs) {
+            coarse.into_iter().for_each(|run| numbers[run] = f64::NAN);
+            measured.quantum = 0.0;
+        }
+        let kind = measured.cell.take();
+        if others.is_empty() {
+            without.iter().for_each(|run| numbers[*run] = known.total_of_none(*run, &measured));
+            let cell = kind.zip(usual(&numbers)).map(|(kind, median)| of_kind(&kind, median));
+            return Measurement { cell, runs: Some(numbers), ..measured };
+        }
+        let numbers = numbers.iter().filter(|number| !number.is_nan());
+        let numbers = kind.iter().flat_map(|kind| numbers.clone().map(|number| of_kind(kind, *number)));
+        let cells: Vec<Cell> = numbers.chain(others).collect();
+        let cell = if are_half(cells.len(), known.runs) { middle_cell(cells) } else { None };
+        Measurement { cell, ..measured }
+    }
+}
+
+/// Of ranges and CPU sets, the middle one; of words, the one that most runs have, of equally many the first.
+fn middle_cell(mut runs: Vec<Cell>) -> Option<Cell> {
+    if let Some(numbers) = runs.iter().map(plain_number).collect::<Option<Vec<f64>>>() {
+        return runs.first().zip(median(&numbers)).map(|(kind, median)| of_kind(kind, median));
+    }
+    if runs.iter().all(|cell| number(cell).is_some()) {
+        runs.sort_by(|a, b| number(a).partial_cmp(&number(b)).unwrap_or(std::cmp::Ordering::Equal));
+        let place = (runs.len() - 1) / 2;
+        return Some(runs.swap_remove(place));
+    }
+    // Of the most frequent words in each run, how often they were there is no matter.
+    let is_same = |one: &Cell, other: &Cell| match (one, other) {
+        (Cell::Mode(one), Cell::Mode(other)) => one.value == other.value,
+        _ => one == other,
+    };
+    let frequency = |cell: &Cell| runs.iter().filter(|other| is_same(other, cell)).count();
+    runs.iter().rev().max_by_key(|cell| frequency(cell)).cloned()
+}
+
+/// The median of the values that are known; `None` if more than half of the runs lack the value.
+pub(super) fn usual(runs: &[f64]) -> Option<f64> {
+    let known: Vec<f64> = runs.iter().copied().filter(|value| !value.is_nan()).collect();
+    median(&known).filter(|_| are_half(known.len(), runs.len()))
+}
+
+fn are_half(some: usize, all: usize) -> bool {
+    some > 0 && some * 2 >= all
+}
+
+/// The values of a row in several runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowRuns {
+    /// The value in each run, in the order of the runs; NaN where it is unknown.
+    pub values: Sides<Box<[f64]>>,
+    /// The unit in which the kernel counts them, in the unit of the row; 0 if they are exact.
+    pub quantum: f64,
+    /// The ratio of the sides, with its 95 % interval; `None` with fewer than [`MIN_RUNS`](crate::statistics::MIN_RUNS)
+    /// known values on a side, if more than half of the runs of a side lack the value, or with negative values.
+    pub estimate: Option<Estimate>,
+    /// What the interval says about the threshold.
+    pub verdict: Option<Verdict>,
+    /// What would make an unclear verdict clear, if that can be estimated.
+    pub(crate) needed: Option<RunsNeeded>,
+}
+
+/// How the runs of two sides belong together, and what intervals are compared with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Judge {
+    pub(super) design: Design,
+    pub(super) threshold: Threshold,
+}
+
+impl Judge {
+    /// What the values of a row in all runs say; `None` if they are not numbers, or if no side has several runs.
+    pub(super) fn row(self, sides: &mut Sides<Measurement>, known: Sides<&KnownValues>) -> Option<Box<RowRuns>> {
+        if known.iter().all(|known| known.runs < 2) {
+            return None;
+        }
+        let quantum = sides.iter().map(|measured| measured.quantum).fold(0.0, f64::max);
+        let values = sides.as_mut().zip(known).map(|(measured, known)| {
+            let of_one = || one_run(measured.cell.as_ref()).filter(|_| known.runs == 1);
+            measured.runs.take().or_else(of_one)
+        });
+        let mut row = RowRuns { values: values.of_all()?, quantum, estimate: None, verdict: None, needed: None };
+        let samples = Samples::new(self.design, &row.values, quantum);
+        if let Some(samples) = samples.filter(|samples| samples.are_usual(&row.values)) {
+            row.estimate = samples.estimate(Scale::Ratio, TAIL);
+            row.verdict = row.estimate.map(|estimate| Verdict::new(estimate, self.threshold.0));
+            let unclear = row.estimate.filter(|_| row.verdict == Some(Verdict::Unclear));
+            row.needed = unclear.and_then(|estimate| RunsNeeded::new(samples.fewest(), estimate, self.threshold));
+        }
+        Some(Box::new(row))
+    }
+}
+
+/// The number of the only run, NaN where there is none; `None` if the value is no number.
+pub(super) fn one_run(cell: Option<&Cell>) -> Option<Box<[f64]>> {
+    cell.map_or(Some(f64::NAN), plain_number).map(|number| [number].into())
+}
+
+/// The known values of two sides, and how they belong together.
+#[derive(Clone, Debug)]
+pub(super) struct Samples {
+    pub(super) design: Design,
+    sides: [Vec<f64>; 2],
+    /// The unit in which the kernel counts the values; 0 if they are exact.
+    quantum: f64,
+}
+
+impl Samples {
+    /// In pairs if enough pairs are whole; `None` without a second side.
+    pub(super) fn new(design: Design, values: &Sides<Box<[f64]>>, quantum: f64) -> Option<Self> {
+        let (baseline, candidate) = values.as_ref().both()?;
+        let is_known = |value: &f64| !value.is_nan();
+        let pairs = baseline.iter().copied().zip(candidate.iter().copied());
+        let (first, second): (Vec<_>, Vec<_>) = pairs.filter(|(a, b)| is_known(a) && is_known(b)).unzip();
+        if design == Design::Paired && first.len() >= MIN_PAIRS {
+            return Some(Self { design, sides: [first, second], quantum });
+        }
+        let sides = [baseline, candidate].map(|side| side.iter().copied().filter(is_known).collect());
+        Some(Self { design: Design::Independent, sides, quantum })
+    }
+
+    /// Whether at most half of the runs of each side lack the value.
+    fn are_usual(&self, all: &Sides<Box<[f64]>>) -> bool {
+        self.sides.iter().zip(all.iter()).all(|(known, all)| are_half(known.len(), all.len()))
+    }
+
+    pub(super) fn sizes(&self) -> [usize; 2] {
+        self.sides.each_ref().map(Vec::len)
+    }
+
+    fn samples(&self) -> [Sample<'_>; 2] {
+        self.sides.each_ref().map(|values| Sample { values, quantum: self.quantum })
+    }
+
+    pub(super) fn estimate(&self, scale: Scale, tail: f64) -> Option<Estimate> {
+        let [baseline, candidate] = self.samples();
+        statistics::estimate(self.design, scale, baseline, candidate, tail)
+    }
+
+    pub(super) fn probability(&self, bound: Bound) -> Option<f64> {
+        let [baseline, candidate] = self.samples();
+        statistics::probability(self.design, baseline, candidate, bound)
+    }
+
+    /// The number of runs on the side that has fewer.
+    pub(super) fn fewest(&self) -> usize {
+        self.sizes().into_iter().fold(usize::MAX, usize::min)
+    }
+
+    /// Whether so many runs can decide gates on so many values.
+    pub(super) fn can_decide(&self, tests: usize) -> bool {
+        self.design.can_decide(tests, self.sizes().into())
+    }
+}
+
+/// About how many runs per side would decide.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct RunsNeeded {
+    pub(crate) runs: usize,
+    /// In which share of cases, if the change is as measured.
+    power: f64,
+}
+
+impl RunsNeeded {
+    /// For a change beyond the threshold or, if it is within, for both ends of the interval to be within it.
+    fn new(runs: usize, estimate: Estimate, Threshold(threshold): Threshold) -> Option<Self> {
+        let (change, threshold) = (estimate.change.ln().abs(), threshold.ln_1p());
+        let margin = match change - threshold {
+            beyond @ 0.0.. => Margin::One(beyond),
+            _ => Margin::Two(threshold - change, threshold + change),
+        };
+        let half_width = estimate.interval.half_width()?.ln_1p();
+        let needed = statistics::runs_needed(runs, half_width, margin, TAIL).filter(|needed| *needed > runs)?;
+        Some(Self { runs: needed, power: POWER })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -119,9 +119,8 @@ pub(super) fn has_more_threads(elapsed: &Row, rows: &[(usize, &Row)], cpus: f64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::judge::{Judge, KnownValues};
-    use crate::compare::measurement::{SideGroup, SideSection};
-    use crate::compare::{Measurement, ReportSection, Sides, Threshold};
+    use crate::compare::runs::tests::of_all;
+    use crate::compare::{Judge, Measurement, ReportSection, SideGroup, SideSection, Sides, Threshold};
     use crate::model::{Cell, Section, Unit};
     use crate::statistics::Design;
 
@@ -221,11 +220,10 @@ mod tests {
             let side = |side: usize| {
                 let measured =
                     times.map(|(name, sides)| Measurement::new(name, Unit::Ns, Cell::Number(sides[side]), 1));
-                SideSection::from([(Vec::new(), SideGroup::new(1, measured.to_vec()))])
+                of_all(vec![SideSection::from([(Vec::new(), SideGroup::new(1, measured.to_vec()))])])
             };
-            let known = Sides::two(KnownValues::of_runs(1), KnownValues::of_runs(1));
-            let judge = Judge { known, design: Design::Independent, threshold: Threshold(0.05) };
-            ReportSection::new(Section::Overview, Sides::two(side(0), side(1)), &[], &judge).rows
+            let judge = Judge { design: Design::Independent, threshold: Threshold(0.05) };
+            ReportSection::new(Section::Overview, Sides::two(0, 1).map(side), &[], judge).rows
         };
         let elapsed = &rows([("elapsed", [10, 20]), (SLEEP, [0, 0])])[0];
         let has_more = |run: [u64; 2], wait: [u64; 2]| {

@@ -1,11 +1,8 @@
 //! Whether gates hold.
 
 use super::*;
-use crate::compare::judge::{Judge, KnownValues};
-use crate::compare::measurement::{GroupFacts, Measurement, SideGroup, SideSection};
-use crate::compare::merge::SectionRuns;
-use crate::compare::options::Threshold;
-use crate::compare::{Group, tests_of};
+use crate::compare::runs::tests::of_all;
+use crate::compare::{Group, GroupFacts, Judge, Measurement, SideGroup, SideSection, Threshold, tests_of};
 use crate::model::{ExitedWork, Section};
 
 /// A run in which the groups have these values; `None` is a group without one. That of all groups has no name.
@@ -24,19 +21,8 @@ fn run(name: &'static str, values: &[(&str, Option<Cell>)]) -> SideSection {
 
 /// The section of these runs.
 fn section(section: Section, runs: Sides<Vec<SideSection>>) -> ReportSection {
-    let merged = |runs: Vec<SideSection>| {
-        let mut merged = SectionRuns::new(runs.len());
-        for (place, run) in runs.into_iter().enumerate() {
-            merged.know(place, &run);
-            merged.add(place, run);
-        }
-        merged.merged(&[])
-    };
-    let mut sides = runs.map(merged);
-    let known: Sides<KnownValues> = sides.as_mut().map(|(_, known)| std::mem::take(known));
-    let (design, threshold) = (Design::Independent, Threshold::default());
-    let judge = Judge { known, design, threshold };
-    ReportSection::new(section, sides.map(|(groups, _)| groups), &[], &judge)
+    let judge = Judge { design: Design::Independent, threshold: Threshold::default() };
+    ReportSection::new(section, runs.map(of_all), &[], judge)
 }
 
 fn judged(gates: &[Gate], runs: Sides<Vec<SideSection>>) -> Vec<GateResult> {
@@ -287,9 +273,7 @@ fn seven_whole_pairs_of_ten_decide_four_gates() {
     let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 4, minor: BTreeSet::new() }, |_| {
         rows.iter().collect()
     });
-    let is_unpaired = |tested: &Tested| {
-        (tested.design, tested.baseline.len(), tested.candidate.len()) == (Design::Independent, 7, 10)
-    };
+    let is_unpaired = |tested: &Samples| (tested.design, tested.sizes()) == (Design::Independent, [7, 10]);
     let is_failed = |result: &GateResult| result.outcome == Failed && result.tested.as_ref().is_some_and(is_unpaired);
     assert!(results.iter().all(is_failed), "{results:?}");
 }
