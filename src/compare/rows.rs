@@ -273,6 +273,11 @@ impl Row {
     }
 }
 
+/// The numbers of both sides of these rows together.
+pub(super) fn sum<'r>(rows: impl Iterator<Item = &'r Row>) -> [f64; 2] {
+    rows.map(Row::numbers).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d])
+}
+
 impl ReportSection {
     pub(super) fn empty(section: Section, notes: Vec<Note>) -> Self {
         let (groups, rows, foremost, headlines) = (Vec::new(), Vec::new(), Vec::new(), BTreeMap::new());

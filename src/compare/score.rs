@@ -1,6 +1,6 @@
 //! How much a row, a group or a reason matters: the scores, and every bound on them with its reason.
 
-use super::{Quantity, plain_number};
+use super::{BLOCK, Quantity, RUN, SLEEP, WAIT, plain_number};
 use crate::model::{Cell, Unit};
 
 /// Exited work below this share of its group's run time has no line: it would push groups that matter off the screen.
@@ -10,8 +10,10 @@ pub(super) const LEAST_EXITED_WORK: f64 = 0.05;
 pub(super) const LEAST_OF_HOST: f64 = 1e-3;
 /// What explains less than this share of a longer run does not matter: repeated runs differ by as much.
 pub(super) const LEAST_OF_SLOWDOWN: f64 = 0.05;
-/// A time that explains at least this share of what the largest one does is preferred to it where it comes first: run time is the
-/// cause of sleep in others, and not the reverse.
+/// The times of a group that can explain a longer run. The first is preferred: run time is the cause of sleep in others, and not
+/// the reverse, and a wait for CPUs comes with the other times.
+pub(super) const TIMES_OF_SLOWDOWN: [&str; 4] = [RUN, BLOCK, SLEEP, WAIT];
+/// A time that explains at least this share of what the largest one does is preferred to it where it comes first.
 pub(super) const PREFERRED_OF_SLOWDOWN: f64 = 0.5;
 /// A reason for less than this share of a group's time is no answer to why it passes.
 pub(super) const LEAST_REASON: f64 = 0.1;

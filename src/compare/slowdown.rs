@@ -2,15 +2,9 @@
 //!
 //! The rule is in docs/report.md. Time is in nanoseconds per run, and the slower side is called so whichever it is.
 
-use super::score::{LEAST_OF_SLOWDOWN, PREFERRED_OF_SLOWDOWN};
-use super::{BLOCK, RUN, Row, SLEEP, WAIT};
+use super::score::{LEAST_OF_SLOWDOWN, PREFERRED_OF_SLOWDOWN, TIMES_OF_SLOWDOWN};
+use super::{RUN, Row, WAIT, sum};
 use crate::statistics::Verdict;
-
-/// The times of a group that can explain elapsed time, in the order in which they are preferred.
-const TIMES: [&str; 4] = [RUN, BLOCK, SLEEP, WAIT];
-const AT_RUN: usize = 0;
-const AT_SLEEP: usize = 2;
-const AT_WAIT: usize = 3;
 
 /// How much longer the commands of the slower side take.
 #[derive(Clone, Copy, Debug)]
@@ -24,15 +18,25 @@ pub(super) struct Slowdown {
     parallel: f64,
 }
 
-/// The times of a group, in the order of [`TIMES`].
+/// A time of a group.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct GroupTimes {
-    faster: [f64; 4],
-    slower: [f64; 4],
+pub(super) struct TimeOfSides {
+    /// The place of its row.
+    place: usize,
+    faster: f64,
+    slower: f64,
     /// Whether several runs clearly say that it grew.
-    grew: [bool; 4],
-    places: [usize; 4],
+    grew: bool,
 }
+
+impl TimeOfSides {
+    fn gained(self) -> f64 {
+        self.slower - self.faster
+    }
+}
+
+/// The times of a group, in the order of [`TIMES_OF_SLOWDOWN`].
+pub(super) type GroupTimes = [TimeOfSides; TIMES_OF_SLOWDOWN.len()];
 
 /// The place of the value that explains most, and how much of the longer time it explains.
 pub(super) type Explanation = (usize, f64);
@@ -47,72 +51,57 @@ impl Slowdown {
     pub(super) fn new(elapsed: &Row, all: &[(usize, &Row)]) -> Option<Self> {
         let verdict = elapsed.verdict().filter(|verdict| matches!(verdict, Verdict::More | Verdict::Less))?;
         let [faster, slower] = sorted(verdict, elapsed.numbers());
-        let mut slowdown = Self { verdict, slower, longer: slower - faster, parallel: 1.0 };
-        let times = slowdown.times(all);
-        slowdown.parallel = (times.faster[AT_RUN] / faster).max(times.slower[AT_RUN] / slower).max(1.0);
-        Some(slowdown)
+        let slowdown = Self { verdict, slower, longer: slower - faster, parallel: 1.0 };
+        let [run, ..] = slowdown.times(all);
+        Some(Self { parallel: (run.faster / faster).max(run.slower / slower).max(1.0), ..slowdown })
     }
 
     /// The times of a group with these rows and their places.
     pub(super) fn times(&self, rows: &[(usize, &Row)]) -> GroupTimes {
-        let mut times = GroupTimes::default();
-        for (place, row) in rows {
-            let Some(at) = TIMES.iter().position(|time| *time == row.name) else { continue };
+        TIMES_OF_SLOWDOWN.map(|time| {
+            let Some((place, row)) = rows.iter().find(|(_, row)| row.name == time) else {
+                return TimeOfSides::default();
+            };
             let [faster, slower] = sorted(self.verdict, row.numbers());
-            (times.faster[at], times.slower[at], times.places[at]) = (faster, slower, *place);
-            times.grew[at] = row.verdict() == Some(self.verdict);
-        }
-        times
+            TimeOfSides { place: *place, faster, slower, grew: row.verdict() == Some(self.verdict) }
+        })
     }
 
     /// The value that explains most of the change.
     pub(super) fn explained(&self, times: &GroupTimes) -> Option<Explanation> {
-        let time = |at: usize| if times.grew[at] { self.of_time(times, at).min(self.longer) } else { 0.0 };
-        let all: [f64; 4] = std::array::from_fn(time);
-        let most = all.into_iter().fold(LEAST_OF_SLOWDOWN * self.longer, f64::max);
-        let at = all
-            .iter()
-            .position(|time| *time >= most * PREFERRED_OF_SLOWDOWN && *time >= LEAST_OF_SLOWDOWN * self.longer)?;
-        Some((times.places[at], all[at]))
+        let explained = times.iter().zip(self.explained_by(*times));
+        let explained = explained.map(|(of, time)| (of.place, if of.grew { time.min(self.longer) } else { 0.0 }));
+        let most = explained.clone().fold(0.0, |most: f64, (_, time)| most.max(time));
+        let least = (most * PREFERRED_OF_SLOWDOWN).max(LEAST_OF_SLOWDOWN * self.longer);
+        explained.into_iter().find(|(_, time)| *time >= least)
     }
 
     /// The time asleep of a group, where no group has another explanation.
-    pub(super) fn slept(&self, times: &GroupTimes) -> Option<Explanation> {
-        let time = (times.slower[AT_SLEEP] - times.faster[AT_SLEEP]).min(self.longer);
-        let is_it = times.grew[AT_SLEEP] && time >= LEAST_OF_SLOWDOWN * self.longer;
-        is_it.then_some((times.places[AT_SLEEP], time))
+    pub(super) fn slept(&self, [_, _, sleep, _]: &GroupTimes) -> Option<Explanation> {
+        let time = sleep.gained().min(self.longer);
+        (sleep.grew && time >= LEAST_OF_SLOWDOWN * self.longer).then_some((sleep.place, time))
     }
 
-    /// How much of the longer time this time of a group explains.
-    fn of_time(&self, times: &GroupTimes, at: usize) -> f64 {
-        let gained = |at: usize| times.slower[at] - times.faster[at];
+    /// How much of the longer time each time of a group explains.
+    fn explained_by(&self, times: GroupTimes) -> [f64; 4] {
+        let [run, block, sleep, wait] = times;
         // Who runs longer waits longer for CPUs: so much of the wait comes with the run time.
-        let per_run = if times.faster[AT_RUN] > 0.0 { times.faster[AT_WAIT] / times.faster[AT_RUN] } else { 0.0 };
-        let with_run = (gained(AT_RUN) * per_run).min(gained(AT_WAIT)).max(0.0);
-        match at {
-            AT_RUN => (gained(AT_RUN) + with_run) / self.parallel,
-            AT_SLEEP => self.not_idle(times),
-            AT_WAIT => gained(AT_WAIT) - with_run,
-            block => gained(block),
-        }
-    }
-
-    /// How much longer an average thread of the group sleeps than one that sleeps for the same share of its time: a thread
-    /// that waits for work sleeps longer because the command takes longer. A group of the slower side alone may do only that.
-    fn not_idle(&self, times: &GroupTimes) -> f64 {
-        let [faster, slower] = [times.faster, times.slower].map(|side| side.iter().sum::<f64>());
-        let share = if faster > 0.0 { times.faster[AT_SLEEP] / faster } else { 1.0 };
-        (times.slower[AT_SLEEP] - share * slower) / (slower / self.slower).max(1.0)
+        let per_run = if run.faster > 0.0 { wait.faster / run.faster } else { 0.0 };
+        let with_run = (run.gained() * per_run).min(wait.gained()).max(0.0);
+        // A thread that waits for work sleeps longer because the command takes longer. What counts is how much longer an average
+        // thread sleeps than one that sleeps for the same share of its time. A group of the slower side alone may only sleep.
+        let faster: f64 = times.iter().map(|time| time.faster).sum();
+        let slower: f64 = times.iter().map(|time| time.slower).sum();
+        let share = if faster > 0.0 { sleep.faster / faster } else { 1.0 };
+        let not_idle = (sleep.slower - share * slower) / (slower / self.slower).max(1.0);
+        [(run.gained() + with_run) / self.parallel, block.gained(), not_idle, wait.gained() - with_run]
     }
 }
 
 /// Whether the threads of a group want more CPUs than there are, on either side: then they wait for each other. If not,
 /// they wait because of other load.
 pub(super) fn has_more_threads(elapsed: &Row, rows: &[(usize, &Row)], cpus: f64) -> bool {
-    let mut runnable = [0.0; 2];
-    for (_, row) in rows.iter().filter(|(_, row)| row.name == TIMES[AT_RUN] || row.name == WAIT) {
-        row.numbers().into_iter().zip(&mut runnable).for_each(|(time, runnable)| *runnable += time);
-    }
+    let runnable = sum(rows.iter().map(|(_, row)| *row).filter(|row| [RUN, WAIT].contains(&&*row.name)));
     runnable.into_iter().zip(elapsed.numbers()).any(|(runnable, elapsed)| runnable > cpus * elapsed)
 }
 
@@ -120,7 +109,7 @@ pub(super) fn has_more_threads(elapsed: &Row, rows: &[(usize, &Row)], cpus: f64)
 mod tests {
     use super::*;
     use crate::compare::runs::tests::of_all;
-    use crate::compare::{Judge, Measurement, ReportSection, SideGroup, SideSection, Sides, Threshold};
+    use crate::compare::{Judge, Measurement, ReportSection, SLEEP, SideGroup, SideSection, Sides, Threshold};
     use crate::model::{Cell, Section, Unit};
     use crate::statistics::Design;
 
@@ -130,12 +119,14 @@ mod tests {
     /// The name of the time that explains most, of a group that is all that there is.
     fn of(faster: Side, slower: Side, parallel: f64) -> Option<&'static str> {
         let (slowdown, times) = both(faster, slower, parallel);
-        slowdown.explained(&times).map(|(place, _)| TIMES[place])
+        slowdown.explained(&times).map(|(place, _)| TIMES_OF_SLOWDOWN[place])
     }
 
     fn both((before, faster): Side, (after, slower): Side, parallel: f64) -> (Slowdown, GroupTimes) {
-        let grew = std::array::from_fn(|at| slower[at] > faster[at] * 1.05);
-        let times = GroupTimes { faster, slower, grew, places: [0, 1, 2, 3] };
+        let times = std::array::from_fn(|place| {
+            let (faster, slower) = (faster[place], slower[place]);
+            TimeOfSides { place, faster, slower, grew: slower > faster * 1.05 }
+        });
         (Slowdown { verdict: Verdict::More, slower: after, longer: after - before, parallel }, times)
     }
 
@@ -168,7 +159,7 @@ mod tests {
         let [before, after] = [(0.1, [0.001, 0.0, 0.099, 0.0]), (0.3, [0.001, 0.0, 0.299, 0.0])];
         assert_eq!(of(before, after, 1.0), None);
         let (slowdown, times) = both(before, after, 1.0);
-        assert_eq!(slowdown.slept(&times).map(|(place, _)| TIMES[place]), Some("sleep"));
+        assert_eq!(slowdown.slept(&times).map(|(place, _)| TIMES_OF_SLOWDOWN[place]), Some("sleep"));
     }
 
     #[test]
@@ -185,19 +176,23 @@ mod tests {
     #[test]
     fn the_wait_that_comes_with_more_run_time_is_explained_by_it() {
         let (slowdown, times) = both((1.0, [1.0, 0.0, 0.0, 0.5]), (3.0, [2.0, 0.25, 0.0, 1.25]), 2.0);
-        let explained: [f64; 4] = std::array::from_fn(|at| slowdown.of_time(&times, at));
-        assert_eq!(explained, [0.75, 0.25, 0.0, 0.25], "1 s of run time and 0.5 of 0.75 s of wait, on two CPUs");
+        assert_eq!(
+            slowdown.explained_by(times),
+            [0.75, 0.25, 0.0, 0.25],
+            "1 s of run time and 0.5 of 0.75 s of wait, on two CPUs"
+        );
         let (slowdown, times) = both((1.0, [0.0, 0.0, 0.0, 0.5]), (3.0, [2.0, 0.0, 0.0, 1.25]), 1.0);
-        assert_eq!([AT_RUN, AT_WAIT].map(|at| slowdown.of_time(&times, at)), [2.0, 0.75], "no run time before");
+        let [run, .., wait] = slowdown.explained_by(times);
+        assert_eq!([run, wait], [2.0, 0.75], "no run time before");
     }
 
     #[test]
     fn a_thread_that_sleeps_for_the_same_share_of_a_longer_time_is_not_slower() {
         let (slowdown, times) = both((1.0, [0.5, 0.0, 1.5, 0.0]), (2.0, [0.5, 0.0, 5.5, 0.0]), 1.0);
-        let asleep = slowdown.of_time(&times, AT_SLEEP);
+        let [_, _, asleep, _] = slowdown.explained_by(times);
         assert!((asleep - 1.0 / 3.0).abs() < 1e-9, "{asleep}: 1 s beyond three quarters of 6 s, of three threads");
         let (slowdown, times) = both((1.0, [0.0; 4]), (2.0, [0.5, 0.0, 0.5, 0.0]), 1.0);
-        assert_eq!(slowdown.of_time(&times, AT_SLEEP), -0.5, "a new group may only sleep");
+        assert_eq!(slowdown.explained_by(times)[2], -0.5, "a new group may only sleep");
     }
 
     #[test]

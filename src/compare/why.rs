@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::score::{LEAST_OTHER_REASON, LEAST_REASON, MOST_EXPLAINED_COLUMNS, MOST_REASONS};
-use super::{BLOCK, GroupReason, RUN, ReportSection, Row, SLEEP, WAIT};
+use super::{BLOCK, GroupReason, RUN, ReportSection, Row, SLEEP, WAIT, sum};
 use crate::model::ReasonClass;
 use crate::statistics::Verdict;
 
@@ -42,10 +42,6 @@ pub(super) fn lines(overview: &ReportSection, reasons: &ReportSection) -> Vec<Wh
 fn most_of(rows: &[Row], names: &[&str]) -> f64 {
     let [a, b] = sum(rows.iter().filter(|row| names.contains(&&*row.name)));
     a.max(b)
-}
-
-fn sum<'r>(rows: impl Iterator<Item = &'r Row>) -> [f64; 2] {
-    rows.map(Row::numbers).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d])
 }
 
 fn of_columns(overview: &[Row], reasons: &[&Row], (busiest, has_entries): (f64, bool)) -> Vec<Why> {
