@@ -212,7 +212,7 @@ fn add_cgroups(snapshot: &mut CtprofSnapshot, moment: Moment) {
     for service in &SERVICES {
         let mut stats = template.clone();
         let limit = 1 << 30;
-        stats.memory.max = Some(LimitBytes(Limit::Number(limit)));
+        stats.memory.max = Some(LimitBytes::from(Limit::Number(limit)));
         let is_full = moment.host == FULL_HOST && service.process == LEAKING_PROCESS;
         stats.memory.current = Some((limit / 100 * if is_full { 97 } else { 40 }).into());
         let is_throttled = moment.host == THROTTLED_HOST && service.process == "api";

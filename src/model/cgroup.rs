@@ -115,11 +115,11 @@ record! {
     }
 }
 
-optional_record! {
+stored! {
     /// `io.stat`.
     pub struct CgroupIoStats {
         /// By device, `major:minor`.
-        pub stat: BTreeMap<String, CgroupDeviceStats>,
+        optional stat: Option<BTreeMap<String, CgroupDeviceStats>>,
     }
 }
 
@@ -243,7 +243,7 @@ mod tests {
         let stats: CgroupStats = serde_json::from_str(json).unwrap();
         assert_eq!(
             (stats.memory.max, stats.memory.high, stats.memory.low),
-            (Some(LimitBytes(Limit::Max)), Some(LimitBytes(Limit::Number(4096))), None)
+            (Some(LimitBytes::from(Limit::Max)), Some(LimitBytes::from(Limit::Number(4096))), None)
         );
         assert_eq!(serde_json::to_string(&stats).unwrap(), r#"{"memory":{"max":"max","high":4096}}"#);
         let error = serde_json::from_str::<CgroupStats>(r#"{"pids":{"max":"many"}}"#).unwrap_err().to_string();

@@ -2,20 +2,20 @@
 
 use super::Unit;
 
-optional_record! {
+stored! {
     /// ctprof's own jemalloc.
     #[derive(Eq)]
     pub struct HostHeapState {
         /// Bytes in pages that hold allocations.
-        pub active_bytes: u64,
+        optional active_bytes: Option<u64>,
         /// Bytes allocated.
-        pub allocated_bytes: u64,
+        optional allocated_bytes: Option<u64>,
         /// Bytes of resident pages that the allocator maps.
-        pub resident_bytes: u64,
+        optional resident_bytes: Option<u64>,
         /// Bytes of active extents that the allocator maps.
-        pub mapped_bytes: u64,
+        optional mapped_bytes: Option<u64>,
         /// Arenas.
-        pub narenas: usize,
+        optional narenas: Option<usize>,
     }
 }
 

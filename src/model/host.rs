@@ -56,108 +56,108 @@ pub enum CgroupLayout {
     None,
 }
 
-optional_record! {
+stored! {
     /// The host and its settings. A field that could not be read is absent.
     pub struct HostContext {
         /// Host name.
-        pub hostname: String,
+        optional hostname: Option<String>,
         /// Id of the current boot.
-        pub boot_id: String,
+        optional boot_id: Option<String>,
         /// Time since boot, suspend included, in nanoseconds.
-        pub uptime_ns: u64,
+        optional uptime_ns: Option<u64>,
         /// Name of the kernel: `Linux`.
-        pub kernel_name: String,
+        optional kernel_name: Option<String>,
         /// Release of the kernel, as printed by `uname -r`.
-        pub kernel_release: String,
+        optional kernel_release: Option<String>,
         /// Build of the kernel, as printed by `uname -v`.
-        pub kernel_version: String,
+        optional kernel_version: Option<String>,
         /// Architecture, as printed by `uname -m`.
-        pub arch: String,
+        optional arch: Option<String>,
         /// Kernel command line.
-        pub kernel_cmdline: String,
+        optional kernel_cmdline: Option<String>,
         /// CPU model.
-        pub cpu_model: String,
+        optional cpu_model: Option<String>,
         /// CPU vendor.
-        pub cpu_vendor: String,
+        optional cpu_vendor: Option<String>,
         /// Version of the microcode of the first CPU.
-        pub cpu_microcode: String,
+        optional cpu_microcode: Option<String>,
         /// What runs the virtual machine, `unknown` if its name is not, and `none` on hardware.
-        pub hypervisor: String,
+        optional hypervisor: Option<String>,
         /// CPUs online.
-        pub online_cpus: u64,
+        optional online_cpus: Option<u64>,
         /// NUMA nodes online.
-        pub numa_nodes: u64,
+        optional numa_nodes: Option<u64>,
         /// CPU frequency governor of each CPU.
-        pub cpufreq_governor: BTreeMap<String, String>,
+        optional cpufreq_governor: Option<BTreeMap<String, String>>,
         /// `USER_HZ`.
-        pub clock_ticks_per_second: u64,
+        optional clock_ticks_per_second: Option<u64>,
         /// Page size in bytes.
-        pub page_size: u64,
+        optional page_size: Option<u64>,
         /// Memory in KiB.
-        pub total_memory_kib: u64,
+        optional total_memory_kib: Option<u64>,
         /// Huge pages reserved.
-        pub hugepages_total: u64,
+        optional hugepages_total: Option<u64>,
         /// Huge pages free.
-        pub hugepages_free: u64,
+        optional hugepages_free: Option<u64>,
         /// Size of a huge page in KiB.
-        pub hugepages_size_kib: u64,
+        optional hugepages_size_kib: Option<u64>,
         /// Transparent huge pages: the options, with the active one in brackets.
-        pub thp_enabled: String,
+        optional thp_enabled: Option<String>,
         /// Defragmentation for transparent huge pages: the options, with the active one in brackets.
-        pub thp_defrag: String,
+        optional thp_defrag: Option<String>,
         /// `/proc/sys/kernel/sched_*`.
-        pub sched_tunables: BTreeMap<String, String>,
+        optional sched_tunables: Option<BTreeMap<String, String>>,
         /// Load averages over 1, 5 and 15 minutes, runnable and all tasks, last process id.
-        pub loadavg: String,
+        optional loadavg: Option<String>,
         /// Delay accounting.
-        pub task_delayacct: Switch,
+        optional task_delayacct: Option<Switch>,
         /// Scheduler statistics of each thread.
-        pub sched_schedstats: Switch,
+        optional sched_schedstats: Option<Switch>,
         /// Whether memory high-water marks are kept (`CONFIG_TASK_XACCT`).
-        pub config_task_xacct: Built,
+        optional config_task_xacct: Option<Built>,
         /// Pressure accounting: `psi=` of the command line.
-        pub psi: Switch,
+        optional psi: Option<Switch>,
         /// Whether the capture was made in the initial PID namespace, not in a container.
-        pub pid_namespace_initial: bool,
+        optional pid_namespace_initial: Option<bool>,
         /// Visibility of other users' processes: the option `hidepid` of procfs.
-        pub proc_hidepid: String,
+        optional proc_hidepid: Option<String>,
         /// How cgroups are mounted.
-        pub cgroup_layout: CgroupLayout,
+        optional cgroup_layout: Option<CgroupLayout>,
         /// Where cgroup version 2, or else the first hierarchy of version 1, is mounted.
-        pub cgroup_mount: String,
+        optional cgroup_mount: Option<String>,
         /// ctprof's own heap; absent if it uses another allocator.
-        pub heap_state: HostHeapState,
+        optional heap_state: Option<HostHeapState>,
     }
 }
 
-optional_record! {
+stored! {
     /// CPU time of all CPUs since boot, from `/proc/stat` (`fs/proc/stat.c`) and `/proc/schedstat`
     /// (`kernel/sched/stats.c`), read before the threads.
     #[derive(Eq)]
     pub struct HostCpuTime {
         /// CPUs that the counters cover.
-        pub cpus: u64,
+        optional cpus: Option<u64>,
         /// Time of tasks in user and system mode, in `USER_HZ` ticks.
-        pub task_ticks: u64,
+        optional task_ticks: Option<u64>,
         /// Idle time in `USER_HZ` ticks; exact on tickless kernels.
-        pub idle_ticks: u64,
+        optional idle_ticks: Option<u64>,
         /// Idle time with I/O outstanding, in `USER_HZ` ticks.
-        pub iowait_ticks: u64,
+        optional iowait_ticks: Option<u64>,
         /// Time in interrupts and soft interrupts, in `USER_HZ` ticks.
-        pub interrupt_ticks: u64,
+        optional interrupt_ticks: Option<u64>,
         /// Time taken by the hypervisor, in `USER_HZ` ticks.
-        pub steal_ticks: u64,
+        optional steal_ticks: Option<u64>,
         /// Threads and processes started.
-        pub started: u64,
+        optional started: Option<u64>,
         /// Run time of all tasks, in nanoseconds; absent without `CONFIG_SCHEDSTATS`.
-        pub run_ns: u64,
+        optional run_ns: Option<u64>,
         /// Time that tasks waited for a CPU, in nanoseconds; absent without `CONFIG_SCHEDSTATS`.
-        pub wait_ns: u64,
+        optional wait_ns: Option<u64>,
         /// The part of the capturing process, in nanoseconds (`CLOCK_PROCESS_CPUTIME_ID`); absent where the threads
         /// are those of another boot.
-        pub own_ns: u64,
+        optional own_ns: Option<u64>,
         /// When it was read: nanoseconds since the start of the capture.
-        pub at_ns: u64,
+        optional at_ns: Option<u64>,
     }
 }
 

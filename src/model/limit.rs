@@ -2,17 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Mismatch, Range, Rangeable, Reading, Shape, Unit, Value};
+use super::unit::numbers;
+use super::{Cell, Mismatch, Range, Rangeable, Reading, Reduce, Reduction, Shape, Unit, Value, WindowRule};
 
 /// The kernel's word for "no limit".
 const MAX: &str = "max";
 
 /// A limit. Numbers are smaller than `max`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 #[serde(expecting = "expected a number or \"max\"")]
 pub enum Limit {
     /// `max`: no limit, or full protection.
+    #[default]
     #[serde(rename = "max")]
     Max = 1,
     /// The number.
@@ -51,47 +53,15 @@ impl TryFrom<Value<'_>> for Limit {
     }
 }
 
-macro_rules! limits {
-    ($($(#[doc = $doc:literal])+ $name:ident: $unit:ident;)+) => {$(
-        $(#[doc = $doc])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(pub Limit);
-
-        impl Rangeable for $name {}
-
-        impl From<$name> for Cell {
-            fn from(limit: $name) -> Self {
-                limit.0.into()
-            }
-        }
-
-        impl Reading for $name {
-            type Reduced = Range<$name>;
-            const NAME: &'static str = stringify!($name);
-            const UNIT: Unit = Unit::$unit;
-            const SHAPE: Shape = Shape::Unsigned;
-
-            fn value(&self) -> Value<'_> {
-                self.0.into()
-            }
-
-            fn from_value(value: Value<'_>) -> Result<Option<Self>, Mismatch> {
-                Limit::try_from(value).map(|limit| Some(Self(limit)))
-            }
-        }
-    )+};
-}
-
-limits! {
+numbers! {
     /// Limit in microseconds.
-    LimitUs: Us;
+    LimitUs(Limit as Limit) is Rangeable(Limit): Range, Us, Unsigned, Later;
     /// Limit in bytes.
-    LimitBytes: Bytes;
+    LimitBytes(Limit as Limit) is Rangeable(Limit): Range, Bytes, Unsigned, Later;
     /// Limit of a number of objects.
-    LimitCount: Count;
+    LimitCount(Limit as Limit) is Rangeable(Limit): Range, Count, Unsigned, Later;
     /// Protection from reclaim, in bytes.
-    ProtectedBytes: Bytes;
+    ProtectedBytes(Limit as Limit) is Rangeable(Limit): Range, Bytes, Unsigned, Later;
 }
 
 #[cfg(test)]
@@ -102,7 +72,7 @@ mod tests {
     #[test]
     fn limits_that_differ_are_a_range_in_which_no_limit_is_the_largest() {
         let cell = |limits: &[Limit]| {
-            let mut limits = limits.iter().map(|limit| LimitBytes(*limit));
+            let mut limits = limits.iter().map(|limit| LimitBytes::from(*limit));
             let mut range = Range::single(&limits.next().unwrap());
             limits.for_each(|limit| range.add(&limit));
             range.cell()

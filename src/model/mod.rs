@@ -21,13 +21,6 @@ macro_rules! stored {
     };
 }
 
-/// A record whose fields are all optional: absent in memory is absent in the file.
-macro_rules! optional_record {
-    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$doc:meta])* pub $field:ident: $type:ty,)+ }) => {
-        stored! { $(#[$meta])* pub struct $name { $($(#[$doc])* optional $field: Option<$type>,)+ } }
-    };
-}
-
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

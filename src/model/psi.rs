@@ -3,27 +3,27 @@
 use super::record::record;
 use super::{CounterUs, Hundredths, Reading, RecordField, RecordValue, ValueScope, ValueType};
 
-optional_record! {
+stored! {
     /// Pressure by resource (`/proc/pressure`, or `<resource>.pressure` of a cgroup).
     pub struct Psi {
         /// Pressure of CPUs.
-        pub cpu: PsiResource,
+        optional cpu: Option<PsiResource>,
         /// Pressure of memory.
-        pub memory: PsiResource,
+        optional memory: Option<PsiResource>,
         /// Pressure of block I/O.
-        pub io: PsiResource,
+        optional io: Option<PsiResource>,
         /// Pressure of interrupts: `full` only.
-        pub irq: PsiResource,
+        optional irq: Option<PsiResource>,
     }
 }
 
-optional_record! {
+stored! {
     /// Pressure of one resource.
     pub struct PsiResource {
         /// Some tasks stalled.
-        pub some: PsiHalf,
+        optional some: Option<PsiHalf>,
         /// All tasks stalled. Always 0 for the CPUs of the host, by design of the kernel.
-        pub full: PsiHalf,
+        optional full: Option<PsiHalf>,
     }
 }
 

@@ -146,11 +146,11 @@ macro_rules! record {
         $(#[doc = $doc:literal] $name:ident: $type:ty = $from:expr $(, $scope:ident)?;)+
         $(and $(#[$part_meta:meta])* $part:ident: $part_type:ty;)*
     }) => {
-        optional_record! {
+        stored! {
             $(#[$meta])*
             pub struct $record {
-                $(#[doc = $doc] pub $name: $type,)+
-                $($(#[$part_meta])* pub $part: $part_type,)*
+                $(#[doc = $doc] optional $name: Option<$type>,)+
+                $($(#[$part_meta])* optional $part: Option<$part_type>,)*
             }
         }
 

@@ -166,18 +166,18 @@ stored! {
     }
 }
 
-optional_record! {
+stored! {
     /// The cost of a capture.
     pub struct SelfCost {
         /// User CPU time of the capturing process, in nanoseconds.
-        pub user_ns: u64,
+        optional user_ns: Option<u64>,
         /// Kernel CPU time of the capturing process, in nanoseconds.
-        pub system_ns: u64,
+        optional system_ns: Option<u64>,
         /// Largest resident set of the capturing process, in bytes.
-        pub peak_rss_bytes: u64,
+        optional peak_rss_bytes: Option<u64>,
         /// Time spent reading `smaps_rollup`, summed over workers, in nanoseconds.
-        pub smaps_ns: u64,
+        optional smaps_ns: Option<u64>,
         /// Time spent reading jemalloc counters, summed over workers, in nanoseconds.
-        pub probe_ns: u64,
+        optional probe_ns: Option<u64>,
     }
 }

@@ -297,13 +297,13 @@ fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
         "{:?}",
         stats.cpu
     );
-    let (quota, period) = (LimitUs(Limit::Number(20_000)), PeriodUs::from(100_000));
+    let (quota, period) = (LimitUs::from(Limit::Number(20_000)), PeriodUs::from(100_000));
     assert_eq!((stats.cpu.max_quota_us, stats.cpu.max_period_us), (Some(quota), Some(period)));
     let filled = u64::try_from(FILLED).unwrap();
     let memory = stats.memory.current.unwrap().number();
     assert!((filled..2 * filled).contains(&memory), "{memory} bytes");
     assert!(stats.memory.peak.is_none_or(|peak| peak.number() >= filled));
-    assert_eq!(stats.memory.max, Some(LimitBytes(Limit::Number(536_870_912))));
+    assert_eq!(stats.memory.max, Some(LimitBytes::from(Limit::Number(536_870_912))));
     assert!(stats.pids.current.is_none_or(|threads| threads.number() >= 1));
 }
 
