@@ -82,7 +82,7 @@ mod tests {
         let needs_heaps = |threads: [(&str, Option<u64>); 2]| {
             let threads = threads.map(|(name, allocated)| thread(name, Some(5), allocated)).into();
             let report = show(&CtprofSnapshot { threads, ..CtprofSnapshot::default() }, &CompareOptions::default());
-            let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
+            let overview = report.section(Section::Overview).unwrap();
             needed(overview, true).contains(&DataSource::Jemalloc)
         };
         assert!(!needs_heaps([("redis", Some(1 << 30)), ("sh", None)]));

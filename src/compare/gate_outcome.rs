@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    ELAPSED, Gate, GateMetric, GroupGlob, NoSuchGroup, ReportSection, Row, Samples, Sides, WORSE, is_gated, of_kind,
-    usual,
+    ELAPSED, Gate, GateMetric, GroupGlob, NoSuchGroup, ReportSection, Row, Sides, WORSE, is_gated, of_kind, present,
+    samples, usual,
 };
 use crate::model::{Cell, Unit};
-use crate::statistics::{self, Beyond, Bound, Corrected, Design, Interval, Margin, Scale, TAIL};
+use crate::statistics::{self, Beyond, Bound, Corrected, Design, Interval, Margin, Samples, Scale, TAIL};
 
 /// The result of a gate for one value of one group.
 #[derive(Clone, Debug)]
@@ -214,7 +214,7 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
     let like = row.values.iter().flatten().next();
     let medians = values.as_ref().map(|numbers| usual(numbers));
     result.values = medians.map(|median| Some(of_kind(like?, median?)));
-    result.runs = values.as_ref().map(|numbers| numbers.iter().filter(|number| !number.is_nan()).count());
+    result.runs = values.as_ref().map(|numbers| present(numbers).count());
     check_groups(gate, row.covered.map(|covered| covered.is_some()))?;
     let (before, after) = match (medians.baseline, medians.candidate.flatten()) {
         (Some(before), Some(after)) => (before, after),
@@ -227,9 +227,8 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
         return Err(NEGATIVE);
     }
     // Pairs that are too few for so many tests leave it to the runs without their pairs.
-    let samples = |design| Samples::new(design, &values, quantum);
-    let paired = samples(judge.design).filter(|tested| tested.can_decide(judge.tests));
-    result.tested = paired.or_else(|| samples(Design::Independent));
+    let paired = samples(judge.design, &values, quantum).filter(|tested| tested.can_decide(judge.tests));
+    result.tested = paired.or_else(|| samples(Design::Independent, &values, quantum));
     let amount = scale.change(after, before);
     result.change = Some(GateChange { scale, amount, interval: None, tail: TAIL });
     result.p = result.tested.as_ref().and_then(|tested| tested.probability(gate.limit));
@@ -280,7 +279,7 @@ fn runs_needed(result: &GateResult, bound: f64) -> Option<usize> {
     let half_width = (on_scale(high) - on_scale(low)) / 2.0;
     let runs = result.runs.iter().copied().min()?;
     let margin = Margin::One((on_scale(amount) - on_scale(bound)).abs());
-    statistics::runs_needed(runs, half_width, margin, tail).filter(|needed| *needed > runs)
+    statistics::runs_needed(runs, half_width, margin, tail)
 }
 
 /// Gates that could not fail with so few runs don't pass either. It is said once, of the first unclear result.

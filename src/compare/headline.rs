@@ -39,7 +39,7 @@ struct Score {
 impl Score {
     fn add(&mut self, place: usize, verdict: Option<Verdict>, changed: f64) {
         let is_same = verdict == Some(Verdict::Same);
-        let is_clear = matches!(verdict, Some(Verdict::More | Verdict::Less));
+        let is_clear = verdict.is_some_and(Verdict::is_clear);
         let weight = if is_same || changed < LEAST_OF_HOST { (false, 0.0) } else { (is_clear, changed) };
         // Of values that changed little, it is the first one: time on a CPU.
         if self.leader.is_none_or(|(most, ..)| most < weight) {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::exited_work::exited_that_matter;
-use super::{Digest, RunCount, Sides, joined};
+use super::{Digest, Runs, Sides, joined};
 use crate::diagnose::{Side, Warning};
 use crate::model::{ExitedWork, HostContext, SnapshotHead, WindowInfo};
 
@@ -30,6 +30,49 @@ pub struct SideSummary {
     /// The window, if it is one; of the candidate, the window since a baseline of the same boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) window: Option<WindowSide>,
+}
+
+/// How many runs of a side there are, and what is known of all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct RunCount {
+    pub(crate) runs: usize,
+    /// Number of runs left out because their command failed.
+    pub(crate) excluded: usize,
+    /// Number of runs left out because the run next to them failed or is missing, so that they are in no pair.
+    pub(crate) unpaired: usize,
+    /// How long they took, in nanoseconds: the commands, or the windows without a command; `None` for snapshots.
+    pub(crate) elapsed_ns: Option<Elapsed>,
+    /// Number of runs in which exit records were lost.
+    pub(crate) lost_exit_records: usize,
+}
+
+/// How long the runs of a side took, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Elapsed {
+    pub(crate) least: u64,
+    pub(crate) median: u64,
+    pub(crate) most: u64,
+}
+
+impl RunCount {
+    /// The runs of a side; `None` for a single capture.
+    pub(super) fn new(Runs { digests, excluded, unpaired, is_single }: &Runs) -> Option<Self> {
+        if *is_single {
+            return None;
+        }
+        let windows = || digests.iter().filter_map(|digest| digest.head.window.as_ref());
+        let elapsed = windows().map(|window| window.command.as_ref().map_or(window.duration_ns, |ran| ran.elapsed_ns));
+        let mut elapsed: Vec<u64> = elapsed.collect();
+        elapsed.sort_unstable();
+        let elapsed_ns = elapsed.first().zip(elapsed.last()).map(|(&least, &most)| Elapsed {
+            least,
+            median: elapsed[(elapsed.len() - 1) / 2].midpoint(elapsed[elapsed.len() / 2]),
+            most,
+        });
+        let lost = windows().filter_map(|window| window.exit_records.as_ref()).filter(|records| records.lost > 0);
+        let (excluded, unpaired) = (*excluded, *unpaired);
+        Some(Self { runs: digests.len(), excluded, unpaired, elapsed_ns, lost_exit_records: lost.count() })
+    }
 }
 
 /// A window: what it covers, and what happened to threads in it.

@@ -16,7 +16,7 @@ use crate::statistics::Verdict;
 /// What values are divided by where the options don't say: those of a window by its length, those of commands that are
 /// compared or repeated by nothing, as equal work has equal totals however long the command waits besides. A snapshot's are divided by the time that threads have existed, and by nothing if it is compared.
 pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
-    let only = Some(&sides.baseline).filter(|side| sides.candidate.is_none() && side.count().is_none());
+    let only = Some(&sides.baseline).filter(|side| sides.candidate.is_none() && side.is_single);
     if let Some([digest]) = only.map(|side| &side.digests[..]) {
         let lived = |members: &GroupTotals| members.lifetimes.lived(&digest.head).is_some();
         let is_known = digest.head.window.is_some() || digest.threads.by_names.values().any(lived);
@@ -135,7 +135,7 @@ mod tests {
         };
         let threads = vec![thread(0, Some(ExitedWork::Children)), thread(1, None)];
         let report = show(&CtprofSnapshot { threads, ..CtprofSnapshot::default() }, &CompareOptions::default());
-        let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
+        let overview = report.section(Section::Overview).unwrap();
         assert!(overview.groups.len() == 2 && overview.groups.iter().all(|group| group.exited_work().is_none()));
     }
 }

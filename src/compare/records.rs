@@ -153,7 +153,7 @@ mod tests {
             assert_eq!(flattened(tree, name), Cell::Number(11), "{name}");
         }
         let view = show(&snapshot(tree), &options("/**"));
-        let stats = view.sections.iter().find(|table| table.section == Section::CgroupStats).unwrap();
+        let stats = view.section(Section::CgroupStats).unwrap();
         assert_eq!(stats.groups[1].members().baseline, Some(4), "all cgroups of the row are counted");
     }
 
@@ -240,7 +240,7 @@ mod tests {
         let grouping = Grouping { axis: GroupBy::Cgroup, ..Grouping::default() };
         let options = CompareOptions { grouping, ..CompareOptions::default() };
         let comparison = compare(&read("/old"), &read("/new"), &options);
-        let stats = comparison.sections.iter().find(|table| table.section == Section::CgroupStats).unwrap();
+        let stats = comparison.section(Section::CgroupStats).unwrap();
         assert_eq!((stats.groups.len(), &*stats.groups[1].label, stats.groups[1].renamed), (2, "/old", true));
     }
 }

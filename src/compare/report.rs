@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     CompareOptions, Digest, ELAPSED, Gate, GateJudge, GateMetric, GateResult, Group, GroupBy, Grouped, Header,
-    NoSuchGroup, Noted, Order, Per, Quantity, Query, Renamed, ReportSection, Row, Runs, Scope, Sides, SortKey,
-    Threshold, TooManyRows, Trend, Why, captures, gate_outcome, headline, overview, reasons, records, runs, tests_of,
-    why,
+    NoSuchGroup, Noted, Order, Per, Quantity, Query, Renamed, ReportSection, Row, RunCount, Runs, Scope, Sides,
+    SortKey, Threshold, TooManyRows, Trend, Why, WindowSide, captures, gate_outcome, headline, overview, reasons,
+    records, runs, tests_of, why,
 };
 use crate::diagnose::{Finding, findings_of};
 use crate::model::{BpfObstacle, CtprofSnapshot, MetricId, Section, SnapshotHead};
@@ -64,7 +64,17 @@ impl Report {
 
     /// How long the commands took, of a comparison of recorded commands.
     pub fn elapsed(&self) -> Option<&Row> {
-        self.rows().map(|(_, row)| row).find(|row| row.section == Section::Overview && row.name == ELAPSED)
+        self.section(Section::Overview)?.rows.iter().find(|row| row.name == ELAPSED)
+    }
+
+    /// A section, if the report has it.
+    pub fn section(&self, section: Section) -> Option<&ReportSection> {
+        self.sections.iter().find(|table| table.section == section)
+    }
+
+    /// The window of the baseline, or of the only side, if it is one.
+    pub(crate) fn window(&self) -> Option<&WindowSide> {
+        self.header.as_ref()?.sides.baseline.window.as_ref()
     }
 
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&Group, &Row)> + Clone {
@@ -110,7 +120,7 @@ pub fn report(sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
 
 fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> Report {
     let design = runs::pair(&mut sides);
-    let counts = sides.as_ref().map(Runs::count);
+    let counts = sides.as_ref().map(RunCount::new);
     let per = options.grouping.per.unwrap_or_else(|| overview::usual_per(&sides));
     let grouped = &Grouped::new(sides.map(|side| side.digests), design, options);
     let digests = grouped.sides.as_ref().map(|side| &side.digests);

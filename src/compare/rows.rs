@@ -335,7 +335,7 @@ impl ReportSection {
         // Scores are not negative, and the bits of such numbers have the order of the numbers. Rows are large:
         // keys are sorted, and each row moves once.
         self.rows.sort_by_cached_key(|row| {
-            let is_clear = matches!(row.verdict(), Some(Verdict::More | Verdict::Less));
+            let is_clear = row.verdict().is_some_and(Verdict::is_clear);
             let (group, score) = (row.group, row.score.to_bits());
             (row.is_silent(), is_group[group], places[group], Reverse(is_clear), Reverse(score))
         });

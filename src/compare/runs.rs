@@ -1,4 +1,4 @@
-//! The runs of a side: which there are, the values of groups in all of them, and what the values of two sides say.
+//! The runs of a side: which of them count, the values of groups in all of them, and verdicts on the values of two sides.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::model::{Cell, Name};
 use crate::statistics::{
-    self, Bound, Design, Estimate, MIN_PAIRS, Margin, POWER, Sample, Scale, TAIL, Verdict, median,
+    Design, Estimate, MIN_PAIRS, Margin, POWER, Samples, Scale, TAIL, Verdict, median, runs_needed,
 };
 
 /// The runs of one side; by default repeated runs, none yet.
@@ -20,11 +20,11 @@ use crate::statistics::{
 pub struct Runs {
     pub(super) digests: Vec<Digest>,
     /// How many runs were left out because their command failed.
-    excluded: usize,
+    pub(super) excluded: usize,
     /// How many runs were left out because they are in no pair.
-    unpaired: usize,
+    pub(super) unpaired: usize,
     /// Whether it is one capture or window, whatever its command did, and no repetition.
-    is_single: bool,
+    pub(super) is_single: bool,
 }
 
 /// Why the runs of a side cannot be compared.
@@ -80,11 +80,6 @@ impl Runs {
             () => Ok(self),
         }
     }
-
-    /// How many runs there are; `None` for a single capture.
-    pub(super) fn count(&self) -> Option<RunCount> {
-        (!self.is_single).then(|| RunCount::new(self))
-    }
 }
 
 /// Of so many runs, at most one may lack a partner: a tenth of the commands of each side may fail.
@@ -137,44 +132,7 @@ fn in_turn(baseline: &[u64], candidate: &[u64]) -> Vec<(usize, usize)> {
     pairs
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct RunCount {
-    pub(crate) runs: usize,
-    /// Number of runs left out because their command failed.
-    pub(crate) excluded: usize,
-    /// Number of runs left out because the run next to them failed or is missing, so that they are in no pair.
-    pub(crate) unpaired: usize,
-    /// How long they took, in nanoseconds: the commands, or the windows without a command; `None` for snapshots.
-    pub(crate) elapsed_ns: Option<Elapsed>,
-    /// Number of runs in which exit records were lost.
-    pub(crate) lost_exit_records: usize,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Elapsed {
-    pub(crate) least: u64,
-    pub(crate) median: u64,
-    pub(crate) most: u64,
-}
-
-impl RunCount {
-    fn new(Runs { digests, excluded, unpaired, .. }: &Runs) -> Self {
-        let windows = || digests.iter().filter_map(|digest| digest.head.window.as_ref());
-        let elapsed = windows().map(|window| window.command.as_ref().map_or(window.duration_ns, |ran| ran.elapsed_ns));
-        let mut elapsed: Vec<u64> = elapsed.collect();
-        elapsed.sort_unstable();
-        let elapsed_ns = elapsed.first().zip(elapsed.last()).map(|(&least, &most)| Elapsed {
-            least,
-            median: elapsed[(elapsed.len() - 1) / 2].midpoint(elapsed[elapsed.len() / 2]),
-            most,
-        });
-        let lost = windows().filter_map(|window| window.exit_records.as_ref()).filter(|records| records.lost > 0);
-        let (excluded, unpaired) = (*excluded, *unpaired);
-        Self { runs: digests.len(), excluded, unpaired, elapsed_ns, lost_exit_records: lost.count() }
-    }
-}
-
-/// In which runs of a side any group has a value, by the name of the value.
+/// For each value by name, the runs of a side in which any group has it.
 #[derive(Debug, Default)]
 pub(super) struct KnownValues {
     runs: usize,
@@ -191,6 +149,7 @@ impl KnownValues {
         self.by_name.extend(names.into_iter().map(|name| (Cow::Owned(name), runs.into())));
     }
 
+    /// Notes the values that the groups of a run have.
     fn add(&mut self, run: usize, groups: &SideSection) {
         // What any group has, all groups together have. They have the first key.
         let has_all = groups.contains_key(&[][..]);
@@ -202,25 +161,26 @@ impl KnownValues {
         }
     }
 
-    /// A run without a group has a total of 0 in it, unless no group of the run has the value.
+    /// Returns the value of a group that the run lacks: a total is 0, or NaN if no group of the run has the value.
     fn total_of_none(&self, run: usize, like: &Measurement) -> f64 {
         let is_known = like.is_total && self.by_name.get(&like.name).is_some_and(|known| known[run]);
         if is_known { 0.0 } else { f64::NAN }
     }
 
-    /// What a side has in place of a value that the other has: of a group that only the other has, the total of no members.
+    /// Returns the measurement of a side that lacks a value of the other side, `like`. Totals are 0 if the side lacks the group.
     pub(super) fn instead_of(&self, like: &Measurement, exists: bool) -> Measurement {
         let number = |run| if exists { f64::NAN } else { self.total_of_none(run, like) };
         let numbers: Box<[f64]> = (0..self.runs).map(number).collect();
         let kind = like.cell.as_ref().filter(|cell| plain_number(cell).is_some());
-        let cell = kind.zip(usual(&numbers)).map(|(kind, total)| of_kind(kind, total));
+        let is_usual = are_half(present(&numbers).count(), self.runs);
+        let cell = kind.filter(|_| is_usual).map(|kind| of_kind(kind, 0.0));
         let new = Measurement::new(like.name.clone(), like.unit, cell, 0);
         let (quantity, reason) = (like.quantity, like.reason.clone());
         Measurement { quantity, reason, quantum: 0.0, runs: Some(numbers), ..new }
     }
 }
 
-/// A section of a side: its groups, of several runs with the median of each value, and its values in all runs.
+/// A section of one side: its groups. Of several runs, each value is the median, with the values of all runs beside it.
 #[derive(Debug, Default)]
 pub(super) struct SectionRuns {
     pub(super) groups: SideSection,
@@ -228,7 +188,7 @@ pub(super) struct SectionRuns {
 }
 
 impl SectionRuns {
-    /// The wanted groups of the runs, which are made one by one, so that of each only its numbers are kept. `None` if a run
+    /// Merges the wanted groups of all runs. Runs are made one by one, so that only their numbers are kept. `None` if a run
     /// lacks the section.
     pub(super) fn new(
         mut known: KnownValues,
@@ -254,7 +214,7 @@ impl SectionRuns {
 /// A group in several runs.
 #[derive(Default)]
 struct GroupRuns {
-    /// The runs that have the group, without their measurements.
+    /// The runs that have the group, each without its measurements.
     present: Vec<(usize, SideGroup)>,
     measurements: Vec<MeasurementRuns>,
 }
@@ -342,11 +302,11 @@ fn merged_facts(present: &[GroupFacts], runs: usize) -> GroupFacts {
 
 /// A value of a group in several runs.
 struct MeasurementRuns {
-    /// What is known of it in all runs that have the group. Its cell is the first number.
+    /// Name, unit and coverage, over all runs that have the group. The cell is the first number, whose kind the median gets.
     measured: Measurement,
     /// Numbers by run; NaN where there is none.
     numbers: Box<[f64]>,
-    /// The runs in which it was counted in a unit, though in others it is exact.
+    /// Runs in which the kernel counted the value in units, such as ticks.
     coarse: Vec<usize>,
     /// The first value that is not a number, and all of later runs.
     others: Vec<Cell>,
@@ -376,7 +336,7 @@ impl MeasurementRuns {
     /// The median. A value that more than half of the runs lack has none.
     fn merged(self, without: &[usize], known: &KnownValues) -> Measurement {
         let Self { mut measured, mut numbers, coarse, others } = self;
-        let exact = numbers.iter().filter(|number| !number.is_nan()).count().saturating_sub(coarse.len());
+        let exact = present(&numbers).count().saturating_sub(coarse.len());
         // A few runs that count in ticks say less than the others, and would blur all.
         if !coarse.is_empty() && are_half(exact, known.runs) {
             coarse.into_iter().for_each(|run| numbers[run] = f64::NAN);
@@ -388,8 +348,7 @@ impl MeasurementRuns {
             let cell = kind.zip(usual(&numbers)).map(|(kind, median)| of_kind(&kind, median));
             return Measurement { cell, runs: Some(numbers), ..measured };
         }
-        let numbers = numbers.iter().filter(|number| !number.is_nan());
-        let numbers = kind.iter().flat_map(|kind| numbers.clone().map(|number| of_kind(kind, *number)));
+        let numbers = kind.iter().flat_map(|kind| present(&numbers).map(|number| of_kind(kind, number)));
         let cells: Vec<Cell> = numbers.chain(others).collect();
         let cell = if are_half(cells.len(), known.runs) { middle_cell(cells) } else { None };
         Measurement { cell, ..measured }
@@ -415,9 +374,14 @@ fn middle_cell(mut runs: Vec<Cell>) -> Option<Cell> {
     runs.iter().rev().max_by_key(|cell| frequency(cell)).cloned()
 }
 
+/// The values of the runs that have one.
+pub(super) fn present(runs: &[f64]) -> impl Iterator<Item = f64> {
+    runs.iter().copied().filter(|value| !value.is_nan())
+}
+
 /// The median of the values that are known; `None` if more than half of the runs lack the value.
 pub(super) fn usual(runs: &[f64]) -> Option<f64> {
-    let known: Vec<f64> = runs.iter().copied().filter(|value| !value.is_nan()).collect();
+    let known: Vec<f64> = present(runs).collect();
     median(&known).filter(|_| are_half(known.len(), runs.len()))
 }
 
@@ -449,7 +413,7 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    /// What the values of a row in all runs say; `None` if they are not numbers, or if no side has several runs.
+    /// Compares the values of a row in all runs. `None` if they are not numbers, or if no side has several runs.
     pub(super) fn row(self, sides: &mut Sides<Measurement>, known: Sides<&KnownValues>) -> Option<Box<RowRuns>> {
         if known.iter().all(|known| known.runs < 2) {
             return None;
@@ -460,8 +424,10 @@ impl Judge {
             measured.runs.take().or_else(of_one)
         });
         let mut row = RowRuns { values: values.of_all()?, quantum, estimate: None, verdict: None, needed: None };
-        let samples = Samples::new(self.design, &row.values, quantum);
-        if let Some(samples) = samples.filter(|samples| samples.are_usual(&row.values)) {
+        let samples = samples(self.design, &row.values, quantum).filter(|samples| {
+            samples.sides.iter().zip(row.values.iter()).all(|(known, all)| are_half(known.len(), all.len()))
+        });
+        if let Some(samples) = samples {
             row.estimate = samples.estimate(Scale::Ratio, TAIL);
             row.verdict = row.estimate.map(|estimate| Verdict::new(estimate, self.threshold.0));
             let unclear = row.estimate.filter(|_| row.verdict == Some(Verdict::Unclear));
@@ -476,61 +442,16 @@ pub(super) fn one_run(cell: Option<&Cell>) -> Option<Box<[f64]>> {
     cell.map_or(Some(f64::NAN), plain_number).map(|number| [number].into())
 }
 
-/// The known values of two sides, and how they belong together.
-#[derive(Clone, Debug)]
-pub(super) struct Samples {
-    pub(super) design: Design,
-    sides: [Vec<f64>; 2],
-    /// The unit in which the kernel counts the values; 0 if they are exact.
-    quantum: f64,
-}
-
-impl Samples {
-    /// In pairs if enough pairs are whole; `None` without a second side.
-    pub(super) fn new(design: Design, values: &Sides<Box<[f64]>>, quantum: f64) -> Option<Self> {
-        let (baseline, candidate) = values.as_ref().both()?;
-        let is_known = |value: &f64| !value.is_nan();
-        let pairs = baseline.iter().copied().zip(candidate.iter().copied());
-        let (first, second): (Vec<_>, Vec<_>) = pairs.filter(|(a, b)| is_known(a) && is_known(b)).unzip();
-        if design == Design::Paired && first.len() >= MIN_PAIRS {
-            return Some(Self { design, sides: [first, second], quantum });
-        }
-        let sides = [baseline, candidate].map(|side| side.iter().copied().filter(is_known).collect());
-        Some(Self { design: Design::Independent, sides, quantum })
+/// Returns the known values of two sides, in pairs if enough pairs are whole; `None` for one side.
+pub(super) fn samples(design: Design, values: &Sides<Box<[f64]>>, quantum: f64) -> Option<Samples> {
+    let (baseline, candidate) = values.as_ref().both()?;
+    let pairs = baseline.iter().copied().zip(candidate.iter().copied());
+    let (first, second): (Vec<_>, Vec<_>) = pairs.filter(|(a, b)| !a.is_nan() && !b.is_nan()).unzip();
+    if design == Design::Paired && first.len() >= MIN_PAIRS {
+        return Some(Samples { design, sides: [first, second], quantum });
     }
-
-    /// Whether at most half of the runs of each side lack the value.
-    fn are_usual(&self, all: &Sides<Box<[f64]>>) -> bool {
-        self.sides.iter().zip(all.iter()).all(|(known, all)| are_half(known.len(), all.len()))
-    }
-
-    pub(super) fn sizes(&self) -> [usize; 2] {
-        self.sides.each_ref().map(Vec::len)
-    }
-
-    fn samples(&self) -> [Sample<'_>; 2] {
-        self.sides.each_ref().map(|values| Sample { values, quantum: self.quantum })
-    }
-
-    pub(super) fn estimate(&self, scale: Scale, tail: f64) -> Option<Estimate> {
-        let [baseline, candidate] = self.samples();
-        statistics::estimate(self.design, scale, baseline, candidate, tail)
-    }
-
-    pub(super) fn probability(&self, bound: Bound) -> Option<f64> {
-        let [baseline, candidate] = self.samples();
-        statistics::probability(self.design, baseline, candidate, bound)
-    }
-
-    /// The number of runs on the side that has fewer.
-    pub(super) fn fewest(&self) -> usize {
-        self.sizes().into_iter().fold(usize::MAX, usize::min)
-    }
-
-    /// Whether so many runs can decide gates on so many values.
-    pub(super) fn can_decide(&self, tests: usize) -> bool {
-        self.design.can_decide(tests, self.sizes().into())
-    }
+    let sides = [baseline, candidate].map(|side| present(side).collect());
+    Some(Samples { design: Design::Independent, sides, quantum })
 }
 
 /// About how many runs per side would decide.
@@ -550,7 +471,7 @@ impl RunsNeeded {
             _ => Margin::Two(threshold - change, threshold + change),
         };
         let half_width = estimate.interval.half_width()?.ln_1p();
-        let needed = statistics::runs_needed(runs, half_width, margin, TAIL).filter(|needed| *needed > runs)?;
+        let needed = runs_needed(runs, half_width, margin, TAIL)?;
         Some(Self { runs: needed, power: POWER })
     }
 }

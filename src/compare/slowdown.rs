@@ -18,7 +18,7 @@ pub(super) struct Slowdown {
     parallel: f64,
 }
 
-/// A time of a group.
+/// One time of a group, such as its run time, in nanoseconds per run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TimeOfSides {
     /// The place of its row.
@@ -49,7 +49,7 @@ fn sorted(verdict: Verdict, [before, after]: [f64; 2]) -> [f64; 2] {
 impl Slowdown {
     /// `None` unless several runs say that elapsed time changed. `all` are the times of all groups together.
     pub(super) fn new(elapsed: &Row, all: &[(usize, &Row)]) -> Option<Self> {
-        let verdict = elapsed.verdict().filter(|verdict| matches!(verdict, Verdict::More | Verdict::Less))?;
+        let verdict = elapsed.verdict().filter(|verdict| verdict.is_clear())?;
         let [faster, slower] = sorted(verdict, elapsed.numbers());
         let slowdown = Self { verdict, slower, longer: slower - faster, parallel: 1.0 };
         let [run, ..] = slowdown.times(all);

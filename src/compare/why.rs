@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use super::score::{LEAST_OTHER_REASON, LEAST_REASON, MOST_EXPLAINED_COLUMNS, MOST_REASONS};
 use super::{BLOCK, GroupReason, RUN, ReportSection, Row, SLEEP, WAIT, sum};
 use crate::model::ReasonClass;
-use crate::statistics::Verdict;
 
 /// Why the time of a group passes in a column of the overview.
 #[derive(Clone, Debug)]
@@ -85,6 +84,6 @@ fn is_of(row: &Row, is: impl Fn(ReasonClass) -> bool) -> bool {
 /// Whether a row is a reason that a reader can do something about: known, and of several runs clearly another than before.
 fn is_cause(row: &Row) -> bool {
     let is_known = row.reason.as_ref().is_some_and(|reason| reason.is_known());
-    let is_unclear = row.verdict().is_some_and(|verdict| matches!(verdict, Verdict::Same | Verdict::Unclear));
+    let is_unclear = row.verdict().is_some_and(|verdict| !verdict.is_clear());
     is_known && !is_unclear && !is_of(row, |class| class == ReasonClass::Idle)
 }

@@ -112,7 +112,7 @@ fn elapsed(row: &Row) -> Fact<'_> {
 
 /// What the overview's values are divided by. Two snapshots have totals.
 fn per(report: &Report) -> Fact<'static> {
-    let has_overview = report.sections.iter().any(|section| section.section == Section::Overview);
+    let has_overview = report.section(Section::Overview).is_some();
     let sides = report.header.as_ref().map(|header| &header.sides);
     let are_windows = sides.is_some_and(|sides| sides.iter().all(|side| side.window.is_some()));
     let text = match report.per {

@@ -300,7 +300,7 @@ mod tests {
         });
         let report =
             show(&CtprofSnapshot { threads: threads.into(), ..CtprofSnapshot::default() }, &CompareOptions::default());
-        let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
+        let overview = report.section(Section::Overview).unwrap();
         let section =
             ShownSection::of_groups(overview, &DisplayOptions { groups: Some(2), ..DisplayOptions::default() });
         let labels = section.rows_of_groups().into_iter().map(|rows| &*section.group(rows[0]).label);
@@ -322,7 +322,7 @@ mod tests {
             });
         let report =
             show(&CtprofSnapshot { threads: threads.into(), ..CtprofSnapshot::default() }, &CompareOptions::default());
-        let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
+        let overview = report.section(Section::Overview).unwrap();
         let shown = |victims| {
             let options = DisplayOptions { groups: Some(3), victims, ..DisplayOptions::default() };
             let section = ShownSection::of_groups(overview, &options);
@@ -367,7 +367,7 @@ mod tests {
         };
         let is_idle = |before, after| {
             let report = compare(&side(before), &side(after), &CompareOptions::default());
-            let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
+            let overview = report.section(Section::Overview).unwrap();
             let section = ShownSection::of_groups(overview, &DisplayOptions::default());
             section.rows_of_groups().into_iter().all(|rows| section.is_idle(rows))
         };
@@ -378,7 +378,7 @@ mod tests {
         let grouping = Grouping { per: Some(Per::Second), ..Grouping::default() };
         let options = CompareOptions { grouping, ..CompareOptions::default() };
         let report = show(&of_unknown_age, &options);
-        let overview = report.sections.iter().find(|section| section.section == Section::Overview).unwrap();
+        let overview = report.section(Section::Overview).unwrap();
         let section = ShownSection::of_groups(overview, &DisplayOptions::default());
         assert!(section.rows_of_groups().into_iter().all(|rows| !section.is_idle(rows)));
     }

@@ -62,7 +62,7 @@ mod tests {
         let mut runs = Runs::default();
         parts.iter().for_each(|part| runs.add(Digest::of_snapshot(part, &options)));
         let report = show(&window(5, span), &options);
-        let section = report.sections.iter().find(|section| section.section == Section::Overview);
+        let section = report.section(Section::Overview);
         let group = section.unwrap().groups.iter().find(|group| group.label == "job").unwrap();
         sparkline(&trends(runs, &[column], &[Section::Overview], &options)[0], group)
     }

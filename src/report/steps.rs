@@ -8,19 +8,11 @@ use super::{
     CORE, ColumnShape, DisplayOptions, Head, PivotColumn, ShownSection, Terminal, cell_digits, harmless, layout, pivot,
     record, spaced, why, window,
 };
-use crate::compare::{OverviewColumn, Report, ReportSection, WindowSide};
+use crate::compare::{OverviewColumn, Report, WindowSide};
 use crate::model::{Section, Unit};
 
 /// Several shorter steps begin in the same second.
 const SHORT_NS: u64 = 900_000_000;
-
-fn overview(report: &Report) -> Option<&ReportSection> {
-    report.sections.iter().find(|section| section.section == Section::Overview)
-}
-
-fn window_of(report: &Report) -> Option<&WindowSide> {
-    report.header.as_ref()?.sides.baseline.window.as_ref()
-}
 
 /// Writes a step as text. Errors are those of `out`.
 pub fn write_step(
@@ -29,7 +21,7 @@ pub fn write_step(
     selection: &DisplayOptions,
     terminal: Terminal,
 ) -> io::Result<()> {
-    if let Some(WindowSide { info, .. }) = window_of(report) {
+    if let Some(WindowSide { info, .. }) = report.window() {
         let form = if info.duration_ns < SHORT_NS { "%H:%M:%S%.3f" } else { "%H:%M:%S" };
         let time = window::clock(info.started_at_unix_ns, form);
         let length = spaced(info.duration_ns.into(), Unit::Ns);
@@ -37,7 +29,7 @@ pub fn write_step(
             info.cpu.as_ref().map_or_else(String::new, |cpu| format!(", {}", window::busy(cpu, info.duration_ns)));
         writeln!(out, "{}   {length}{cpu}", time.unwrap_or_default())?;
     }
-    let Some(section) = overview(report) else { return Ok(()) };
+    let Some(section) = report.section(Section::Overview) else { return Ok(()) };
     let section = ShownSection::of_groups(section, selection);
     let pivot = pivot(&section, selection.users_of(report));
     let reasons = why::lines(report, &section);
@@ -70,7 +62,9 @@ pub fn write_step_columns(out: &mut dyn Write) -> io::Result<()> {
 pub fn write_step_csv(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
     let mut csv = csv(out);
     let columns: Vec<_> = OverviewColumn::of_groups().collect();
-    let (Some(WindowSide { info, .. }), Some(section)) = (window_of(report), overview(report)) else { return Ok(()) };
+    let (Some(WindowSide { info, .. }), Some(section)) = (report.window(), report.section(Section::Overview)) else {
+        return Ok(());
+    };
     for rows in ShownSection::of_groups(section, selection).rows_of_groups() {
         let group = &section.groups[rows[0].group];
         let value = |column: &&OverviewColumn| {

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use serde_json::{Value as Json, json};
 
 use super::{cell_digits, escaped};
-use crate::compare::{Quantity, Report, ReportSection};
+use crate::compare::{Quantity, Report, ReportSection, WindowSide};
 use crate::model::{Section, Unit};
 
 /// Writes a trace, step by step.
@@ -27,8 +27,7 @@ pub struct TraceWriter {
 impl TraceWriter {
     /// Adds a step. Errors are those of `out`.
     pub fn add(&mut self, out: &mut dyn Write, report: &Report) -> io::Result<()> {
-        let side = report.header.as_ref().and_then(|header| header.sides.baseline.window.as_ref());
-        let Some(info) = side.map(|window| &window.info) else { return Ok(()) };
+        let Some(WindowSide { info, .. }) = report.window() else { return Ok(()) };
         let start_us = info.started_at_unix_ns / 1000;
         self.end_us = start_us.saturating_add(info.duration_ns / 1000);
         // A counter keeps its value until it has another one: what a step does not have is 0, what it does not know stays.

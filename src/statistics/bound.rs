@@ -1,7 +1,7 @@
 //! Whether a change exceeds a bound: p-values of gates, and their correction for the number of gates.
 
 use super::TAIL;
-use super::design::{Design, MIN_RUNS, Sample, Scale};
+use super::design::{Design, MIN_RUNS, Samples, Scale};
 
 /// What a gate forbids: changes on one side of a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,21 +26,28 @@ impl Bound {
     }
 }
 
-/// The one-sided p-value of "the change does not exceed the bound"; `None` where [`estimate`](fn@super::estimate) has none.
-/// It is at most 0.025 if and only if the 95 % interval lies beyond the bound, and 1 if the estimate does not exceed it.
-pub fn probability(design: Design, baseline: Sample<'_>, candidate: Sample<'_>, bound: Bound) -> Option<f64> {
-    if !design.is_enough(bound.scale, baseline, candidate) {
-        return None;
+impl Samples {
+    /// The one-sided p-value of "the change does not exceed the bound"; `None` where [`estimate`](Self::estimate) has none.
+    /// It is at most 0.025 if and only if the 95 % interval lies beyond the bound, and 1 if the estimate does not exceed it.
+    pub fn probability(&self, bound: Bound) -> Option<f64> {
+        if !self.are_enough(bound.scale) {
+            return None;
+        }
+        if !bound.is_exceeded(self.change(bound.scale)?) {
+            return Some(1.0);
+        }
+        // Values off by their quantum in the direction that favors no change.
+        let quanta = if bound.beyond == Beyond::Above { -1.0 } else { 1.0 };
+        let estimates = self.estimates(bound.scale, quanta);
+        let within = estimates.into_iter().filter(|estimate| !bound.is_exceeded(*estimate)).count();
+        // By symmetry, as many orders have at least all but these as have at most these.
+        Some(self.design.at_most(within, self.sizes()))
     }
-    if !bound.is_exceeded(design.change(bound.scale, baseline, candidate)?) {
-        return Some(1.0);
+
+    /// Whether the runs can decide so many gates.
+    pub(crate) fn can_decide(&self, gates: usize) -> bool {
+        self.design.can_decide(gates, self.sizes())
     }
-    // Values off by their quantum in the direction that favors no change.
-    let quanta = if bound.beyond == Beyond::Above { -1.0 } else { 1.0 };
-    let estimates = design.estimates(bound.scale, baseline, candidate, quanta);
-    let within = estimates.into_iter().filter(|estimate| !bound.is_exceeded(*estimate)).count();
-    // By symmetry, as many orders have at least all but these as have at most these.
-    Some(design.at_most(within, (baseline.values.len(), candidate.values.len())))
 }
 
 impl Design {
@@ -97,19 +104,20 @@ mod tests {
         Bound { scale, beyond: Beyond::Below, limit }
     }
 
-    fn exact(values: &[f64]) -> Sample<'_> {
-        Sample { values, quantum: 0.0 }
+    /// The p-value of independent runs.
+    fn probability(baseline: &[f64], candidate: &[f64], quantum: f64, bound: Bound) -> Option<f64> {
+        Samples { design: Independent, sides: [baseline.into(), candidate.into()], quantum }.probability(bound)
     }
 
     #[test]
     fn the_smallest_probability_is_that_of_one_order_of_all() {
         let (low, high) = ([1.0, 2.0, 3.0, 4.0], [10.0, 11.0, 12.0, 13.0]);
-        let of = |bound| probability(Independent, exact(&low), exact(&high), bound).unwrap();
+        let of = |bound| probability(&low, &high, 0.0, bound).unwrap();
         assert_eq!(of(above(Ratio, 1.1)), 1.0 / 70.0);
         assert_eq!(of(above(Difference, 5.0)), 1.0 / 70.0);
         assert_eq!(of(below(Ratio, 0.9)), 1.0);
-        assert_eq!(probability(Independent, exact(&high), exact(&low), below(Difference, -5.0)), Some(1.0 / 70.0));
-        assert_eq!(probability(Independent, exact(&low[1..]), exact(&high), above(Ratio, 1.0)), None);
+        assert_eq!(probability(&high, &low, 0.0, below(Difference, -5.0)), Some(1.0 / 70.0));
+        assert_eq!(probability(&low[1..], &high, 0.0, above(Ratio, 1.0)), None);
     }
 
     #[test]
@@ -120,14 +128,9 @@ mod tests {
 
     #[test]
     fn ties_and_quanta_count_against_the_bound() {
-        let of = |quantum| {
-            let (baseline, candidate) = ([10.0; 4], [12.0; 4]);
-            let side = |values| Sample { values, quantum };
-            probability(Independent, side(&baseline), side(&candidate), above(Ratio, 1.05)).unwrap()
-        };
+        let of = |quantum| probability(&[10.0; 4], &[12.0; 4], quantum, above(Ratio, 1.05)).unwrap();
         assert_eq!((of(0.0), of(1.0)), (1.0 / 70.0, 1.0));
-        let zeros = exact(&[0.0; 4]);
-        assert_eq!(probability(Independent, zeros, zeros, above(Ratio, 1.0)), Some(1.0));
+        assert_eq!(probability(&[0.0; 4], &[0.0; 4], 0.0, above(Ratio, 1.0)), Some(1.0));
     }
 
     #[test]
@@ -146,13 +149,12 @@ mod tests {
     fn a_lower_bound_is_an_upper_one_with_the_sides_swapped() {
         let (low, high) = ([1.0, 2.0, 3.0, 4.0], [4.0, 5.0, 6.0, 7.0]);
         for quantum in [0.0, 0.5, 1.0, 3.0] {
-            let [low, high] = [&low, &high].map(|values| Sample { values, quantum });
             for bound in [0.0, 1.0, 2.5] {
-                let above = probability(Independent, low, high, above(Difference, bound));
-                assert_eq!(probability(Independent, high, low, below(Difference, -bound)), above, "{quantum}");
+                let above = probability(&low, &high, quantum, above(Difference, bound));
+                assert_eq!(probability(&high, &low, quantum, below(Difference, -bound)), above, "{quantum}");
             }
-            let above = probability(Independent, low, high, above(Ratio, 1.25));
-            assert_eq!(probability(Independent, high, low, below(Ratio, 0.8)), above, "{quantum}");
+            let above = probability(&low, &high, quantum, above(Ratio, 1.25));
+            assert_eq!(probability(&high, &low, quantum, below(Ratio, 0.8)), above, "{quantum}");
         }
     }
 
@@ -160,7 +162,7 @@ mod tests {
     fn negative_values_have_a_difference_and_no_ratio() {
         let (negative, positive) = ([-1.0, 2.0, 3.0, 4.0], [10.0, 11.0, 12.0, 13.0]);
         for (baseline, candidate) in [(negative, positive), (positive, negative)] {
-            let of = |bound| probability(Independent, exact(&baseline), exact(&candidate), bound);
+            let of = |bound| probability(&baseline, &candidate, 0.0, bound);
             assert!(of(above(Difference, 1.0)).is_some());
             assert_eq!([of(above(Ratio, 1.0)), of(below(Ratio, 1.0))], [None; 2]);
         }

@@ -7,23 +7,14 @@ pub const MIN_RUNS: usize = 4;
 /// Pairs of runs that an interval needs: of five pairs, even equal signs have a probability of 1/32 on one side.
 pub const MIN_PAIRS: usize = 6;
 
-#[derive(Clone, Copy, Debug)]
-pub struct Sample<'s> {
-    pub values: &'s [f64],
-    /// The unit in which the kernel counts it, in the unit of the values: each value may be off by up to this; 0 if
-    /// values are exact.
+/// The values of the runs of both sides, the baseline's first, and how they belong together.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    pub design: Design,
+    pub sides: [Vec<f64>; 2],
+    /// The unit in which the kernel counts the values, in their unit: each value may be off by up to this; 0 if values are
+    /// exact.
     pub quantum: f64,
-}
-
-impl Sample<'_> {
-    /// The values, all off by `quanta` of the quantum.
-    fn shifted(self, quanta: f64) -> impl Iterator<Item = f64> + Clone {
-        self.values.iter().map(move |value| value + quanta * self.quantum)
-    }
-
-    pub(super) fn are_all(self, is: impl Fn(f64) -> bool) -> bool {
-        self.values.iter().all(|value| is(*value))
-    }
 }
 
 /// The median: of an even number of values, the mean of the middle two; `None` without values.
@@ -55,26 +46,39 @@ impl Design {
             Self::Paired => "paired",
         }
     }
+}
+
+impl Samples {
+    /// The number of values of each side.
+    pub fn sizes(&self) -> (usize, usize) {
+        self.sides.each_ref().map(Vec::len).into()
+    }
+
+    /// The number of values of the side that has fewer.
+    pub fn fewest(&self) -> usize {
+        let (m, n) = self.sizes();
+        m.min(n)
+    }
 
     /// Whether an interval of such changes is possible: there are enough values, all finite and, for ratios, none of
     /// them negative.
-    pub(super) fn is_enough(self, scale: Scale, baseline: Sample<'_>, candidate: Sample<'_>) -> bool {
-        let (m, n) = (baseline.values.len(), candidate.values.len());
-        let are_enough = match self {
-            Self::Independent => m >= MIN_RUNS && n >= MIN_RUNS,
-            Self::Paired => m == n && n >= MIN_PAIRS,
+    pub(super) fn are_enough(&self, scale: Scale) -> bool {
+        let are_enough = match (self.design, self.sizes()) {
+            (Design::Independent, (m, n)) => m >= MIN_RUNS && n >= MIN_RUNS,
+            (Design::Paired, (m, n)) => m == n && n >= MIN_PAIRS,
         };
-        let is_valid = |value: f64| value.is_finite() && (scale == Scale::Difference || value >= 0.0);
-        are_enough && baseline.are_all(is_valid) && candidate.are_all(is_valid)
+        let is_valid = |value: &f64| value.is_finite() && (scale == Scale::Difference || *value >= 0.0);
+        are_enough && self.sides.iter().flatten().all(is_valid)
     }
 
     /// The change: of independent runs that of the medians, of paired runs the estimate of Hodges and Lehmann, which is the
     /// median of the known averages of two changes. `None` without values.
-    pub(super) fn change(self, scale: Scale, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<f64> {
-        match self {
-            Self::Independent => Some(scale.change(median(candidate.values)?, median(baseline.values)?)),
-            Self::Paired => {
-                let mut averages = self.estimates(scale, baseline, candidate, 0.0);
+    pub(super) fn change(&self, scale: Scale) -> Option<f64> {
+        let [baseline, candidate] = &self.sides;
+        match self.design {
+            Design::Independent => Some(scale.change(median(candidate)?, median(baseline)?)),
+            Design::Paired => {
+                let mut averages = self.estimates(scale, 0.0);
                 averages.retain(|average| !average.is_nan());
                 averages.sort_by(f64::total_cmp);
                 let upper = *averages.get(averages.len() / 2)?;
@@ -86,14 +90,17 @@ impl Design {
 
     /// Every estimate of the change, with values off by `quanta` of their quantum in its favor: of all pairs of runs;
     /// of paired runs the averages of two changes, each also with itself.
-    pub(super) fn estimates(self, scale: Scale, baseline: Sample<'_>, candidate: Sample<'_>, quanta: f64) -> Vec<f64> {
+    pub(super) fn estimates(&self, scale: Scale, quanta: f64) -> Vec<f64> {
         let change = |(candidate, baseline)| scale.change(candidate, baseline);
-        let (baseline, candidate) = (baseline.shifted(-quanta), candidate.shifted(quanta));
-        match self {
-            Self::Independent => {
+        let shift = quanta * self.quantum;
+        let [baseline, candidate] = &self.sides;
+        let baseline = baseline.iter().map(|value| value - shift);
+        let candidate = candidate.iter().map(|value| value + shift);
+        match self.design {
+            Design::Independent => {
                 candidate.flat_map(|value| baseline.clone().map(move |other| (value, other))).map(change).collect()
             }
-            Self::Paired => {
+            Design::Paired => {
                 let changes: Vec<f64> = candidate.zip(baseline).map(change).collect();
                 let mut averages = Vec::with_capacity(changes.len() * (changes.len() + 1) / 2);
                 for (at, one) in changes.iter().enumerate() {
@@ -158,9 +165,10 @@ mod tests {
 
     #[test]
     fn pairs_are_as_many_on_both_sides_and_all_values_are_numbers() {
-        let sample = |values| Sample { values, quantum: 0.0 };
         let (six, seven, nan) = ([1.0; 6], [1.0; 7], [1.0, 1.0, 1.0, 1.0, 1.0, f64::NAN]);
-        let is_enough = |design: Design, a, b| design.is_enough(Scale::Difference, sample(a), sample(b));
+        let is_enough = |design: Design, a: &[f64], b: &[f64]| {
+            Samples { design, sides: [a.into(), b.into()], quantum: 0.0 }.are_enough(Scale::Difference)
+        };
         assert!(is_enough(Design::Paired, &six, &six) && is_enough(Design::Independent, &six, &seven));
         assert!(!is_enough(Design::Paired, &six, &seven) && !is_enough(Design::Paired, &six[1..], &six[1..]));
         for design in [Design::Paired, Design::Independent] {

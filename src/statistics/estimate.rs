@@ -1,6 +1,6 @@
 //! How much two sides differ, with an interval, and what the interval says.
 
-use super::design::{Design, Sample, Scale};
+use super::design::{Samples, Scale};
 
 /// A confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,42 +21,36 @@ impl Interval {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The change by `Design::change`. A ratio is infinite if only the baseline is 0, 1 if both sides are 0, and never
+    /// The change by `Samples::change`. A ratio is infinite if only the baseline is 0, 1 if both sides are 0, and never
     /// NaN.
     pub change: f64,
     /// The interval of the change, which contains it.
     pub interval: Interval,
 }
 
-/// The change with an interval whose ends each miss the true change with a probability of at most `tail`. `None` with
-/// fewer than [`MIN_RUNS`](super::MIN_RUNS) values on a side, of paired runs with fewer than
-/// [`MIN_PAIRS`](super::MIN_PAIRS), with too few runs for the tail, and with values that are not finite or, for ratios,
-/// negative.
-///
-/// Of a pair of zeros the ratio is 1. Where all values are zero on both sides, so it is whatever the quantum is:
-/// nothing was counted on either side.
-pub fn estimate(
-    design: Design,
-    scale: Scale,
-    baseline: Sample<'_>,
-    candidate: Sample<'_>,
-    tail: f64,
-) -> Option<Estimate> {
-    if !design.is_enough(scale, baseline, candidate) {
-        return None;
+impl Samples {
+    /// The change with an interval whose ends each miss the true change with a probability of at most `tail`. `None` with
+    /// fewer than [`MIN_RUNS`](super::MIN_RUNS) values on a side, of paired runs with fewer than
+    /// [`MIN_PAIRS`](super::MIN_PAIRS), with too few runs for the tail, and with values that are not finite or, for ratios,
+    /// negative.
+    ///
+    /// Of a pair of zeros the ratio is 1. Where all values are zero on both sides, so it is whatever the quantum is:
+    /// nothing was counted on either side.
+    pub fn estimate(&self, scale: Scale, tail: f64) -> Option<Estimate> {
+        if !self.are_enough(scale) {
+            return None;
+        }
+        if scale == Scale::Ratio && self.sides.iter().flatten().all(|value| *value == 0.0) {
+            return Some(Estimate { change: 1.0, interval: Interval { low: 1.0, high: 1.0 } });
+        }
+        let change = self.change(scale)?;
+        let place = Some(self.design.place_of_end(self.sizes(), tail)).filter(|place| *place > 0)?;
+        let [mut lowest, mut highest] = [-1.0, 1.0].map(|quanta| self.estimates(scale, quanta));
+        let last = highest.len() - place;
+        let low = *lowest.select_nth_unstable_by(place - 1, f64::total_cmp).1;
+        let high = *highest.select_nth_unstable_by(last, f64::total_cmp).1;
+        Some(Estimate { change, interval: Interval { low: low.min(change), high: high.max(change) } })
     }
-    let are_zero = [baseline, candidate].iter().all(|side| side.are_all(|value| value == 0.0));
-    if scale == Scale::Ratio && are_zero {
-        return Some(Estimate { change: 1.0, interval: Interval { low: 1.0, high: 1.0 } });
-    }
-    let change = design.change(scale, baseline, candidate)?;
-    let place =
-        Some(design.place_of_end((baseline.values.len(), candidate.values.len()), tail)).filter(|place| *place > 0)?;
-    let [mut lowest, mut highest] = [-1.0, 1.0].map(|quanta| design.estimates(scale, baseline, candidate, quanta));
-    let last = highest.len() - place;
-    let low = *lowest.select_nth_unstable_by(place - 1, f64::total_cmp).1;
-    let high = *highest.select_nth_unstable_by(last, f64::total_cmp).1;
-    Some(Estimate { change, interval: Interval { low: low.min(change), high: high.max(change) } })
 }
 
 /// What an interval of ratios says about a threshold.
@@ -84,6 +78,11 @@ impl Verdict {
         }
     }
 
+    /// Whether the change is beyond the threshold.
+    pub fn is_clear(self) -> bool {
+        matches!(self, Self::More | Self::Less)
+    }
+
     /// Name in every output.
     pub fn name(self) -> &'static str {
         match self {
@@ -98,26 +97,26 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::super::TAIL;
-    use super::Design::{Independent, Paired};
+    use super::super::design::Design::{self, Independent, Paired};
     use super::*;
 
-    fn ratio(design: Design, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Estimate> {
-        super::estimate(design, Scale::Ratio, baseline, candidate, TAIL)
+    fn samples(design: Design, baseline: &[f64], candidate: &[f64]) -> Samples {
+        Samples { design, sides: [baseline.into(), candidate.into()], quantum: 0.0 }
     }
 
-    fn exact(values: &[f64]) -> Sample<'_> {
-        Sample { values, quantum: 0.0 }
+    fn ratio(design: Design, baseline: &[f64], candidate: &[f64]) -> Option<Estimate> {
+        samples(design, baseline, candidate).estimate(Scale::Ratio, TAIL)
     }
 
     fn estimate(baseline: &[f64], candidate: &[f64]) -> (f64, f64, f64) {
-        let Estimate { change: ratio, interval } = ratio(Independent, exact(baseline), exact(candidate)).unwrap();
+        let Estimate { change: ratio, interval } = ratio(Independent, baseline, candidate).unwrap();
         (ratio, interval.low, interval.high)
     }
 
     #[test]
     fn of_four_runs_a_side_the_interval_is_that_of_all_pairs() {
         assert_eq!(estimate(&[10.0, 8.0, 10.0, 16.0], &[20.0, 16.0, 24.0, 40.0]), (2.2, 1.0, 5.0));
-        assert_eq!(ratio(Independent, exact(&[1.0; 3]), exact(&[1.0; 9])), None);
+        assert_eq!(ratio(Independent, &[1.0; 3], &[1.0; 9]), None);
     }
 
     #[test]
@@ -146,22 +145,21 @@ mod tests {
 
     #[test]
     fn a_quantum_widens_the_interval_by_what_each_value_can_be_off() {
-        let ticks = |values| Sample { values, quantum: 1.0 };
-        let estimate = ratio(Independent, ticks(&[9.0; 4]), ticks(&[10.0; 4])).unwrap();
-        assert_eq!(estimate.interval, Interval { low: 0.9, high: 11.0 / 8.0 });
-        let estimate = ratio(Independent, ticks(&[1.0; 4]), ticks(&[1.0; 4])).unwrap();
-        assert_eq!(estimate.interval, Interval { low: 0.0, high: f64::INFINITY });
-        let zero = ratio(Independent, ticks(&[0.0; 4]), ticks(&[0.0; 4])).unwrap();
-        assert_eq!(zero.interval, Interval { low: 1.0, high: 1.0 });
+        let estimate = |baseline: f64, candidate: f64| {
+            let samples = samples(Independent, &[baseline; 4], &[candidate; 4]);
+            Samples { quantum: 1.0, ..samples }.estimate(Scale::Ratio, TAIL).unwrap()
+        };
+        assert_eq!(estimate(9.0, 10.0).interval, Interval { low: 0.9, high: 11.0 / 8.0 });
+        assert_eq!(estimate(1.0, 1.0).interval, Interval { low: 0.0, high: f64::INFINITY });
+        assert_eq!(estimate(0.0, 0.0).interval, Interval { low: 1.0, high: 1.0 });
     }
 
     #[test]
     fn values_that_no_ratio_can_have_get_none() {
-        assert_eq!(ratio(Independent, exact(&[-1.0, 1.0, 1.0, 1.0]), exact(&[1.0; 4])), None);
-        assert_eq!(ratio(Independent, exact(&[f64::NAN; 4]), exact(&[1.0; 4])), None);
-        let change =
-            super::estimate(Independent, Scale::Difference, exact(&[-1.0, 0.0, 1.0, 2.0]), exact(&[4.0; 4]), TAIL)
-                .unwrap();
+        assert_eq!(ratio(Independent, &[-1.0, 1.0, 1.0, 1.0], &[1.0; 4]), None);
+        assert_eq!(ratio(Independent, &[f64::NAN; 4], &[1.0; 4]), None);
+        let samples = samples(Independent, &[-1.0, 0.0, 1.0, 2.0], &[4.0; 4]);
+        let change = samples.estimate(Scale::Difference, TAIL).unwrap();
         assert_eq!((change.change, change.interval), (3.5, Interval { low: 2.0, high: 5.0 }));
     }
 
@@ -178,18 +176,18 @@ mod tests {
         let baseline = [100.0, 140.0, 80.0, 120.0, 60.0, 160.0, 110.0, 90.0];
         let candidate = baseline.map(|run| run * 1.1);
         let width = |design| {
-            let Interval { low, high } = ratio(design, exact(&baseline), exact(&candidate)).unwrap().interval;
+            let Interval { low, high } = ratio(design, &baseline, &candidate).unwrap().interval;
             high / low
         };
         assert!(width(Paired) < 1.000_001 && width(Independent) > 1.5, "{} {}", width(Paired), width(Independent));
-        assert_eq!(ratio(Paired, exact(&baseline[..5]), exact(&candidate[..5])), None, "too few pairs");
-        assert_eq!(ratio(Paired, exact(&baseline), exact(&candidate[1..])), None);
+        assert_eq!(ratio(Paired, &baseline[..5], &candidate[..5]), None, "too few pairs");
+        assert_eq!(ratio(Paired, &baseline, &candidate[1..]), None);
     }
 
     #[test]
     fn pairs_without_a_ratio_widen_the_interval() {
         let (baseline, candidate) = ([0.0, 5.0, 0.0, 5.0, 0.0, 5.0], [5.0, 0.0, 5.0, 0.0, 5.0, 0.0]);
-        let estimate = ratio(Paired, exact(&baseline), exact(&candidate)).unwrap();
+        let estimate = ratio(Paired, &baseline, &candidate).unwrap();
         assert_eq!(estimate.interval, Interval { low: 0.0, high: f64::INFINITY });
     }
 

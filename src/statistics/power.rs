@@ -21,7 +21,7 @@ pub enum Margin {
 
 /// About how many runs a side decide in [`POWER`] of cases, if the change is as estimated and runs vary as those of the
 /// interval with this tail: its half width, on the scale of the margin, falls with the square root of the number of runs.
-/// `None` if more than a million runs are needed.
+/// `None` if so many runs are enough, or if more than a million are needed.
 pub fn runs_needed(runs_per_side: usize, half_width: f64, margin: Margin, tail: f64) -> Option<usize> {
     let beyond = quantile(1.0 - tail);
     let (distance, found) = match margin {
@@ -33,7 +33,7 @@ pub fn runs_needed(runs_per_side: usize, half_width: f64, margin: Margin, tail: 
     let times = half_width * (1.0 + quantile(found) / beyond) / distance;
     let runs = (runs_per_side as f64 * times * times).ceil();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to a million")]
-    (0.0..=MOST_RUNS).contains(&runs).then_some(runs as usize)
+    (runs > runs_per_side as f64 && runs <= MOST_RUNS).then_some(runs as usize)
 }
 
 /// The least rise that so many runs a side find to be beyond a threshold in [`POWER`] of cases, as ratios such as 0.1, if

@@ -2,16 +2,16 @@
 //! and power for values as measured on shared machines.
 
 use ctprof::statistics::{
-    Beyond, Bound, Design, Estimate, Interval, MIN_PAIRS, Margin, Sample, Scale, TAIL, Verdict, fewest_runs, holm,
-    least_found, probability, runs_needed,
+    Beyond, Bound, Design, Estimate, Interval, MIN_PAIRS, Margin, Samples, Scale, TAIL, Verdict, fewest_runs, holm,
+    least_found, runs_needed,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 const THRESHOLD: f64 = 0.05;
 
-fn sample(values: &[f64], quantum: f64) -> Sample<'_> {
-    Sample { values, quantum }
+fn samples(design: Design, baseline: &[f64], candidate: &[f64], quantum: f64) -> Samples {
+    Samples { design, sides: [baseline.into(), candidate.into()], quantum }
 }
 
 /// Both designs, as far as there are pairs.
@@ -22,16 +22,8 @@ fn designs(a: &[f64], b: &[f64]) -> Vec<(Design, Vec<f64>, Vec<f64>)> {
     [independent].into_iter().chain(Some(paired).filter(|_| pairs >= MIN_PAIRS)).collect()
 }
 
-fn ratio(design: Design, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Estimate> {
-    ctprof::statistics::estimate(design, Scale::Ratio, baseline, candidate, TAIL)
-}
-
-fn difference(design: Design, baseline: Sample<'_>, candidate: Sample<'_>) -> Option<Estimate> {
-    ctprof::statistics::estimate(design, Scale::Difference, baseline, candidate, TAIL)
-}
-
 fn estimate(baseline: &[f64], candidate: &[f64], quantum: f64) -> Estimate {
-    ratio(Design::Independent, sample(baseline, quantum), sample(candidate, quantum)).unwrap()
+    samples(Design::Independent, baseline, candidate, quantum).estimate(Scale::Ratio, TAIL).unwrap()
 }
 
 /// Counters of runs: zeros, equal values, small and large ones.
@@ -72,8 +64,8 @@ proptest! {
     #[test]
     fn swapping_the_sides_inverts_the_interval_and_mirrors_the_verdict(a in runs(), b in runs(), quantum in quantum()) {
         for (design, a, b) in designs(&a, &b) {
-            let (a, b) = (sample(&a, quantum), sample(&b, quantum));
-            let (there, back) = (ratio(design, a, b).unwrap(), ratio(design, b, a).unwrap());
+            let ratio = |a: &[f64], b: &[f64]| samples(design, a, b, quantum).estimate(Scale::Ratio, TAIL).unwrap();
+            let (there, back) = (ratio(&a, &b), ratio(&b, &a));
             // The ratio of the medians need not be inverted to the last bit, but is in the interval of both.
             prop_assert!(is_same(there, inverse(back)), "{design:?}: {there:?} {back:?}");
             // An end on the threshold itself, but for rounding, can be on either side of it.
@@ -120,7 +112,7 @@ proptest! {
         prop_assert!(0.0 <= interval.low && interval.low <= ratio && ratio <= interval.high);
         let exact = estimate(&a, &b, 0.0).interval;
         prop_assert!(interval.low <= exact.low && exact.high <= interval.high, "a quantum only widens it");
-        let change = difference(Design::Independent, sample(&a, quantum), sample(&b, quantum)).unwrap();
+        let change = samples(Design::Independent, &a, &b, quantum).estimate(Scale::Difference, TAIL).unwrap();
         prop_assert!(change.interval.low <= change.change && change.change <= change.interval.high);
     }
 
@@ -129,9 +121,9 @@ proptest! {
         a in runs(), b in runs(), quantum in quantum(), factor in 0.5..2.0_f64, amount in -100.0..100.0_f64,
     ) {
         for (design, a, b) in designs(&a, &b) {
-            let (baseline, candidate) = (sample(&a, quantum), sample(&b, quantum));
-            let ratio = ratio(design, baseline, candidate).unwrap().interval;
-            let change = difference(design, baseline, candidate).unwrap().interval;
+            let samples = samples(design, &a, &b, quantum);
+            let [ratio, change] =
+                [Scale::Ratio, Scale::Difference].map(|scale| samples.estimate(scale, TAIL).unwrap().interval);
             for (scale, beyond, limit, is_beyond) in [
                 (Scale::Ratio, Beyond::Above, factor, ratio.low > factor),
                 (Scale::Ratio, Beyond::Below, factor, ratio.high < factor),
@@ -139,7 +131,7 @@ proptest! {
                 (Scale::Difference, Beyond::Below, amount, change.high < amount),
             ] {
                 let bound = Bound { scale, beyond, limit };
-                let p = probability(design, baseline, candidate, bound).unwrap();
+                let p = samples.probability(bound).unwrap();
                 prop_assert_eq!(p <= 0.025, is_beyond, "{:?}, {:?} {}", design, bound, p);
             }
         }
@@ -252,7 +244,7 @@ fn share_of_pairs(factor: f64, machine: f64, holds: impl Fn(Estimate) -> bool) -
             (slowed * random.log_normal(0.02), slowed * random.log_normal(0.02) * factor)
         });
         let (a, b): (Vec<_>, Vec<_>) = pairs.unzip();
-        holding += u32::from(holds(ratio(Design::Paired, sample(&a, 0.0), sample(&b, 0.0)).unwrap()));
+        holding += u32::from(holds(samples(Design::Paired, &a, &b, 0.0).estimate(Scale::Ratio, TAIL).unwrap()));
     }
     f64::from(holding) / 4000.0
 }
@@ -292,7 +284,7 @@ fn gates_fail(runs: usize, gates: usize, factor: f64, noise: f64) -> f64 {
     for _ in 0..1000 {
         let mut side = |factor: f64| (0..runs).map(|_| random.log_normal(noise) * factor).collect::<Vec<_>>();
         let (baseline, candidate) = (side(1.0), side(factor));
-        let p = probability(design, sample(&baseline, 0.0), sample(&candidate, 0.0), bound).unwrap();
+        let p = samples(design, &baseline, &candidate, 0.0).probability(bound).unwrap();
         // All gates are on the same change: the last one is not corrected, the first one is for all of them.
         failed += u32::from(p * holm(&vec![p; gates])[0].factor <= TAIL);
     }

@@ -273,7 +273,7 @@ fn seven_whole_pairs_of_ten_decide_four_gates() {
     let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 4, minor: BTreeSet::new() }, |_| {
         rows.iter().collect()
     });
-    let is_unpaired = |tested: &Samples| (tested.design, tested.sizes()) == (Design::Independent, [7, 10]);
+    let is_unpaired = |tested: &Samples| (tested.design, tested.sizes()) == (Design::Independent, (7, 10));
     let is_failed = |result: &GateResult| result.outcome == Failed && result.tested.as_ref().is_some_and(is_unpaired);
     assert!(results.iter().all(is_failed), "{results:?}");
 }

@@ -223,14 +223,14 @@ fn pairs_are_whole_or_their_runs_are_compared_without_them() {
         values
     });
     let of = |design, baseline: &[f64], candidate: &[f64]| {
-        let samples = Samples::new(design, &Sides::two(baseline.into(), candidate.into()), 0.0).unwrap();
+        let samples = samples(design, &Sides::two(baseline.into(), candidate.into()), 0.0).unwrap();
         (samples.design, samples.sizes())
     };
-    assert_eq!(of(Design::Paired, &all, &all), (Design::Paired, [7, 7]));
-    assert_eq!(of(Design::Paired, &no_first, &all), (Design::Paired, [6, 6]));
-    assert_eq!(of(Design::Paired, &all, &no_last), (Design::Paired, [6, 6]));
-    assert_eq!(of(Design::Paired, &no_first, &no_last), (Design::Independent, [6, 6]), "five pairs are too few");
-    assert_eq!(of(Design::Independent, &no_first, &all), (Design::Independent, [6, 7]));
+    assert_eq!(of(Design::Paired, &all, &all), (Design::Paired, (7, 7)));
+    assert_eq!(of(Design::Paired, &no_first, &all), (Design::Paired, (6, 6)));
+    assert_eq!(of(Design::Paired, &all, &no_last), (Design::Paired, (6, 6)));
+    assert_eq!(of(Design::Paired, &no_first, &no_last), (Design::Independent, (6, 6)), "five pairs are too few");
+    assert_eq!(of(Design::Independent, &no_first, &all), (Design::Independent, (6, 7)));
 }
 
 #[test]

@@ -12,7 +12,6 @@ use super::rows::PageSection;
 use super::shared::Shared;
 use crate::compare::{GroupReason, Report, ReportSection, Row};
 use crate::model::{Section, Unit};
-use crate::statistics::Verdict;
 
 #[derive(Serialize)]
 pub(super) struct SectionData<'p> {
@@ -135,7 +134,7 @@ fn cells(row: &Row, Shared { cells, .. }: &mut Shared<'_>) -> Vec<usize> {
         places.push(cells.place(percent_text(percent), percent, Unit::Percent));
     }
     if let Some(verdict) = row.verdict() {
-        let is_clear = matches!(verdict, Verdict::More | Verdict::Less);
+        let is_clear = verdict.is_clear();
         places.push(cells.place(interval_text(row.runs.as_deref()), None, Unit::None));
         places.push(cells.place(verdict_text(row), Some(f64::from(u8::from(is_clear))), Unit::None));
     }
