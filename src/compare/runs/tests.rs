@@ -116,6 +116,20 @@ fn a_run_without_the_group_did_no_work_in_it_and_has_no_maximum() {
 }
 
 #[test]
+fn a_side_without_the_group_has_a_total_of_0_where_it_knows_the_value() {
+    let known = of_all(vec![run(1, Some(5), Some(5)), run(1, Some(5), None), run(1, None, None)]).known;
+    let cell = |name: &'static str, is_total, exists| {
+        let like = Measurement { is_total, ..Measurement::new(name, Unit::Ns, Cell::Number(7), 1) };
+        let Measurement { cell, runs, .. } = known.instead_of(&like, exists);
+        (cell, runs.unwrap().iter().map(|number| *number == 0.0).collect::<Vec<_>>())
+    };
+    assert_eq!(cell("run_time_ns", true, false), (Some(Cell::Number(0)), vec![true, true, false]));
+    assert_eq!(cell("wait_max", true, false), (None, vec![true, false, false]), "most runs do not know it");
+    assert_eq!(cell("run_time_ns", true, true), (None, vec![false; 3]), "the group lacks the value");
+    assert_eq!(cell("run_time_ns", false, false), (None, vec![false; 3]), "a maximum of no members");
+}
+
+#[test]
 fn words_have_the_most_frequent_one_and_ranges_the_middle_one() {
     let word = |word: &str| Cell::Word(word.into());
     assert_eq!(middle_cell(vec![word("max"), word("max"), Cell::Number(5)]), Some(word("max")));
