@@ -28,6 +28,7 @@ mod histories;
 #[path = "../support/host.rs"]
 mod host;
 mod host_facts;
+mod injected_errors;
 mod interruptions;
 mod mixes;
 mod moves;
