@@ -99,16 +99,29 @@ def lives(begin, end, exits):
     """The threads of a part, each with what it had done before, and whether it exited."""
     (first, before), (last, after) = (begin[0], dict(begin[1])), end
     start_ns, end_ns = [head["capture"]["monotonic_ns"] for head in (first, last)]
-    start = "start_time_clock_ticks"
+    start, left = "start_time_clock_ticks", {}
 
     def earlier(thread):
         old = before.get((thread["tgid"], thread["tid"]), {})
         return old if old.get(start) == thread.get(start) else {}
 
+    def since(thread, old, ns=float("inf")):
+        is_first = thread["tid"] == thread["tgid"] > 0
+        programs = left.get((thread["tgid"], thread[start]), []) if is_first else []
+        return next((program for left_ns, program in reversed(programs) if left_ns < ns), old)
+
     for thread, exit in exits:
+        ns = exit["started_monotonic_ns"] + exit["elapsed_ns"]
+        if exit.get("executed"):
+            is_old = earlier({**thread, "tid": thread["tgid"]})
+            old = before.get((thread["tgid"], thread["tid"]), {}) if is_old else {}
+            if is_old or start_ns <= exit["started_monotonic_ns"] < end_ns:
+                yield {**thread, "count": 0}, since(thread, old, ns), True
+                left.setdefault((thread["tgid"], thread[start]), []).append((ns, thread))
+            continue
         old = earlier(thread)
         if old or "folded" in exit or start_ns <= exit["started_monotonic_ns"] < end_ns:
-            yield thread, old, True
+            yield thread, old if "folded" in exit else since(thread, old, ns), True
         if old:
             del before[thread["tgid"], thread["tid"]]
         if old and "replaced_by" in exit:
@@ -117,7 +130,7 @@ def lives(begin, end, exits):
     for thread in after.values():
         old = earlier(thread)
         if old or thread[start] >= first["capture"]["boottime_ns"] // 10_000_000:
-            yield thread, old, thread.get("state") in ("Z", "X") and old.get("state") not in ("Z", "X")
+            yield thread, since(thread, old), thread.get("state") in ("Z", "X") and old.get("state") not in ("Z", "X")
 
 
 def main(file, since="0", until="inf"):

@@ -46,14 +46,15 @@ impl ExecutedPrograms {
         Ok(Self { processes, names })
     }
 
-    /// Names what a process with this name runs, if the name does not say it, soon: the process has just executed it.
-    pub(super) fn add(&self, tgid: u32, start: u64, comm: &str) {
-        // What it ran before, it runs no more.
-        self.names.forget(tgid);
+    /// Names what a process with this name runs, if the name does not say it, soon: the process has just executed it. Returns
+    /// what it ran before.
+    pub(super) fn add(&self, tgid: u32, start: u64, comm: &str) -> Option<Name> {
+        let before = self.names.remove(tgid, start);
         let started = StartedProgram { comm, exe: None, arguments: b"" };
         if started.may_have_name() && self.processes.try_send(Executed { tgid, start }).is_err() {
             tracing::debug!(tgid, "too many programs start to name this one");
         }
+        before
     }
 
     /// The names so far.
@@ -96,8 +97,12 @@ impl ProgramNames {
         names.insert(executed.tgid, (executed.start, name));
     }
 
-    fn forget(&self, tgid: u32) {
-        lock(&self.0).remove(&tgid);
+    /// Forgets what a process ran, and returns it if the process started then.
+    fn remove(&self, tgid: u32, start: u64) -> Option<Name> {
+        let mut names = lock(&self.0);
+        let before = names.get(tgid);
+        names.remove(&tgid);
+        before.filter(|(started, _)| *started == start).map(|(_, name)| name)
     }
 }
 
@@ -151,8 +156,8 @@ mod tests {
             let (processes, _waiting) = sync_channel(1);
             let programs = ExecutedPrograms { processes, names: Arc::default() };
             programs.names.insert(Executed { tgid: 7, start: 100 }, "job.py".into());
-            programs.add(7, 100, comm);
-            assert_eq!(programs.names.entries(), 0, "{comm}");
+            let before = programs.add(7, 100, comm);
+            assert_eq!((before.as_deref(), programs.names.entries()), (Some("job.py"), 0), "{comm}");
         }
     }
 }

@@ -160,7 +160,7 @@ impl ThreadState {
     }
 }
 
-/// A thread that exited, as it was recorded; or several with equal names, with the sums of their values.
+/// A thread that exited, or executed another program, as it was recorded; or several with equal names, with the sums of their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExitedThread {
     /// Its ids, its start in ticks, its names and its values since it started.
@@ -178,6 +178,9 @@ pub struct ExitedThread {
     /// The thread that continued with its ids: its id before. A thread that calls execve(2) gets those of the first thread
     /// (`de_thread` in fs/exec.c).
     pub replaced_by: Option<u32>,
+    /// Whether its process goes on with another program, by execve(2): this is what it was and what it had done until then. Its id is
+    /// that of the thread that called execve(2), and its start that of the process.
+    pub executed: bool,
 }
 
 impl ExitedThread {
@@ -185,6 +188,20 @@ impl ExitedThread {
     #[must_use]
     pub fn exited_monotonic_ns(&self) -> u64 {
         self.started_monotonic_ns.saturating_add(self.elapsed_ns)
+    }
+
+    /// Whether a process executed a program before a capture read it. The capture began at this time.
+    pub(crate) fn is_before_read<'t>(
+        &self,
+        began_monotonic_ns: u64,
+        listed: impl FnOnce(ThreadId) -> Option<&'t ThreadState>,
+    ) -> bool {
+        let ThreadState { tgid, start_time_clock_ticks, .. } = self.state;
+        let leader = listed(ThreadId { tgid, tid: tgid });
+        let same = leader.filter(|leader| leader.start_time_clock_ticks == start_time_clock_ticks);
+        // What no capture lists has exited before.
+        let read_ns = same.and_then(|leader| leader.read_at_ns);
+        read_ns.is_none_or(|at| self.exited_monotonic_ns() < began_monotonic_ns.saturating_add(at))
     }
 
     /// Whether `listed`, which a capture read under the ids of this thread, is the thread that continued with them. The capture

@@ -175,7 +175,8 @@ impl<'a> WindowNames<'a> {
             same.owner = same.owner.filter(|owner| of_thread.owner == Some(*owner));
             same.program = same.program.filter(|program| of_thread.program == Some(*program));
         }
-        let by_id = known.threads.iter().copied().filter(|thread| thread.tid > 0);
+        // What a process was in a program that it has left follows what it is: the last one of an id is kept.
+        let by_id = known.threads.iter().rev().copied().filter(|thread| thread.tid > 0);
         Self {
             known,
             ended,

@@ -464,6 +464,20 @@ fn threads_have_the_names_of_the_window() {
 }
 
 #[test]
+fn a_process_that_executed_another_program_has_the_name_that_it_has_since() {
+    let named = |name: &str| ThreadState {
+        tid: 1,
+        tgid: 1,
+        pcomm: name.into(),
+        start_time_clock_ticks: Some(7),
+        ..ThreadState::default()
+    };
+    let pass = vec![sample(1, Activity::Running, 5)];
+    let reasons = concluded(collected(&[pass.clone(), pass]), &[named("next"), named("left")]);
+    assert_eq!(reasons.threads.iter().map(|threads| &*threads.pcomm).collect::<Vec<_>>(), ["next"]);
+}
+
+#[test]
 fn all_threads_of_an_interpreter_that_has_exited_are_of_its_script() {
     let of_python = |tid: u32, tgid: u32| {
         let names = ["python3"; 2].map(Name::from);

@@ -140,10 +140,10 @@ impl Recorder {
         let Some(listener) = &mut self.listener else { return };
         let (folded, pids) = (Arc::clone(to), Arc::clone(&self.pids));
         let ends = samples.map(|samples| Arc::clone(&samples.ends));
-        let add = move |exit: ExitedThread| {
+        let add = move |exit: ExitedThread, left| {
             ends.iter().for_each(|ends| ends.add(&exit));
             if is_selected(&pids, &exit) {
-                lock(&folded).add(exit);
+                lock(&folded).add_after(left, exit);
             }
         };
         listener.fold(host, Box::new(add));
@@ -184,7 +184,7 @@ impl OpenWindow<'_> {
         let mut records = listener.as_mut().map(|listener| listener.drain(&host));
         complete_zombies(&mut later.threads, records.iter().flat_map(RecordedExits::threads));
         let each = |add: &mut dyn FnMut(ExitedThread)| {
-            records.iter().flat_map(RecordedExits::threads).filter(|exit| is_selected(pids, exit)).for_each(add);
+            records.iter().flat_map(RecordedExits::all).filter(|exit| is_selected(pids, exit)).for_each(add);
         };
         let cgroup = |key| capturer.cgroup(key);
         let summary = records.as_ref().map(|exits| exits.summary.clone());

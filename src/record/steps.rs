@@ -177,7 +177,8 @@ impl OpenSeries<'_> {
         let mut records = listener.as_mut().map(|listener| listener.drain(&host));
         // Those that are listed since an earlier step have been carried.
         let recorded = records.iter().flat_map(RecordedExits::threads);
-        complete_zombies(&mut later.threads, self.carried.iter().cloned().chain(recorded));
+        let carried = self.carried.iter().filter(|exit| !exit.executed);
+        complete_zombies(&mut later.threads, carried.cloned().chain(recorded));
         if !is_last {
             // Without the record of its exit, a thread would sleep on.
             let has_all = records.as_ref().is_some_and(|records| records.summary.lost == 0);
@@ -201,11 +202,11 @@ impl OpenSeries<'_> {
         later.head = exited.head;
         if let (Some(samples), Some(ends)) = (&self.samples, ends) {
             samples.ends.take_from(&ends);
-            exits.each.iter().for_each(|exit| samples.ends.add(exit));
+            exits.exited().for_each(|exit| samples.ends.add(exit));
         }
         let reasons = sampled.and_then(EndedSamples::wait).map(|mut sampled| {
             if records.is_some() {
-                sampled.add_ends(exits.each.iter().cloned());
+                sampled.add_ends(exits.exited().cloned());
             }
             let unchanged = gone.iter().flat_map(|_| self.moment.threads().values());
             let threads = unchanged.chain(&later.threads).chain(exits.states());
@@ -262,8 +263,12 @@ impl OpenSeries<'_> {
         let pids = Arc::clone(&self.recorder.pids);
         let all = std::mem::take(&mut self.carried)
             .into_iter()
-            .chain(records.into_iter().flat_map(RecordedExits::threads).filter(|exit| is_selected(&pids, exit)));
-        let is_later = |exit: &ExitedThread| exit.started_monotonic_ns >= end_ns || is_listed(exit);
+            .chain(records.into_iter().flat_map(RecordedExits::all).filter(|exit| is_selected(&pids, exit)));
+        let is_later = |exit: &ExitedThread| match exit.executed {
+            true => !exit.is_before_read(end_ns, listed),
+            false => is_listed(exit),
+        };
+        let is_later = |exit: &ExitedThread| exit.started_monotonic_ns >= end_ns || is_later(exit);
         let (carried, mut each): (Vec<_>, Vec<_>) = all.partition(is_later);
         each.iter_mut().for_each(|exit| complete(self.moment.threads(), &mut exit.state));
         let cgroup = |key| self.recorder.capturer.cgroup(key);
@@ -312,9 +317,11 @@ fn complete(known: &BTreeMap<ThreadId, ThreadState>, exited: &mut ThreadState) {
     let same = |known: &&ThreadState| known.start_time_clock_ticks == exited.start_time_clock_ticks;
     let leader = known.get(&ThreadId { tgid: exited.tgid, tid: exited.tgid });
     // The id can have been that of another process.
-    let is_its_leader = |leader: &&ThreadState| match exited.is_leader() {
-        true => leader.start_time_clock_ticks == exited.start_time_clock_ticks,
-        false => leader.start_time_clock_ticks <= exited.start_time_clock_ticks && leader.pcomm == exited.pcomm,
+    let is_its_leader = |leader: &&ThreadState| {
+        let is_older = leader.start_time_clock_ticks < exited.start_time_clock_ticks && !exited.is_leader();
+        let is_of_process = is_older || leader.start_time_clock_ticks == exited.start_time_clock_ticks;
+        // It can have executed another program.
+        is_of_process && leader.pcomm == exited.pcomm
     };
     // A part of the series may have no capture of the process.
     let program = leader.filter(is_its_leader).and_then(|leader| leader.program.clone());

@@ -1,5 +1,7 @@
 //! A part of a series: the window between two of its captures.
 
+use std::collections::BTreeMap;
+
 use super::error::SeriesError;
 use super::moment::Moment;
 use super::step::StepExits;
@@ -16,6 +18,8 @@ pub struct Part {
     folded: FoldedExits,
     /// Threads that were there when it began.
     each: Vec<ExitedThread>,
+    /// Programs that threads left by execve(2), by the process and its start in ticks, of those that have not exited since.
+    left: BTreeMap<(u32, Option<u64>), Vec<ExitedThread>>,
     pub(super) reasons: Option<ReasonSums>,
 }
 
@@ -38,6 +42,7 @@ impl Part {
             records: None,
             folded: FoldedExits::default(),
             each: Vec::new(),
+            left: BTreeMap::new(),
             reasons: None,
         }
     }
@@ -58,11 +63,19 @@ impl Part {
         let read_ns = capture.and_then(|capture| capture.monotonic_ns?.checked_add(capture.walk_ns?));
         let read_ns = read_ns.unwrap_or(u64::MAX);
         for exit in each {
+            let process = (exit.state.tgid, exit.state.start_time_clock_ticks);
+            if exit.executed {
+                self.left.entry(process).or_default().push(exit);
+                continue;
+            }
             // Only names are left of threads that started in the part: they can be many. The capture can have those that
             // started while it was made.
             let is_new = exit.started_monotonic_ns >= read_ns && exit.replaced_by.is_none();
-            if is_new && self.folded.has_room() {
-                self.folded.add(exit);
+            let left = self.left.get(&process);
+            let is_of_first = left.is_none_or(|left| left.iter().all(|left| left.state.is_leader()));
+            if is_new && is_of_first && self.folded.has_room() {
+                let left = exit.state.is_leader().then(|| self.left.remove(&process)).flatten().unwrap_or_default();
+                self.folded.add_after(left, exit);
             } else {
                 self.each.push(exit);
             }
@@ -72,9 +85,10 @@ impl Part {
         }
     }
 
-    /// The number of records of exits, and of reasons and what has them, that are kept.
+    /// The number of records of exits and of programs that were left, and of reasons and what has them, that are kept.
     pub fn kept(&self) -> usize {
-        self.each.len() + self.folded.rows + self.reasons.as_ref().map_or(0, ReasonSums::entries)
+        let left: usize = self.left.values().map(Vec::len).sum();
+        self.each.len() + left + self.folded.rows + self.reasons.as_ref().map_or(0, ReasonSums::entries)
     }
 
     /// Ends with a later capture: the window between both.
@@ -87,7 +101,8 @@ impl Part {
         command: Option<RecordedCommand>,
         requested_ns: Option<u64>,
     ) -> Result<CtprofSnapshot, NoWindow> {
-        let Self { earlier, threads, records, folded, each, reasons } = self;
+        let Self { earlier, threads, records, folded, mut each, left, reasons } = self;
+        each.extend(left.into_values().flatten());
         let for_each = |add: &mut dyn FnMut(ExitedThread)| each.iter().cloned().for_each(add);
         let exits = Exits { summary: records, each: Some(&for_each), folded, cgroup: None };
         let recorder = earlier.series.as_ref().map(|series| series.recorder);

@@ -39,7 +39,7 @@ pub struct Step {
 pub struct StepExits {
     /// How many records there are; `None` if there are none of any thread.
     pub records: Option<ExitRecords>,
-    /// Threads that started before the step.
+    /// Threads that started before the step, and what they were each time that they executed another program.
     pub each: Vec<ExitedThread>,
     /// Threads that started in it, those with equal names as one, by the process that counts them.
     pub folded: Vec<(u32, FoldedPart, ExitedThread)>,
@@ -48,9 +48,15 @@ pub struct StepExits {
 }
 
 impl StepExits {
-    /// All that exited.
+    /// Threads that exited and started before the step.
+    pub fn exited(&self) -> impl Iterator<Item = &ExitedThread> {
+        self.each.iter().filter(|exit| !exit.executed)
+    }
+
+    /// All that exited, and then what others were that executed another program.
     pub fn states(&self) -> impl Iterator<Item = &ThreadState> {
-        self.each.iter().chain(self.folded.iter().map(|(_, _, exit)| exit)).map(|exit| &exit.state)
+        let executed = self.each.iter().filter(|exit| exit.executed);
+        self.exited().chain(self.folded.iter().map(|(_, _, exit)| exit)).chain(executed).map(|exit| &exit.state)
     }
 }
 
@@ -75,6 +81,8 @@ struct ExitRow {
     cpu_time_ns: Option<[u64; 2]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced_by: Option<u32>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    executed: bool,
 }
 
 impl ExitTable {
@@ -93,6 +101,7 @@ impl ExitTable {
             elapsed_ns: exit.elapsed_ns,
             cpu_time_ns: exit.cpu_time_ns,
             replaced_by: exit.replaced_by,
+            executed: exit.executed,
         };
         Self {
             threads: ThreadTable::of(all.iter().map(|(_, exit)| (None, &exit.state))),
@@ -108,7 +117,7 @@ impl ExitTable {
             return Err(SeriesError::Columns);
         }
         for (state, row) in threads.into_iter().zip(self.rows) {
-            let ExitRow { folded, ppid, started_monotonic_ns, elapsed_ns, cpu_time_ns, replaced_by } = row;
+            let ExitRow { folded, ppid, started_monotonic_ns, elapsed_ns, cpu_time_ns, replaced_by, executed } = row;
             let exit = ExitedThread {
                 state,
                 ppid,
@@ -116,6 +125,7 @@ impl ExitTable {
                 elapsed_ns,
                 cpu_time_ns,
                 replaced_by,
+                executed,
                 ..ExitedThread::default()
             };
             match folded {

@@ -219,6 +219,60 @@ fn of_exits_only_those_that_were_there_before_are_kept_one_by_one() {
 }
 
 #[test]
+fn a_process_that_executes_programs_in_one_step_and_exits_in_another_has_its_work_by_program() {
+    let named = |name: &str, run: u64, exit: ExitedThread, second: u64| {
+        let mut exit = ExitedThread { elapsed_ns: second * SECOND - exit.started_monotonic_ns, ..exit };
+        (exit.state.comm, exit.state.metrics.run_time_ns) = (name.into(), Some(run.into()));
+        exit
+    };
+    let left = |name, run, exit, second| ExitedThread { executed: true, ..named(name, run, exit, second) };
+    let process = |tid: u32, second: u64| {
+        let mut exit = exited(tid, second * SECOND);
+        exit.state.tgid = tid;
+        exit
+    };
+    // Thread 51 of process 50 calls execve(2), not the first one, and then thread 52.
+    let other = |tid, name, run, second| {
+        let mut left = left(name, run, process(50, 1), second);
+        left.state.tid = tid;
+        left
+    };
+    let replaced =
+        |name, run, by, second| ExitedThread { replaced_by: Some(by), ..named(name, run, process(50, 1), second) };
+    let host = Host { threads: BTreeMap::from([(1, (5, 0)), (30, (3, 0))]), step: 0 };
+    let first = host.capture();
+    let steps = [
+        vec![left("a", 9, process(30, 0), 2), left("c", 4, process(40, 1), 2), other(51, "e", 7, 2)],
+        vec![
+            left("b", 10, process(30, 0), 3),
+            other(52, "g", 20, 4),
+            named("last", 16, process(30, 0), 4),
+            named("d", 6, process(40, 1), 4),
+            replaced("first", 3, 51, 2),
+            replaced("f", 12, 52, 3),
+            named("h", 31, process(50, 1), 5),
+        ],
+    ];
+    let mut part = Part::begin(&Moment::new(first.clone())).unwrap();
+    let mut moment = Moment::new(first);
+    for each in steps {
+        let later = moment.capture().unwrap();
+        let (step, _) = moment.advance(later, &StepExits { each, ..StepExits::default() });
+        let mut step: Step = serde_json::from_slice(&serde_json::to_vec(&step).unwrap()).unwrap();
+        part.add(Moment::new(moment.capture().unwrap()).apply(&mut step).unwrap().exits, None);
+    }
+    assert_eq!(part.exits(), 3 + 2 + 5, "of the second process, only names are left");
+    let later = Host { threads: BTreeMap::from([(1, (5, 0))]), step: 8 }.capture();
+    let window = part.end(later, None, None).unwrap();
+    let run = |name: &str| {
+        let all = window.threads.iter().filter(|thread| &*thread.comm == name);
+        all.map(|thread| thread.metrics.run_time_ns.unwrap().number()).collect::<Vec<_>>()
+    };
+    assert_eq!(["a", "b", "last", "c", "d"].map(run), [[6], [1], [6], [4], [2]]);
+    assert_eq!(["first", "e", "f", "g", "h"].map(run), [[3], [7], [5], [20], [11]]);
+}
+
+#[test]
 fn what_started_while_threads_were_read_and_was_not_listed_is_of_the_part() {
     let capture = |step| {
         let mut capture = Host { threads: BTreeMap::from([(1, (step, 0))]), step }.capture();

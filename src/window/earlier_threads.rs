@@ -127,6 +127,17 @@ pub(super) fn subtract(earlier: &Metrics, later: &mut Metrics, mut backwards: im
     }
 }
 
+/// As [`subtract`], for what a thread has done in a part of its life: values that `part` lacks stay.
+pub(super) fn subtract_part(part: &Metrics, whole: &mut Metrics) {
+    let before = whole.clone();
+    subtract(part, whole, |_| {});
+    for metric in METRICS.iter().filter(|metric| metric.get(part).is_none()) {
+        if let Some(value) = metric.get(&before) {
+            metric.set(whole, value).expect("a metric holds its own value");
+        }
+    }
+}
+
 /// The largest delay of the kind whose smallest one this is: it precedes it in the table.
 fn peak_of(floor: &Metric) -> MetricId {
     METRICS[(floor.id as usize).saturating_sub(1)].id

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::cpu_ticks::divided;
 use super::earlier_threads::subtract;
+use super::left_programs::take;
 use super::{Clocks, KnownProcess, MOST_ANCESTORS, Parents, Processes, WindowStart, Work};
 use crate::model::{ExitedThread, Metrics, Name, Owner, ThreadId, ThreadSpan, ThreadState};
 
@@ -53,7 +54,7 @@ impl<'s> PlacedRecords<'s> {
 
     /// The thread of a record with its part of the window, and its work; `None` if it is of another time.
     pub(super) fn placed(&mut self, processes: &Processes, mut exited: ExitedThread) -> Option<(ExitedThread, Work)> {
-        let ExitedThread { ppid, started_monotonic_ns, elapsed_ns, .. } = exited;
+        let ExitedThread { started_monotonic_ns, elapsed_ns, .. } = exited;
         let state = &mut exited.state;
         let known = self.earlier_place(state);
         let replacement = self.replacement(state);
@@ -72,18 +73,36 @@ impl<'s> PlacedRecords<'s> {
             // Counters that went backwards are those of listed threads.
             subtract(&self.start.earlier.threads[place].metrics, &mut state.metrics, |_| {});
             state.cgroup = state.cgroup.take().or_else(|| self.start.earlier.threads[place].cgroup.clone());
-            exited.cpu_time_ns = exited.cpu_time_ns.map(|life| cpu_time_in_window(&state.metrics, life));
         }
-        let work = Work::of_thread(&state.metrics);
-        let start_ns = self.start.clocks.boot_ns(state.start_time_clock_ticks);
-        let process = self.parents.get(state.tgid, start_ns).copied();
-        // A part of a series can begin later than what tells the owner: then the record says it.
-        state.owner = state.owner.or_else(|| self.owner(processes, process, known));
-        state.program = state.program.take().or_else(|| self.program(processes, process));
-        if process.is_none_or(|process| !process.is_living && !process.is_in_earlier) {
-            state.parent = self.starter(processes, ppid, start_ns);
+        if let Some(before) = self.start.left.before(&exited.state, exited.exited_monotonic_ns()) {
+            take(before, &mut exited);
         }
+        if known.is_some() {
+            exited.cpu_time_ns = exited.cpu_time_ns.map(|life| cpu_time_in_window(&exited.state.metrics, life));
+        }
+        let process = self.identify(processes, &mut exited, known);
+        exited.state.program = exited.state.program.take().or_else(|| self.program(processes, process));
+        let work = Work::of_thread(&exited.state.metrics);
         Some((exited, work))
+    }
+
+    /// What a process did in a program that it has left, and its work.
+    pub(super) fn left(&self, processes: &Processes, mut left: ExitedThread) -> (ExitedThread, Work) {
+        self.identify(processes, &mut left, None);
+        left.cpu_time_ns = left.cpu_time_ns.map(|life| cpu_time_in_window(&left.state.metrics, life));
+        let work = Work::of_thread(&left.state.metrics);
+        (left, work)
+    }
+
+    /// Finds out whose thread it was that had a record, and what is known of its process.
+    fn identify(&self, processes: &Processes, exited: &mut ExitedThread, known: Option<usize>) -> Option<KnownProcess> {
+        let start_ns = self.start.clocks.boot_ns(exited.state.start_time_clock_ticks);
+        let process = self.parents.get(exited.state.tgid, start_ns).copied();
+        exited.state.owner = self.owner(processes, process, known);
+        if process.is_none_or(|process| !process.is_living && !process.is_in_earlier) {
+            exited.state.parent = self.starter(processes, exited.ppid, start_ns);
+        }
+        process
     }
 
     /// The owner of an exited thread: that of its process in the later capture, else in the earlier one.

@@ -48,6 +48,11 @@ impl<T: Threads> Join<T> {
                 fold.add(placed);
             }
         });
+        for left in start.left.iter() {
+            let (mut left, work) = records.left(&self.processes, left);
+            self.explain_exited(&mut left, work);
+            fold.add(left);
+        }
         self.add_folded(&mut records, exits, &mut fold);
         let PlacedRecords { parents, recorded, impossible_delays, .. } = records;
         fold.into_threads().for_each(|thread| self.threads.add(thread));
@@ -127,12 +132,19 @@ impl<T: Threads> Join<T> {
 
     /// The thread of a record as part of the window, and of its CPU time.
     fn placed(&mut self, records: &mut PlacedRecords<'_>, exited: ExitedThread) -> Option<ExitedThread> {
-        if self.is_listed(records, &exited.state) {
+        if exited.executed || self.is_listed(records, &exited.state) {
             return None;
         }
-        let start_ns = self.start.clocks.boot_ns(exited.state.start_time_clock_ticks);
         let (mut placed, work) = records.placed(&self.processes, exited)?;
-        let (thread, ppid) = (&mut placed.state, placed.ppid);
+        self.explain_exited(&mut placed, work);
+        self.sums.started_and_exited += u64::from(placed.state.span.is_some_and(|span| span.started));
+        Some(placed)
+    }
+
+    /// Counts the work of a thread with a record as CPU time of the host, and of its owner.
+    fn explain_exited(&mut self, exited: &mut ExitedThread, work: Work) {
+        let (thread, ppid) = (&mut exited.state, exited.ppid);
+        let start_ns = self.start.clocks.boot_ns(thread.start_time_clock_ticks);
         let of_process = || {
             let lineage = self.lineage.as_mut()?;
             match lineage.parents.find(thread.tgid, start_ns) {
@@ -143,8 +155,6 @@ impl<T: Threads> Join<T> {
         };
         thread.owner = thread.owner.or_else(of_process);
         self.explain(work, thread.owner);
-        self.sums.started_and_exited += u64::from(thread.span.is_some_and(|span| span.started));
-        Some(placed)
     }
 
     /// Whether the later capture still has the thread of a record.

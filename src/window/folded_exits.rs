@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::Fold;
+use super::left_programs::take;
 use crate::model::{ExitRecords, ExitedThread, Name, ThreadSpan, ThreadState};
 
 /// Calls its argument for each record, in the order of the exits.
@@ -100,24 +101,44 @@ impl FoldedExits {
     }
 
     /// Adds a thread.
-    pub fn add(&mut self, mut exited: ExitedThread) {
-        let ExitedThread { started_monotonic_ns, elapsed_ns, ppid, .. } = exited;
-        let exited_monotonic_ns = exited.exited_monotonic_ns();
-        let impossible = u64::from(exited.state.metrics.remove_impossible_delays(elapsed_ns));
-        self.impossible_delays = self.impossible_delays.saturating_add(impossible);
-        let span = ThreadSpan { alive_ns: elapsed_ns, started: true, exited: true, ..ThreadSpan::default() };
-        exited.state.span = Some(span);
-        let tgid = exited.state.tgid;
+    pub fn add(&mut self, exited: ExitedThread) {
+        self.add_after(Vec::new(), exited);
+    }
+
+    /// Adds a thread, with what it was and had done each time that it executed another program before.
+    pub fn add_after(&mut self, left: Vec<ExitedThread>, exited: ExitedThread) {
+        let counted = self.counted(&exited);
+        let mut before: Option<ExitedThread> = None;
+        for mut whole in left.into_iter().chain([exited]) {
+            let impossible = u64::from(whole.state.metrics.remove_impossible_delays(whole.elapsed_ns));
+            self.impossible_delays = self.impossible_delays.saturating_add(impossible);
+            let (alive_ns, count) = (whole.elapsed_ns, u64::from(!whole.executed));
+            whole.state.span = Some(ThreadSpan { alive_ns, count, started: true, exited: true });
+            let mut part = whole.clone();
+            // Another thread that calls execve(2) has done only what it did itself.
+            before.iter().filter(|_| whole.state.is_leader()).for_each(|before| take(before, &mut part));
+            self.add_named(counted, part);
+            before = Some(whole);
+        }
+    }
+
+    /// The process that counts a thread.
+    fn counted(&mut self, exited: &ExitedThread) -> (u32, FoldedPart) {
+        let (tgid, started_monotonic_ns) = (exited.state.tgid, exited.started_monotonic_ns);
         // The first thread is freed when the whole process has exited.
-        let counted = if exited.state.is_leader() && exited.replaced_by.is_none() {
-            let parent = self.counting(ppid, started_monotonic_ns);
-            self.end(tgid, parent, exited_monotonic_ns);
+        if exited.state.is_leader() && exited.replaced_by.is_none() {
+            let parent = self.counting(exited.ppid, started_monotonic_ns);
+            self.end(tgid, parent, exited.exited_monotonic_ns());
             (parent, FoldedPart::Children)
         } else {
             let counting = self.counting(tgid, started_monotonic_ns);
             let part = if counting == tgid { FoldedPart::Threads } else { FoldedPart::Children };
             (counting, part)
-        };
+        }
+    }
+
+    /// Adds a thread under its names, if there is room.
+    fn add_named(&mut self, counted: (u32, FoldedPart), mut exited: ExitedThread) {
         if !self.has_room() && !self.folds.get(&counted).is_some_and(|fold| fold.has(&exited)) {
             let ThreadState { pcomm, comm, program, parent, .. } = &mut exited.state;
             (*pcomm, *comm, *program, *parent) = (OTHERS.into(), OTHERS.into(), None, None);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::earlier_threads::{EarlierThreads, renamed, subtract};
-use super::{Clocks, CpuReadings, Exits, Lineage, PRECISION_NS, Processes, Seen, Work};
+use super::left_programs::take_from_state;
+use super::{Clocks, CpuReadings, Exits, LeftPrograms, Lineage, PRECISION_NS, Processes, Seen, Work};
 use crate::model::{
     HostCpuTime, Includes, METRICS, Metric, MetricId, Owner, ProcessState, SnapshotHead, ThreadId, ThreadSpan,
     ThreadState, Threads, WindowInfo, WindowRule,
@@ -30,6 +31,8 @@ pub(super) struct WindowStart {
     pub(super) found: Vec<AtomicBool>,
     /// The last thread that continued with the ids and the start of a process's first one, by its own id until then, from records.
     pub(super) replaced: BTreeMap<(u32, Option<u64>), u32>,
+    /// Programs that processes left in the window, from records.
+    pub(super) left: LeftPrograms,
     /// Wall clock, in nanoseconds since 1970.
     pub(super) started_at_unix_ns: u64,
     pub(super) cpu_time: CpuReadings,
@@ -43,6 +46,7 @@ impl WindowStart {
             clocks,
             values,
             replaced: BTreeMap::new(),
+            left: LeftPrograms::default(),
             started_at_unix_ns: head.captured_at_unix_ns,
             cpu_time: CpuReadings::of(head),
         }
@@ -237,7 +241,9 @@ impl<T: Threads> Join<T> {
             return;
         }
         let mut exited = HashSet::new();
-        exits.for_each(|exit| exited.extend([(exit.state.id(), exit.state.start_time_clock_ticks)]));
+        exits.for_each(|exit| {
+            exited.extend((!exit.executed).then(|| (exit.state.id(), exit.state.start_time_clock_ticks)));
+        });
         for (place, earlier) in start.earlier.threads.iter().enumerate() {
             let has_exited = exited.contains(&(earlier.id(), earlier.start_time_clock_ticks));
             if later.is_unread(earlier.id()) && !has_exited && !start.found[place].load(Ordering::Relaxed) {
@@ -260,6 +266,8 @@ impl<T: Threads> Join<T> {
         let totals = (start.values == JoinedValues::Totals).then(|| thread.metrics.clone());
         let count = |metric: &Metric| *self.sums.backwards.entry(metric.id).or_default() += 1;
         subtract(&earlier.metrics, &mut thread.metrics, count);
+        thread.span = Some(ThreadSpan { alive_ns, ..ThreadSpan::default() });
+        start.leave_programs(&mut thread);
         let work = Work::of_thread(&thread.metrics);
         self.explain(work, thread.owner);
         if thread.owner == Some(Owner::Ctprof) {
@@ -270,10 +278,10 @@ impl<T: Threads> Join<T> {
         self.processes.add(&thread, work, Seen::AtBothEnds);
         if let Some(totals) = totals {
             self.before.add(renamed(earlier, &thread));
-            thread.metrics = totals;
+            (thread.metrics, thread.span) = (totals, None);
         } else {
             let exited = thread.has_exited() && !earlier.has_exited();
-            thread.span = Some(ThreadSpan { alive_ns, exited, ..ThreadSpan::default() });
+            thread.span.iter_mut().for_each(|span| span.exited = exited);
             // They are totals, which a window does not have.
             (thread.process, thread.process_after) = (None, None);
         }
@@ -293,6 +301,7 @@ impl<T: Threads> Join<T> {
         let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(start.clocks.until_start(ticks));
         let exited = start.values == JoinedValues::Increases && thread.has_exited();
         thread.span = Some(ThreadSpan { alive_ns, started: true, exited, ..ThreadSpan::default() });
+        start.leave_programs(&mut thread);
         let work = Work::of_thread(&thread.metrics);
         self.explain(work, thread.owner);
         self.processes.add(&thread, work, seen);
@@ -306,6 +315,15 @@ impl<T: Threads> Join<T> {
 /// The thread that calls execve(2) continues with the ids and the start time of the first thread, but with its own counters
 /// (`de_thread` in fs/exec.c).
 impl WindowStart {
+    /// Leaves a thread of the later capture what it did in its last program.
+    fn leave_programs(&self, thread: &mut ThreadState) {
+        let began_ns = self.clocks.end_monotonic_ns.unwrap_or(0);
+        let read_ns = thread.read_at_ns.map_or(u64::MAX, |at| began_ns.saturating_add(at));
+        if let Some(before) = self.left.before(thread, read_ns) {
+            take_from_state(before, thread);
+        }
+    }
+
     /// Whether the first thread of a process may be another one than the earlier first thread, at `place`.
     fn is_replaced(&self, place: usize, later: &ThreadState) -> bool {
         later.is_leader()

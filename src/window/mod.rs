@@ -12,6 +12,7 @@ mod fold;
 mod folded_exits;
 mod head;
 mod join;
+mod left_programs;
 mod lineage;
 mod parents;
 mod processes;
@@ -31,6 +32,7 @@ use self::folded_exits::MOST_ANCESTORS;
 pub use self::folded_exits::{EachExit, Exits, FoldedExits, FoldedPart};
 use self::join::WindowStart;
 pub use self::join::{Join, Joined, JoinedValues};
+use self::left_programs::LeftPrograms;
 use self::lineage::Lineage;
 use self::parents::{KnownProcess, Living, Parents, living};
 use self::processes::{Processes, Seen};
@@ -71,6 +73,12 @@ pub fn recorded(
     let listed = |id: ThreadId| all.binary_search_by_key(&id, ThreadState::id).ok().map(|place| &all[place]);
     recording.exits.for_each(|exit| {
         let began_ns = clocks.end_monotonic_ns.unwrap_or(0);
+        if exit.executed {
+            if exit.is_before_read(began_ns, listed) {
+                start.left.add(&start.earlier, &clocks, exit);
+            }
+            return;
+        }
         let is_replaced = |leader| exit.is_replaced_by(leader, began_ns, |id| listed(id).is_some());
         if let Some(tid) = exit.replaced_by.filter(|_| listed(exit.state.id()).is_none_or(is_replaced)) {
             start.replaced.insert((exit.state.tgid, exit.state.start_time_clock_ticks), tid);

@@ -44,8 +44,8 @@ impl Parents {
         let before = earlier.threads.iter().filter(|thread| thread.is_leader()).map(self::living);
         all.extend(before.map(|process| KnownProcess { is_in_earlier: true, ..known(process) }));
         exits.for_each(|exited| {
-            let ExitedThread { state, ppid, .. } = exited;
-            if state.is_leader() {
+            let ExitedThread { state, ppid, executed, .. } = exited;
+            if state.is_leader() && !executed {
                 all.push(known((state.tgid, state.start_time_clock_ticks, Some(ppid))));
             }
         });

@@ -307,6 +307,96 @@ mod executed {
     }
 }
 
+/// Process 1 executes other programs: until a second, it is what the record of that second says.
+mod left {
+    use super::*;
+
+    fn executed(tid: u32, (start, second): (u64, u64), run_ms: u64, name: &str) -> ExitedThread {
+        let values = json!({"run_time_ns": run_ms * MS, "comm": name, "pcomm": name});
+        let record = exit(1, tid, 9, (start, second), &values);
+        ExitedThread { executed: true, cpu_time_ns: Some([run_ms * MS, 0]), ..record }
+    }
+
+    fn listed(tid: u32, start: u64, run_ms: u64) -> Value {
+        thread(
+            1,
+            tid,
+            start,
+            &json!({"run_time_ns": run_ms * MS, "read_at_ns": 10 * MS, "comm": "last", "pcomm": "last"}),
+        )
+    }
+
+    /// Name, run time in milliseconds, number of threads, and milliseconds alive of the rows.
+    fn programs(window: &CtprofSnapshot) -> Vec<(String, u64, u64, u64)> {
+        let number = |row: &Value, key: &str, missing| row[key].as_u64().unwrap_or(missing);
+        let row = |row: &Value| {
+            let [run, alive] = ["run_time_ns", "alive_ns"].map(|key| number(row, key, 0) / MS);
+            (row["comm"].as_str().unwrap().to_owned(), run, number(row, "count", 1), alive)
+        };
+        let mut all: Vec<_> = rows(window).iter().map(row).collect();
+        all.sort_by_key(|(name, ..)| name.clone());
+        all
+    }
+
+    fn named(rows: &[(&str, u64, u64, u64)]) -> Vec<(String, u64, u64, u64)> {
+        rows.iter().map(|(name, run, count, alive)| ((*name).to_owned(), *run, *count, *alive)).collect()
+    }
+
+    #[test]
+    fn each_program_of_a_process_has_what_was_done_in_it() {
+        let (a, b) = sides(&[listed(1, 1, 30)], &[listed(1, 1, 95)]);
+        let records = [executed(1, (1, 12), 50, "first"), executed(1, (1, 13), 60, "next")];
+        let expected = named(&[("first", 20, 0, 2000), ("last", 35, 1, 2000), ("next", 10, 0, 1000)]);
+        let window = with_records(a, b, &records);
+        let alive_after = |(name, run, count, alive): (String, u64, u64, u64)| (name, run, count, alive / 1000 * 1000);
+        assert_eq!(programs(&window).into_iter().map(alive_after).collect::<Vec<_>>(), expected);
+        assert_eq!(window.head.window.unwrap().missed, 0);
+    }
+
+    #[test]
+    fn a_process_that_exits_later_has_only_what_it_did_in_its_last_program() {
+        let exited = exit(1, 1, 9, (1, 14), &json!({"run_time_ns": 95 * MS, "comm": "last"}));
+        let started = exit(1, 1, 9, (11, 14), &json!({"run_time_ns": 95 * MS, "comm": "last"}));
+        let programs = |earlier: &[Value], start, exit: &ExitedThread| {
+            let (a, b) = sides(earlier, &[]);
+            programs(&with_records(a, b, &[executed(1, (start, 12), 50, "first"), exit.clone()]))
+        };
+        let expected = named(&[("first", 20, 0, 2000), ("last", 45, 1, 2000)]);
+        assert_eq!(programs(&[listed(1, 1, 30)], 1, &exited), expected);
+        let expected = named(&[("first", 50, 0, 1000), ("last", 45, 1, 2000)]);
+        assert_eq!(programs(&[], 11, &started), expected, "it started in the window");
+        let mut folded = FoldedExits::default();
+        folded.add_after(vec![executed(1, (11, 12), 50, "first")], started);
+        let (a, b) = sides(&[], &[]);
+        assert_eq!(self::programs(&record(a, b, Exits { folded, ..Exits::default() })), expected, "and was folded");
+    }
+
+    #[test]
+    fn another_thread_that_executes_a_program_has_done_what_it_did_itself() {
+        let first = exit(1, 1, 9, (1, 12), &json!({"run_time_ns": 40 * MS, "comm": "gone"}));
+        let first = ExitedThread { replaced_by: Some(2), ..first };
+        let run = |earlier: &[Value]| {
+            let (a, b) = sides(earlier, &[listed(1, 1, 95)]);
+            let rows = programs(&with_records(a, b, &[executed(2, (1, 12), 50, "caller"), first.clone()]));
+            rows.into_iter().map(|(name, run, ..)| (name, run)).collect::<Vec<_>>()
+        };
+        let named = |caller| [("caller", caller), ("gone", 10), ("last", 45)].map(|(name, run)| (name.to_owned(), run));
+        assert_eq!(run(&[listed(1, 1, 30), listed(2, 3, 20)]), named(30));
+        assert_eq!(run(&[listed(1, 1, 30)]), named(50), "it started in the window");
+    }
+
+    #[test]
+    fn a_program_that_a_process_left_after_it_was_read_is_the_last_one() {
+        let run = |second: u64, start| {
+            let (a, b) = sides(&[listed(1, 1, 30)], &[listed(1, 1, 95)]);
+            let rows = programs(&with_records(a, b, &[executed(1, (start, second), 95, "first")]));
+            rows.into_iter().map(|(name, run, ..)| (name, run)).collect::<Vec<_>>()
+        };
+        assert_eq!(run(16, 1), [("last".to_owned(), 65)]);
+        assert_eq!(run(14, 2), [("last".to_owned(), 65)], "another process had the id");
+    }
+}
+
 mod listed {
     use super::*;
 

@@ -30,6 +30,7 @@ mod host;
 mod host_facts;
 mod injected_errors;
 mod interruptions;
+mod left_programs;
 mod mixes;
 mod moves;
 mod namespaces;

@@ -153,7 +153,7 @@ pub(super) fn samples() -> Vec<FieldRequest> {
 }
 
 /// Whether the kernel keeps the metric in `struct mm_struct`.
-fn is_of_memory(metric: &Metric) -> bool {
+pub(super) fn is_of_memory(metric: &Metric) -> bool {
     metric.sources.bpf.is_some_and(|field| matches!(field.form, FieldForm::Pages(_)))
 }
 

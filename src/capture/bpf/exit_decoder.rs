@@ -7,11 +7,11 @@ use super::super::cgroup_names::CgroupNames;
 use super::super::executed::ProgramNames;
 use super::columns;
 use super::host_parameters::HostParameters;
-use super::layout::{FOLLOWED, Field, HEAD, Layout, RecordScope, TIME, ThreadRecord};
+use super::layout::{FOLLOWED, Field, HEAD, Layout, TIME, ThreadRecord};
 use super::name_cache::NameCache;
 use super::read::RecordReader;
 use super::value::{CpuTimeFields, cpu_time};
-use crate::model::{ExitedThread, NS_PER_TICK, Name, ThreadState};
+use crate::model::{ExitedThread, METRICS, NS_PER_TICK, Name, ThreadState};
 
 /// Turns records into threads.
 pub(super) struct Decoder {
@@ -23,6 +23,14 @@ pub(super) struct Decoder {
     cpu_time: CpuTimeFields,
 }
 
+/// A program that a process has left for another one, by execve(2).
+pub(super) struct LeftProgram {
+    /// What the process was, and what it had done. The id is that of the thread that called execve(2).
+    pub(super) record: Vec<u64>,
+    /// What the program ran, if it was an interpreter.
+    pub(super) program: Option<Name>,
+}
+
 /// Names of what records have only numbers of.
 #[derive(Clone, Default)]
 pub(super) struct ExitNames {
@@ -32,7 +40,6 @@ pub(super) struct ExitNames {
 
 /// Where the record of a process that has executed a file has what it is known by.
 pub(super) struct ExecFields {
-    pub(super) words: usize,
     ids: [Option<Field>; 2],
     comm: Option<Field>,
     names: NameCache,
@@ -41,8 +48,7 @@ pub(super) struct ExecFields {
 impl ExecFields {
     pub(super) fn new(layout: &Layout) -> Self {
         let ids = [columns::TGID, columns::START_TIME].map(|path| layout.find(path));
-        let (words, comm) = (layout.words(RecordScope::Thread), layout.find(columns::COMM));
-        Self { words, ids, comm, names: NameCache::default() }
+        Self { ids, comm: layout.find(columns::COMM), names: NameCache::default() }
     }
 
     /// The id of the process, its start in ticks, and its name.
@@ -52,6 +58,10 @@ impl ExecFields {
         Some((u32::try_from(tgid?).ok()?, start? / NS_PER_TICK, self.names.name(record, self.comm)))
     }
 }
+
+/// A program that a new process has run for less is not told from the next one: before a shell's child executes its program, it
+/// has run for some milliseconds at most.
+const LEAST_RUN_NS: u64 = 10_000_000;
 
 /// Where a record of a first thread has the id of the thread that continued with its ids: the field of the parent has 32 bits
 /// of its word.
@@ -90,28 +100,83 @@ impl Decoder {
             cpu_time_ns: cpu_time(record, self.cpu_time).map(|(time, _)| [time.user, time.system]),
             unnamed_cgroup: group.filter(|_| !has_name),
             replaced_by: replaced_by.ok().filter(|id| *id > 0),
+            executed: false,
         })
+    }
+
+    /// What a process was, and what it had done, when it left a program for another one.
+    pub(super) fn left(&mut self, left: &LeftProgram) -> Option<ExitedThread> {
+        let mut exit = self.exit(ThreadRecord::split(&left.record)?.0)?;
+        exit.executed = true;
+        exit.state.program = left.program.clone();
+        // Its memory is that of the next program.
+        let memory = METRICS.iter().filter(|metric| columns::is_of_memory(metric));
+        memory.for_each(|metric| metric.clear(&mut exit.state.metrics));
+        Some(exit)
     }
 }
 
-/// Where both records of a thread, that of its exit and that of when it was freed, have what belongs together.
+/// Where the records of a thread, such as those of its exit and of when it was freed, have what belongs together.
 pub(super) struct ExitFields {
     start: Option<Field>,
+    started_monotonic: Option<Field>,
+    run_time: Option<Field>,
     id: Option<Field>,
     parent: Option<Field>,
+    process_name: Option<Field>,
 }
 
 impl ExitFields {
     pub(super) fn new(layout: &Layout) -> Self {
-        let [start, id, parent] = [columns::START_TIME, columns::TID, columns::PARENT].map(|path| layout.find(path));
-        Self { start, id, parent }
+        let find = |path: &str| layout.find(path);
+        Self {
+            start: find(columns::START_TIME),
+            started_monotonic: find(columns::START_MONOTONIC),
+            run_time: find(columns::RUN_TIME),
+            id: find(columns::TID),
+            parent: find(columns::PARENT),
+            process_name: find(columns::PROCESS_NAME),
+        }
+    }
+
+    /// Whether the program in which a new process did what this record says is told from the next one.
+    pub(super) fn is_told(&self, record: &[u64]) -> bool {
+        number(record, self.run_time).is_some_and(|run_ns| run_ns >= LEAST_RUN_NS)
+    }
+
+    /// Gives the record of the thread that called execve(2) the id that it had before, and, if it was not the first thread, the name
+    /// of the process, which is in the record of the exit of the first one.
+    pub(super) fn set_caller<'r>(
+        &self,
+        record: &mut [u64],
+        old_id: u64,
+        mut exiting: impl Iterator<Item = &'r Vec<u64>>,
+    ) {
+        let Some((id, name)) = self.id.zip(self.process_name) else { return };
+        let tgid = number(record, self.id);
+        if tgid != Some(old_id) {
+            let is_first = |exit: &&Vec<u64>| number(exit, self.id) == tgid && self.is_same(exit, record);
+            if let Some(first) = exiting.find(is_first) {
+                record[name.slots()].copy_from_slice(&first[name.slots()]);
+            }
+        }
+        record[id.slot()] = old_id;
+    }
+
+    /// Whether two records are of one thread, or of one process.
+    pub(super) fn is_same(&self, one: &[u64], other: &[u64]) -> bool {
+        number(one, self.start) == number(other, self.start)
+    }
+
+    /// Whether the thread of a record started at this time or later.
+    pub(super) fn started_since(&self, record: &[u64], monotonic_ns: u64) -> bool {
+        number(record, self.started_monotonic).is_some_and(|started| started >= monotonic_ns)
     }
 
     /// Replaces what a thread had at its exit by what it had when it was freed, but for the time, the id, and what it lost
     /// in between; false if it is another thread. The pointers that lead to the first part are valid in both.
     pub(super) fn complete(&self, exiting: &mut [u64], freed: &[u64]) -> bool {
-        let number = |record: &[u64], field| ThreadRecord::split(record)?.0.number(field);
-        let is_same = number(exiting, self.start) == number(freed, self.start);
+        let is_same = self.is_same(exiting, freed);
         if is_same {
             let (before, after) = (number(exiting, self.id), number(freed, self.id));
             let followed = FOLLOWED..TIME;
@@ -126,4 +191,8 @@ impl ExitFields {
         }
         is_same
     }
+}
+
+fn number(record: &[u64], field: Option<Field>) -> Option<u64> {
+    ThreadRecord::split(record)?.0.number(field)
 }

@@ -1,9 +1,12 @@
-//! Loads the programs that record threads that exit, and attaches them.
+//! Loads the programs that record threads that exit, and processes that execute files, and attaches them.
 //!
 //! At `sched_process_exit`, early in the exit of a thread, it still has its parent, its leader and, from Linux 6.16 on,
 //! its memory. At `sched_process_free` its counters are complete: it has left its CPU for the last time, its parent has
 //! waited for it, and after a grace period of RCU nothing refers to it. Some kernels free a few threads without this
 //! tracepoint, so that the record of the exit has the counters too.
+//!
+//! At `sched_process_exec`, a process already has the name of the file. It got it at `task_rename`, where its first thread is the
+//! one that called execve(2), all others have exited, and its memory is that of the file (`begin_new_exec` of fs/exec.c).
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -13,19 +16,16 @@ use super::assemble::Assembled;
 use super::btf::{Btf, TypeId, kind};
 use super::cgroup_fields::of_mounted;
 use super::columns;
-use super::layout::{Layout, RecordScope};
+use super::layout::Layout;
 use super::load::{Attach, ProgramSpec, load};
 use super::new_cgroup;
 use super::obstacle::of_errno;
-use super::program::{Emitter, Kernel};
+use super::program::{Emitter, Kernel, ThreadEvent};
 use super::setup::with_kernel;
 use crate::model::{BpfObstacle, NoBpf};
 use crate::sys::bpf::map::SharedWords;
 use crate::sys::bpf::program::attach_tracepoint;
 use crate::sys::bpf::ring::Ring;
-
-/// The parts of the record of an exit.
-const BOTH: [RecordScope; 2] = [RecordScope::Thread, RecordScope::Process];
 
 /// Programs that record exits until they are dropped.
 pub(super) struct ExitPrograms {
@@ -45,11 +45,13 @@ pub(super) struct ExitPrograms {
 pub(super) struct ExecProgram {
     pub(super) layout: Layout,
     _link: OwnedFd,
+    /// The program before it, which records what the process has done until then.
+    _renames: OwnedFd,
 }
 
 impl ExitPrograms {
     /// Loads the programs and attaches them, with a ring of at least so many bytes. Records of exits have both parts of
-    /// the layout, those of freed threads that of [`RecordScope::Thread`].
+    /// the layout, those of freed threads that of threads.
     pub(super) fn attach(ring_bytes: u32, hierarchies: &Hierarchies) -> Result<(Self, Layout), NoBpf> {
         with_kernel(|btf, kernel| {
             let ring = Ring::new(ring_bytes).map_err(of_errno)?;
@@ -66,9 +68,8 @@ impl ExitPrograms {
             };
             let [to_ring, lost, lost_freed] =
                 [&ring.map, &without_room.map, &freed_without_room.map].map(AsRawFd::as_raw_fd);
-            let of_thread = |parts: &'static [RecordScope], lost| {
-                move |layout: &Layout| Emitter { kernel, layout }.tracepoint(parts, to_ring, lost)
-            };
+            let of_thread =
+                |event, lost| move |layout: &Layout| Emitter { kernel, layout }.tracepoint(event, to_ring, lost);
             let new_cgroups = new_cgroup::fields(btf)
                 .filter(|_| new_cgroup::paths_are_those_of_captures())
                 .map(|fields| {
@@ -77,10 +78,14 @@ impl ExitPrograms {
                 })
                 .and_then(|attached| attached.inspect_err(|error| tracing::info!("no new cgroups: {error:?}")).ok());
             // In this order, no thread is freed whose exit had no record.
-            let (program, exit) = attach("ctprof_exits", "btf_trace_sched_process_exit", &of_thread(&BOTH, lost))?;
-            let (_, free) = attach("ctprof_freed", "btf_trace_sched_process_free", &of_thread(&BOTH[..1], lost_freed))?;
+            let (program, exit) =
+                attach("ctprof_exits", "btf_trace_sched_process_exit", &of_thread(ThreadEvent::Exit, lost))?;
+            let of_freed = of_thread(ThreadEvent::Freed, lost_freed);
+            let (_, free) = attach("ctprof_freed", "btf_trace_sched_process_free", &of_freed)?;
             let new_cgroups = new_cgroups.map(|(_, link)| link);
-            let execs = exec_program((btf, kernel), to_ring, lost_freed);
+            let of_renamed = of_thread(ThreadEvent::Rename, lost_freed);
+            let execs = attach("ctprof_renames", "btf_trace_task_rename", &of_renamed)
+                .and_then(|(_, renames)| exec_program((btf, kernel), renames, [to_ring, lost_freed]));
             let execs = execs.inspect_err(|error| tracing::info!("no started programs: {error:?}")).ok();
             let links = [exit, free];
             Ok((Self { ring, without_room, program, _links: links, _new_cgroups: new_cgroups, execs }, layout))
@@ -95,15 +100,19 @@ impl ExitPrograms {
 }
 
 /// Loads and attaches the program at the execution of a file.
-fn exec_program((btf, kernel): (&Btf<'_>, Kernel), ring: RawFd, lost: RawFd) -> Result<ExecProgram, NoBpf> {
+fn exec_program(
+    (btf, kernel): (&Btf<'_>, Kernel),
+    renames: OwnedFd,
+    [ring, lost]: [RawFd; 2],
+) -> Result<ExecProgram, NoBpf> {
     let mut layout = Layout::resolve(btf, kernel.task, columns::execs());
     let tracepoint = btf.find(kind::TYPEDEF, "btf_trace_sched_process_exec");
     let TypeId(btf_id) = tracepoint.ok_or(BpfObstacle::NoTaskIterator)?;
     let spec = ProgramSpec { name: "ctprof_execs", attach: Attach::Tracepoint, btf_id };
-    let emit = |layout: &Layout| Emitter { kernel, layout }.tracepoint(&BOTH[..1], ring, lost);
+    let emit = |layout: &Layout| Emitter { kernel, layout }.tracepoint(ThreadEvent::Exec, ring, lost);
     let program = load(&spec, &mut layout, emit)?;
     let link = attach_tracepoint(program.as_fd()).map_err(of_errno)?;
-    Ok(ExecProgram { layout, _link: link })
+    Ok(ExecProgram { layout, _link: link, _renames: renames })
 }
 
 /// How often the kernel did not run a program because it was running on that CPU, from the text of its `fdinfo`

@@ -16,13 +16,14 @@ use super::super::error::finding_without_bpf;
 use super::super::executed::ExecutedPrograms;
 use super::super::options::{Engine, Options, Tree};
 use super::super::start::Start;
-use super::exit_decoder::{Decoder, ExecFields, ExitFields, ExitNames};
+use super::exit_decoder::{Decoder, ExecFields, ExitFields, ExitNames, LeftProgram};
 use super::exit_programs::ExitPrograms;
 use super::host_parameters::HostParameters;
 use super::layout::{Layout, RecordScope, TIME, ThreadRecord, words_of};
 use super::new_cgroup;
 use super::packed_records::{MAX_BYTES, PackedRecords, unpacked};
-use crate::model::{BpfObstacle, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, NoBpf};
+use super::program::{EventTrailer, ThreadEvent};
+use crate::model::{BpfObstacle, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, Name, NoBpf};
 use crate::process::{Privileges, RaisedPriority, lock};
 
 /// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, they take
@@ -32,6 +33,10 @@ const PAUSE: Duration = Duration::from_millis(PAUSE_MS as u64);
 /// Exited threads that the kernel has not freed yet, of 1 KB each: their parents may never wait for them. Beyond this many,
 /// a thread's counters are those read at exit.
 const MAX_EXITING: usize = 1 << 16;
+/// Programs that were left, of 1 KB each. Beyond this many, and beyond [`MAX_LEFT_BY_ONE`] of a process, what was done in them
+/// belongs to the programs that follow.
+const MAX_LEFT: usize = 1 << 14;
+const MAX_LEFT_BY_ONE: usize = 64;
 /// The kernel frees a thread after a grace period of RCU: mostly 10 to 40 ms, at most this long.
 const LONGEST_GRACE: Duration = Duration::from_millis(300);
 /// If no thread was freed for this long, the parents of the remaining ones have not waited for them.
@@ -101,6 +106,7 @@ impl ExitListener {
         let mut inbox = lock(&self.inbox);
         inbox.take();
         inbox.received.exiting.clear();
+        inbox.received.left.clear();
         inbox.drain(u64::MAX);
     }
 
@@ -117,7 +123,7 @@ impl ExitListener {
     pub fn keep_all(&mut self) {
         let mut inbox = lock(&self.inbox);
         inbox.take();
-        inbox.received.folding = None;
+        inbox.received.keep_all();
     }
 
     /// Names of cgroups, which captures and records learn.
@@ -138,11 +144,14 @@ impl ExitListener {
         while begin.elapsed() < LONGEST_GRACE && lock(&self.inbox).awaits_before(monotonic_ns) {
             thread::sleep(PAUSE);
         }
-        let (records, summary) = lock(&self.inbox).drain(monotonic_ns);
+        let ((records, summary), left) = {
+            let mut inbox = lock(&self.inbox);
+            (inbox.drain(monotonic_ns), std::mem::take(&mut inbox.received.left))
+        };
         self.names.programs.turn();
         let (facts, layout) = (HostParameters::read(host, start), Arc::clone(&self.layout));
         let containers = lock(&self.inbox).containers.take();
-        RecordedExits { summary, records, facts, layout, names: self.names.clone(), containers }
+        RecordedExits { summary, records, left, facts, layout, names: self.names.clone(), containers }
     }
 }
 
@@ -176,6 +185,7 @@ pub struct RecordedExits {
     /// How many records there are, and how many were lost.
     pub summary: ExitRecords,
     records: Vec<u8>,
+    left: Vec<LeftProgram>,
     facts: HostParameters,
     layout: Arc<Layout>,
     names: ExitNames,
@@ -200,10 +210,20 @@ impl RecordedExits {
         let mut decoder = Decoder::new(&self.layout, &self.facts, &self.names);
         unpacked(&self.records).filter_map(move |record| decoder.exit(ThreadRecord::split(&record)?.0))
     }
+
+    /// What threads were and had done each time that they executed another program, and the threads that have exited.
+    pub(crate) fn all(&self) -> impl Iterator<Item = ExitedThread> {
+        self.left_programs().chain(self.threads())
+    }
+
+    fn left_programs(&self) -> impl Iterator<Item = ExitedThread> {
+        let mut decoder = Decoder::new(&self.layout, &self.facts, &self.names);
+        self.left.iter().filter_map(move |left| decoder.left(left))
+    }
 }
 
-/// Takes the record of a thread.
-pub type ExitSink = Box<dyn FnMut(ExitedThread) + Send>;
+/// Takes the record of a thread, with what it was and had done each time that it executed another program.
+pub type ExitSink = Box<dyn FnMut(ExitedThread, Vec<ExitedThread>) + Send>;
 
 /// Passes on records of threads that started at that time or later, as soon as they are freed.
 struct Folding {
@@ -213,10 +233,11 @@ struct Folding {
 }
 
 impl Folding {
-    fn takes(&mut self, record: &[u64]) -> bool {
-        let exit = ThreadRecord::split(record).and_then(|(record, _)| self.decoder.exit(record));
-        let exit = exit.filter(|exit| exit.started_monotonic_ns >= self.since_monotonic_ns);
-        exit.map(|exit| (self.sink)(exit)).is_some()
+    fn takes(&mut self, record: &[u64], left: &[LeftProgram]) -> bool {
+        let Self { since_monotonic_ns, decoder, sink } = self;
+        let exit = ThreadRecord::split(record).and_then(|(record, _)| decoder.exit(record));
+        let exit = exit.filter(|exit| exit.started_monotonic_ns >= *since_monotonic_ns);
+        exit.map(|exit| sink(exit, left.iter().filter_map(|left| decoder.left(left)).collect())).is_some()
     }
 }
 
@@ -243,13 +264,14 @@ impl Inbox {
             if let Some(cgroup) = new_cgroup::learn(names, hierarchies, words) {
                 return containers.add(&cgroup);
             }
+            let Some((record, trailer)) = EventTrailer::split(words) else { return };
             match executed {
-                // An address follows.
-                Some((fields, programs)) if words.len() == fields.words + 1 => {
-                    let executed = fields.executed(words);
-                    executed.into_iter().for_each(|(tgid, start, comm)| programs.add(tgid, start, &comm));
+                Some((fields, programs)) if trailer.event == ThreadEvent::Exec as u64 => {
+                    let executed = fields.executed(record);
+                    let before = executed.and_then(|(tgid, start, comm)| programs.add(tgid, start, &comm));
+                    received.execute(trailer, before);
                 }
-                _ => received.add(words),
+                _ => received.add(record, trailer),
             }
         };
         if let Err(errno) = programs.ring.take(|record| add(&words_of(record).collect::<Vec<_>>())) {
@@ -275,6 +297,13 @@ impl Inbox {
 struct ExitReceiver {
     /// Records of threads that have exited and are not freed yet, by the address of the thread.
     exiting: HashMap<u64, Vec<u64>>,
+    /// Records of first threads when their name last changed, by the address of the thread: those that have executed a file since
+    /// have left a program.
+    renamed: HashMap<u64, Vec<u64>>,
+    /// Programs that were left by threads that may be passed on when they are freed, by the address of the thread.
+    left_by: HashMap<u64, Vec<LeftProgram>>,
+    /// Programs that were left by others.
+    left: Vec<LeftProgram>,
     records: PackedRecords,
     /// Words of a record of a freed thread, and of an exit.
     words: [usize; 2],
@@ -293,6 +322,9 @@ impl ExitReceiver {
     fn new(layout: &Layout) -> Self {
         Self {
             exiting: HashMap::new(),
+            renamed: HashMap::new(),
+            left_by: HashMap::new(),
+            left: Vec::new(),
             records: PackedRecords::new(MAX_BYTES),
             words: [RecordScope::Thread, RecordScope::Process].map(|part| layout.words(part)),
             fields: ExitFields::new(layout),
@@ -322,13 +354,19 @@ impl ExitReceiver {
         self.exiting.values().any(|exiting| exiting[TIME] < monotonic_ns)
     }
 
-    /// Adds the record of a thread, with its address.
-    fn add(&mut self, words: &[u64]) {
-        let Some((&thread, record)) = words.split_last() else { return };
+    /// Adds the record of a thread.
+    fn add(&mut self, record: &[u64], EventTrailer { thread, event, .. }: EventTrailer) {
+        if event == ThreadEvent::Rename as u64 {
+            if self.renamed.len() < MAX_EXITING {
+                self.renamed.insert(thread, record.to_vec());
+            }
+            return;
+        }
         let before = self.exiting.remove(&thread);
-        if record.len() == self.words[1] {
+        if event == ThreadEvent::Exit as u64 {
+            self.renamed.remove(&thread);
             // The kernel has freed the thread before, and used its memory for this one.
-            before.into_iter().for_each(|missed| self.fold_or_store(missed));
+            before.into_iter().for_each(|missed| self.fold_or_store(thread, missed));
             if self.exiting.len() < MAX_EXITING {
                 self.exiting.insert(thread, record.to_vec());
             } else {
@@ -340,15 +378,40 @@ impl ExitReceiver {
             if record.len() == self.words[0] && self.fields.complete(&mut exiting, record) {
                 self.last_freed = Instant::now();
             }
-            self.fold_or_store(exiting);
+            self.fold_or_store(thread, exiting);
         }
     }
 
+    /// Adds that a process, whose name has changed just before, has executed a file. `program` is what it ran until then.
+    fn execute(&mut self, EventTrailer { thread, old_id, .. }: EventTrailer, program: Option<Name>) {
+        let Some(mut record) = self.renamed.remove(&thread) else { return };
+        self.fields.set_caller(&mut record, old_id, self.exiting.values());
+        let is_new = |folding: &Folding| self.fields.started_since(&record, folding.since_monotonic_ns);
+        let (all, most) = match self.folding.as_ref().is_some_and(is_new) {
+            // A capture may have others under the name that they leave.
+            false => (&mut self.left, MAX_LEFT),
+            true if self.fields.is_told(&record) => (self.left_by.entry(thread).or_default(), MAX_LEFT_BY_ONE),
+            true => return,
+        };
+        if all.len() < most {
+            all.push(LeftProgram { record, program });
+        }
+    }
+
+    /// Keeps all records from now on.
+    fn keep_all(&mut self) {
+        self.folding = None;
+        self.left.extend(self.left_by.drain().flat_map(|(_, left)| left));
+    }
+
     /// Takes the record of a thread that was freed.
-    fn fold_or_store(&mut self, record: Vec<u64>) {
-        if self.folding.as_mut().is_some_and(|folding| folding.takes(&record)) {
+    fn fold_or_store(&mut self, thread: u64, record: Vec<u64>) {
+        let mut left = self.left_by.remove(&thread).unwrap_or_default();
+        left.retain(|left| self.fields.is_same(&left.record, &record));
+        if self.folding.as_mut().is_some_and(|folding| folding.takes(&record, &left)) {
             self.received += 1;
         } else {
+            self.left.extend(left);
             self.store(record);
         }
     }
@@ -395,7 +458,7 @@ mod tests {
     /// A record with fields by their paths, in which every pointer was followed, and the address of its thread.
     fn record(fields: &Layout, (part, time, address): (RecordScope, u64, u64), values: &[(&str, u64)]) -> Vec<u64> {
         let Layout { columns, pointers, .. } = fields;
-        let mut words = vec![0; fields.words(part) + 1];
+        let mut words = vec![0; fields.words(part)];
         words[0] = fields.words(part).try_into().unwrap();
         for column in columns.iter().filter(|column| column.part <= part && !column.place.hops.is_empty()) {
             let pointer = pointers.iter().position(|way| *way == column.place.hops).unwrap();
@@ -406,8 +469,20 @@ mod tests {
             let column = columns.iter().find(|column| column.path == *path).unwrap();
             words[column.slot] = *value;
         }
-        *words.last_mut().unwrap() = address;
+        let event = if part == RecordScope::Process { ThreadEvent::Exit } else { ThreadEvent::Freed };
+        words.extend([address, event as u64, 0]);
         words
+    }
+
+    impl ExitReceiver {
+        /// Adds the words of a ring buffer.
+        fn take(&mut self, words: &[u64]) {
+            let Some((record, trailer)) = EventTrailer::split(words) else { return };
+            match trailer.event == ThreadEvent::Exec as u64 {
+                true => self.execute(trailer, None),
+                false => self.add(record, trailer),
+            }
+        }
     }
 
     fn name(text: &[u8; 8]) -> u64 {
@@ -451,10 +526,10 @@ mod tests {
     fn what_was_drained_is_neither_received_nor_lost_again() {
         let fields = fields();
         let mut received = ExitReceiver::new(&fields);
-        received.add(&exiting(&fields, 100));
+        received.take(&exiting(&fields, 100));
         let (_, ExitRecords { received: first, lost, not_run, .. }) = received.drain(u64::MAX, [4, 3]);
         assert_eq!((first, lost, not_run), (1, 7, 3));
-        received.add(&freed(&fields, 2_000_000_000, 130));
+        received.take(&freed(&fields, 2_000_000_000, 130));
         let (_, ExitRecords { received: second, lost, not_run, .. }) = received.drain(u64::MAX, [4, 5]);
         assert_eq!((second, lost, not_run), (0, 2, 2));
     }
@@ -463,12 +538,12 @@ mod tests {
     fn a_thread_that_exits_while_others_are_taken_is_taken_with_all_of_its_work_by_the_next_call() {
         let fields = fields();
         let mut received = ExitReceiver::new(&fields);
-        received.add(&exiting(&fields, 100));
+        received.take(&exiting(&fields, 100));
         let taken = [5_000_000_000, 5_000_000_001].map(|now_ns| received.drain(now_ns, [0; 2]).1.received);
         assert_eq!(taken, [0, 1]);
-        received.add(&exiting(&fields, 100));
+        received.take(&exiting(&fields, 100));
         received.drain(5_000_000_000, [0; 2]);
-        received.add(&freed(&fields, 2_000_000_000, 130));
+        received.take(&freed(&fields, 2_000_000_000, 130));
         assert_eq!(received.drain(5_000_000_000, [0; 2]).1.received, 1);
     }
 
@@ -479,15 +554,16 @@ mod tests {
 
     fn exits_of(fields: Layout, records: &[Vec<u64>]) -> Vec<ExitedThread> {
         let mut received = ExitReceiver::new(&fields);
-        records.iter().for_each(|record| received.add(record));
+        records.iter().for_each(|record| received.take(record));
         let (records, summary) = received.drain(u64::MAX, [0; 2]);
+        let left = received.left;
         let cgroup_names = Arc::new(CgroupNames::default());
         cgroup_names.add(key(UNIFIED, 0xff00).get(), "/build".into());
         let facts = HostParameters { delays: true, ..HostParameters::default() };
         let containers = NamedContainers::default();
         let names = ExitNames { cgroups: cgroup_names, ..ExitNames::default() };
-        let exits = RecordedExits { summary, records, facts, layout: Arc::new(fields), names, containers };
-        exits.threads().collect()
+        let exits = RecordedExits { summary, records, left, facts, layout: Arc::new(fields), names, containers };
+        exits.all().collect()
     }
 
     #[test]
@@ -529,7 +605,7 @@ mod tests {
     #[test]
     fn only_threads_that_exited_before_are_awaited() {
         let mut received = ExitReceiver::new(&fields());
-        received.add(&exiting(&fields(), 100));
+        received.take(&exiting(&fields(), 100));
         assert!(received.has_before(5_000_000_001) && !received.has_before(5_000_000_000));
     }
 
@@ -539,8 +615,8 @@ mod tests {
         let mut received = ExitReceiver::new(&fields);
         for address in 0..=MAX_EXITING as u64 {
             let mut exit = exiting(&fields, 100);
-            *exit.last_mut().unwrap() = address;
-            received.add(&exit);
+            *exit.iter_mut().nth_back(2).unwrap() = address;
+            received.take(&exit);
         }
         assert_eq!((received.exiting.len(), received.received), (MAX_EXITING, 1));
     }
@@ -581,20 +657,69 @@ mod tests {
         let fields = fields();
         let mut received = ExitReceiver::new(&fields);
         let (passed, taken) = std::sync::mpsc::channel();
-        let sink: ExitSink = Box::new(move |exit| passed.send(exit.started_monotonic_ns).unwrap());
+        let sink: ExitSink = Box::new(move |exit, _| passed.send(exit.started_monotonic_ns).unwrap());
         let decoder = Decoder::new(&fields, &HostParameters::default(), &ExitNames::default());
         received.folding = Some(Folding { since_monotonic_ns: 1_900_000_000, decoder, sink });
         for start_ns in [1_999_999_999, 2_000_000_000] {
             let mut exit = exiting(&fields, 100);
             exit[fields.find(columns::START_TIME).unwrap().slot()] = start_ns;
             exit[fields.find(columns::START_MONOTONIC).unwrap().slot()] = start_ns - 100_000_000;
-            received.add(&exit);
-            received.add(&freed(&fields, start_ns, 130));
+            received.take(&exit);
+            received.take(&freed(&fields, start_ns, 130));
         }
         // The kernel uses the memory of the first one for the second one.
-        [100; 2].into_iter().for_each(|thread| received.add(&exiting(&fields, thread)));
+        [100; 2].into_iter().for_each(|thread| received.take(&exiting(&fields, thread)));
         let (records, summary) = received.drain(u64::MAX, [0; 2]);
         assert_eq!((unpacked(&records).count(), summary.received), (2, 4), "an older one, and one that is not freed");
         assert_eq!(taken.try_iter().collect::<Vec<_>>(), [1_900_000_000; 2], "one whose last record was lost, too");
+    }
+
+    /// What the ring buffer has of process 40 when it executes a file: the record with its name before, and that it did.
+    fn executing(fields: &Layout, run_ns: u64, caller: u64) -> [Vec<u64>; 2] {
+        let mut renamed = exiting(fields, run_ns);
+        let slot = |path| fields.find(path).unwrap().slot();
+        (renamed[slot("pid")], renamed[slot("group_leader->comm")]) = (40, name(b"caller\0\0"));
+        *renamed.iter_mut().nth_back(1).unwrap() = ThreadEvent::Rename as u64;
+        [renamed, vec![5, 0, 0, 0, 0, 0xabc, ThreadEvent::Exec as u64, caller]]
+    }
+
+    #[test]
+    fn a_process_that_executes_a_file_leaves_what_it_has_done_under_its_name() {
+        let fields = fields();
+        let left = |records: &[Vec<u64>]| {
+            let left = exits_of(self::fields(), records).into_iter().filter(|exit| exit.executed);
+            left.map(|left| (left.state.tid, left.state.pcomm.to_string(), left.elapsed_ns)).collect::<Vec<_>>()
+        };
+        let first = || executing(&fields, 2_000_000, 40);
+        assert_eq!(left(&first()), [(40, "caller".to_owned(), 3_100_000_000)]);
+        let other = executing(&fields, 2_000_000, 41);
+        let mut leader = exiting(&fields, 100);
+        leader[fields.find("pid").unwrap().slot()] = 40;
+        *leader.iter_mut().nth_back(2).unwrap() = 0xdef;
+        assert_eq!(left(&[&[leader][..], &other].concat()), [(41, "cc1".to_owned(), 3_100_000_000)]);
+        assert_eq!(left(&first()[..1]), [], "it has only changed its name");
+        assert_eq!(left(&[&first()[..1], &[exiting(&fields, 1)], &first()[1..]].concat()), [], "another thread");
+    }
+
+    #[test]
+    fn programs_that_a_folded_process_has_left_are_folded_with_it_and_others_are_kept() {
+        let fields = fields();
+        let mut received = ExitReceiver::new(&fields);
+        let (passed, taken) = std::sync::mpsc::channel();
+        let sink: ExitSink = Box::new(move |_, left| passed.send(left.len()).unwrap());
+        let decoder = Decoder::new(&fields, &HostParameters::default(), &ExitNames::default());
+        received.folding = Some(Folding { since_monotonic_ns: 1_900_000_000, decoder, sink });
+        let execute = |received: &mut ExitReceiver, run_ns| {
+            executing(&fields, run_ns, 40).iter().for_each(|record| received.take(record));
+        };
+        // At first, it has hardly run.
+        [9_999_999, 10_000_000, 20_000_000].into_iter().for_each(|run_ns| execute(&mut received, run_ns));
+        received.take(&exiting(&fields, 2_000_000));
+        received.take(&freed(&fields, 2_000_000_000, 130));
+        assert_eq!(taken.try_iter().collect::<Vec<_>>(), [2]);
+        execute(&mut received, 10_000_000);
+        assert_eq!(received.left.len(), 0);
+        received.keep_all();
+        assert_eq!((received.left.len(), received.left_by.len()), (1, 0), "it lives on");
     }
 }

@@ -4,6 +4,7 @@
 //! thread, and for the first thread of a process also those of the process.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::btf::{Btf, TypeId};
 use super::path::{self, FieldLocation};
@@ -64,6 +65,11 @@ impl Field {
     /// Its first word in the record.
     pub(super) fn slot(self) -> usize {
         self.slot
+    }
+
+    /// Its words in the record.
+    pub(super) fn slots(self) -> Range<usize> {
+        self.slot..self.slot + self.words
     }
 }
 
@@ -165,7 +171,7 @@ impl<'r> ThreadRecord<'r> {
     /// their first thread.
     pub(super) fn words(self, field: Field) -> Option<&'r [u64]> {
         let is_followed = |pointer: usize| self.words[FOLLOWED + pointer / 8].to_ne_bytes()[pointer % 8] != 0;
-        let words = self.words.get(field.slot..field.slot + field.words)?;
+        let words = self.words.get(field.slots())?;
         field.pointer.is_none_or(is_followed).then_some(words)
     }
 

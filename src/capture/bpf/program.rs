@@ -20,8 +20,49 @@ pub(super) const FIRST_ARGUMENT: i16 = 0;
 pub(super) const SECOND_ARGUMENT: i16 = 8;
 /// Words after the record of an iterator: which first thread it has written last.
 pub(super) const LAST_WRITTEN_WORDS: usize = 1;
-/// Words after the record of a tracepoint.
-const ADDRESS_WORDS: usize = 1;
+
+/// What a record in the ring buffer of a tracepoint is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ThreadEvent {
+    Exit = 1,
+    Freed,
+    /// The first thread of a process gets another name. The record has the one before.
+    Rename,
+    /// A process has executed a file.
+    Exec,
+}
+
+impl ThreadEvent {
+    /// The parts of the record.
+    fn parts(self) -> &'static [RecordScope] {
+        match self {
+            Self::Exit | Self::Rename => &[RecordScope::Thread, RecordScope::Process],
+            Self::Freed | Self::Exec => &[RecordScope::Thread],
+        }
+    }
+}
+
+/// What follows the record of a thread in the ring buffer of tracepoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EventTrailer {
+    /// The address of the thread.
+    pub(super) thread: u64,
+    /// A number of [`ThreadEvent`].
+    pub(super) event: u64,
+    /// The id that the thread had before it executed a file.
+    pub(super) old_id: u64,
+}
+
+/// Words of an [`EventTrailer`].
+const TRAILER_WORDS: usize = 3;
+
+impl EventTrailer {
+    /// The record and what follows it.
+    pub(super) fn split(words: &[u64]) -> Option<(&[u64], Self)> {
+        let (record, &[thread, event, old_id]) = words.split_last_chunk::<TRAILER_WORDS>()?;
+        Some((record, Self { thread, event, old_id }))
+    }
+}
 
 /// What programs need of the kernel, beside the fields.
 #[derive(Clone, Copy, Debug)]
@@ -127,17 +168,39 @@ impl Emitter<'_> {
         assembler.call(Helper::SeqWrite);
     }
 
-    /// A program for a tracepoint with a thread as its first argument. It writes the thread's fields of these parts to the
-    /// ring buffer `ring`, followed by the address of the thread. If there is no room, it adds 1 to the counter `lost`.
-    pub(super) fn tracepoint(&self, parts: &[RecordScope], ring: i32, lost: i32) -> Assembled {
+    /// A program for the tracepoint of an event, with a thread as its first argument. It writes the thread's fields to the
+    /// ring buffer `ring`, followed by an [`EventTrailer`]. If there is no room, it adds 1 to the counter `lost`.
+    pub(super) fn tracepoint(&self, event: ThreadEvent, ring: i32, lost: i32) -> Assembled {
         let mut assembler = Assembler::default();
-        assembler.load(Width::U64, R7, R1, FIRST_ARGUMENT);
+        assembler.mov(R6, R1);
+        assembler.load(Width::U64, R7, R6, FIRST_ARGUMENT);
+        if event == ThreadEvent::Rename {
+            self.end_unless_leader(&mut assembler);
+        }
         self.cast_to_untrusted(&mut assembler);
+        let parts = event.parts();
         let words = parts.iter().map(|&part| self.layout.words(part)).max().unwrap_or(0);
-        record_in_ring(assembler, words + ADDRESS_WORDS, (ring, lost), |assembler| {
+        record_in_ring(assembler, words + TRAILER_WORDS, (ring, lost), |assembler| {
             parts.iter().for_each(|&part| self.fill(assembler, part));
             assembler.store(Width::U64, R8, byte(words), R7);
+            assembler.store_immediate(Width::U64, R8, byte(words + 1), event as i32);
+            assembler.mov_immediate(R0, 0);
+            if event == ThreadEvent::Exec {
+                assembler.load(Width::U64, R0, R6, SECOND_ARGUMENT);
+            }
+            assembler.store(Width::U64, R8, byte(words + 2), R0);
         })
+    }
+
+    /// Ends the program if the thread in `R7` is not the first of its process.
+    fn end_unless_leader(&self, assembler: &mut Assembler) {
+        let [other, leader] = [(); 2].map(|()| assembler.label());
+        self.unless_leader(assembler, other);
+        assembler.jump(leader);
+        assembler.place(other);
+        assembler.mov_immediate(R0, 0);
+        assembler.exit();
+        assembler.place(leader);
     }
 
     fn bytes(&self, part: RecordScope) -> i32 {

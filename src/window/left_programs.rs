@@ -1,0 +1,71 @@
+//! Programs that processes left for others in a window, by execve(2): what they did before belongs to them.
+
+use std::collections::BTreeMap;
+
+use super::earlier_threads::subtract_part;
+use super::{Clocks, EarlierThreads};
+use crate::model::{ExitedThread, ThreadSpan, ThreadState};
+
+/// What processes had done in the window when they left a program, by their id, their start in ticks, and the time of
+/// `CLOCK_MONOTONIC` at which they left it.
+#[derive(Default)]
+pub(super) struct LeftPrograms(BTreeMap<(u32, Option<u64>, u64), ExitedThread>);
+
+impl LeftPrograms {
+    /// Adds the record of an execve(2), unless it is of another time. Its `span` is the part of the window until then.
+    pub(super) fn add(&mut self, earlier: &EarlierThreads, clocks: &Clocks, mut executed: ExitedThread) {
+        let state = &mut executed.state;
+        // The record has the start of the process, which is that of the first thread.
+        let is_same = |leader: &&ThreadState| leader.start_time_clock_ticks == state.start_time_clock_ticks;
+        let leader = earlier.leader(state.tgid).filter(is_same);
+        if leader.is_none() && !clocks.may_have_started(executed.started_monotonic_ns) {
+            return;
+        }
+        state.metrics.remove_impossible_delays(executed.elapsed_ns);
+        if let Some(leader) = leader {
+            if let Some(place) = earlier.find(state.id()) {
+                subtract_part(&earlier.threads[place].metrics, &mut state.metrics);
+            }
+            let program = leader.program.clone().filter(|_| leader.pcomm == state.pcomm);
+            state.program = state.program.take().or(program);
+            state.cgroup = state.cgroup.take().or_else(|| leader.cgroup.clone());
+        }
+        let alive_ns = clocks.alive_ns(executed.started_monotonic_ns, executed.elapsed_ns);
+        state.span = Some(ThreadSpan { alive_ns, count: 0, started: leader.is_none(), exited: true });
+        let key = (state.tgid, state.start_time_clock_ticks, executed.exited_monotonic_ns());
+        self.0.insert(key, executed);
+    }
+
+    /// What the process of a first thread had done when it left its last program before this time.
+    pub(super) fn before(&self, thread: &ThreadState, monotonic_ns: u64) -> Option<&ExitedThread> {
+        let key = |monotonic_ns| (thread.tgid, thread.start_time_clock_ticks, monotonic_ns);
+        let mut before = self.0.range(key(0)..key(monotonic_ns)).map(|(_, left)| left);
+        before.next_back().filter(|_| thread.is_leader())
+    }
+
+    /// What was done in each program.
+    pub(super) fn iter(&self) -> impl Iterator<Item = ExitedThread> {
+        self.0.iter().map(|((.., left_ns), whole)| {
+            let mut part = whole.clone();
+            if let Some(before) = self.before(&whole.state, *left_ns) {
+                take(before, &mut part);
+            }
+            part
+        })
+    }
+}
+
+/// Takes from what a thread did in a window what it had done in it when it left a program.
+pub(super) fn take(before: &ExitedThread, thread: &mut ExitedThread) {
+    take_from_state(before, &mut thread.state);
+    let less = before.cpu_time_ns.iter().flatten();
+    thread.cpu_time_ns.iter_mut().flatten().zip(less).for_each(|(all, less)| *all = all.saturating_sub(*less));
+}
+
+/// As [`take`].
+pub(super) fn take_from_state(before: &ExitedThread, thread: &mut ThreadState) {
+    subtract_part(&before.state.metrics, &mut thread.metrics);
+    if let (Some(span), Some(less)) = (&mut thread.span, before.state.span) {
+        span.alive_ns = span.alive_ns.saturating_sub(less.alive_ns);
+    }
+}
