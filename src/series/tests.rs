@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{Applied, Changes, Moment, Part, Step, StepExits};
 use crate::model::{
-    CaptureInfo, CgroupStats, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, HostCpuTime, ProcessState,
+    CaptureInfo, CgroupStats, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, HostCpuTime, Owner, ProcessState,
     SnapshotHead, ThreadSpan, ThreadState,
 };
 use crate::window::FoldedPart;
@@ -284,11 +284,13 @@ fn what_started_while_threads_were_read_and_was_not_listed_is_of_the_part() {
         capture
     };
     let mut part = Part::begin(&Moment::new(capture(0))).unwrap();
-    let during = exited(30, SECOND * 3 / 2);
+    // No capture has seen its process: who has recorded it knows whose it was.
+    let mut during = exited(30, SECOND * 3 / 2);
+    during.state.owner = Some(Owner::Command);
     part.add(StepExits { each: vec![during, exited(31, SECOND / 2)], ..StepExits::default() }, None);
     let window = part.end(capture(5), None, None).unwrap();
     let exited = window.threads.iter().filter(|thread| thread.span.is_some_and(|span: ThreadSpan| span.exited));
-    assert_eq!(exited.map(|thread| thread.tid).collect::<Vec<_>>(), [30]);
+    assert_eq!(exited.map(|thread| (thread.tid, thread.owner)).collect::<Vec<_>>(), [(30, Some(Owner::Command))]);
 }
 
 #[test]

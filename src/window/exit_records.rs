@@ -98,7 +98,7 @@ impl<'s> PlacedRecords<'s> {
     fn identify(&self, processes: &Processes, exited: &mut ExitedThread, known: Option<usize>) -> Option<KnownProcess> {
         let start_ns = self.start.clocks.boot_ns(exited.state.start_time_clock_ticks);
         let process = self.parents.get(exited.state.tgid, start_ns).copied();
-        exited.state.owner = self.owner(processes, process, known);
+        exited.state.owner = exited.state.owner.or_else(|| self.owner(processes, process, known));
         if process.is_none_or(|process| !process.is_living && !process.is_in_earlier) {
             exited.state.parent = self.starter(processes, exited.ppid, start_ns);
         }
