@@ -13,6 +13,8 @@ pub(super) struct GroupTotals {
     pub(super) turnover: Turnover,
     /// How long they were alive in the window, in nanoseconds.
     pub(super) alive_ns: u64,
+    /// How long others were alive in programs that they left, in nanoseconds.
+    left_ns: u64,
     /// How long they were blocked, in nanoseconds; `None` if it is unknown for all threads.
     pub(super) blocked_ns: Option<u64>,
     pub(super) blocked_of: u64,
@@ -104,7 +106,8 @@ impl GroupTotals {
             return self.totals.add_work(&thread.metrics);
         }
         self.turnover.add(span);
-        self.alive_ns = self.alive_ns.saturating_add(span.alive_ns);
+        let alive_ns = if span.count > 0 { &mut self.alive_ns } else { &mut self.left_ns };
+        *alive_ns = alive_ns.saturating_add(span.alive_ns);
         let run_ns = thread.metrics.run_time_ns.map_or(0, u64::from);
         if span.count == 1 && span.alive_ns > 0 && run_ns >= span.alive_ns / HOT_PARTS {
             self.hottest_ns = self.hottest_ns.max(run_ns);
@@ -149,7 +152,8 @@ impl GroupTotals {
     /// How long they were alive in a window of this length, in nanoseconds. Single threads can be read later at its
     /// end than at its start.
     pub(super) fn alive_within(&self, duration_ns: u64) -> u64 {
-        self.alive_ns.min(self.threads.saturating_add(self.turnover.exited).saturating_mul(duration_ns))
+        let most_ns = self.threads.saturating_add(self.turnover.exited).saturating_mul(duration_ns);
+        self.alive_ns.min(most_ns).saturating_add(self.left_ns)
     }
 
     /// Whether all are threads of the capturing process, or work of its exited threads.
@@ -231,6 +235,7 @@ impl GroupTotals {
             threads,
             turnover,
             alive_ns,
+            left_ns,
             blocked_ns,
             blocked_of,
             own,
@@ -252,6 +257,7 @@ impl GroupTotals {
         self.threads += *threads;
         self.turnover.merge(*turnover);
         self.alive_ns = self.alive_ns.saturating_add(*alive_ns);
+        self.left_ns = self.left_ns.saturating_add(*left_ns);
         self.add_blocked(*blocked_ns);
         self.blocked_of += *blocked_of;
         self.own = self.own.saturating_add(*own);

@@ -23,11 +23,12 @@ pub struct ThreadId {
 pub struct ThreadSpan {
     /// How long it was alive in the window, in nanoseconds.
     pub alive_ns: u64,
-    /// How many threads it stands for. Exited threads with equal names are one, with the sum of their values.
+    /// How many threads it stands for. Exited threads with equal names are one, with the sum of their values. What processes did in
+    /// programs that they left is of no thread: 0.
     pub count: u64,
     /// Whether it started in the window.
     pub started: bool,
-    /// Whether it exited in the window.
+    /// Whether it exited in the window, or its process left the program that it was in.
     pub exited: bool,
 }
 

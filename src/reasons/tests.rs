@@ -478,6 +478,36 @@ fn a_process_that_executed_another_program_has_the_name_that_it_has_since() {
 }
 
 #[test]
+fn what_a_process_did_before_it_executed_another_program_is_of_the_program_that_it_left() {
+    let runs = |name: &str| ThreadSample { pcomm: name.into(), comm: name.into(), ..sample(1, Activity::Running, 5) };
+    let mut collector = collected(&[vec![runs("sh")], vec![runs("sh")]]);
+    collector.end(&ThreadEnd {
+        tid: 1,
+        start_time_clock_ticks: 7,
+        monotonic_ns: 1025 * MS,
+        pcomm: "sh".into(),
+        comm: "sh".into(),
+        program: Some((1, "job.sh".into())),
+    });
+    for pass in 2..4 {
+        collector.add(PassMoment { at_ns: 1000 * MS + 20 * MS * pass, ..PassMoment::default() }, &[runs("next")], 0);
+    }
+    let thread = |name: &str| ThreadState {
+        tid: 1,
+        tgid: 1,
+        pcomm: name.into(),
+        comm: name.into(),
+        start_time_clock_ticks: Some(7),
+        ..ThreadState::default()
+    };
+    let reasons = concluded(collector, &[thread("next"), thread("sh")]);
+    // What was between the last sample and halfway to the next one is unknown.
+    assert_eq!(amounts(&reasons), map([("next Run", (30, 2)), ("sh Run", (20, 2))]));
+    let programs = reasons.threads.iter().map(|threads| threads.program.as_deref());
+    assert_eq!(programs.collect::<Vec<_>>(), [None, Some("job.sh")]);
+}
+
+#[test]
 fn all_threads_of_an_interpreter_that_has_exited_are_of_its_script() {
     let of_python = |tid: u32, tgid: u32| {
         let names = ["python3"; 2].map(Name::from);

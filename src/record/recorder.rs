@@ -8,7 +8,7 @@ use super::pass_rate::SampledAs;
 use super::sampler::{EndedSamples, OpenSamples, Sampler, monotonic};
 use super::until::{Until, WindowEnd};
 use super::zombies::complete_zombies;
-use crate::capture::{CaptureError, Capturer, ExitListener, Options, RecordedExits, Smaps};
+use crate::capture::{CaptureError, Capturer, ExitListener, ExitSink, Options, RecordedExits, Smaps};
 use crate::model::{CtprofSnapshot, ExitedThread, HostContext, SnapshotHead};
 use crate::process::{RaisedPriority, Signals, lock, with_file_capabilities, without_stops};
 use crate::window::{self, EarlierThreads, Exits, FoldedExits, Recording};
@@ -140,13 +140,15 @@ impl Recorder {
         let Some(listener) = &mut self.listener else { return };
         let (folded, pids) = (Arc::clone(to), Arc::clone(&self.pids));
         let ends = samples.map(|samples| Arc::clone(&samples.ends));
-        let add = move |exit: ExitedThread, left| {
+        let ends_of_programs = ends.clone();
+        let executed = move |left: &ExitedThread| ends_of_programs.iter().for_each(|ends| ends.add(left));
+        let exited = move |exit: ExitedThread, left| {
             ends.iter().for_each(|ends| ends.add(&exit));
             if is_selected(&pids, &exit) {
                 lock(&folded).add_after(left, exit);
             }
         };
-        listener.fold(host, Box::new(add));
+        listener.fold(host, ExitSink { exited: Box::new(exited), executed: Box::new(executed) });
     }
 }
 

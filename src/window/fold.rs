@@ -22,6 +22,8 @@ struct FoldKey {
     owner: Option<Owner>,
     kernel_thread: bool,
     started: bool,
+    /// Whether it is what was done in a program that was left, which counts no thread.
+    is_left: bool,
 }
 
 impl FoldKey {
@@ -37,6 +39,7 @@ impl FoldKey {
             owner: thread.owner,
             kernel_thread: thread.kernel_thread,
             started: thread.span.unwrap_or_default().started,
+            is_left: thread.span.is_some_and(|span| span.count == 0),
         }
     }
 }

@@ -60,6 +60,8 @@ const QUEUE_CLOCK: &str = "se.cfs_rq->rq->clock";
 pub(super) const WAIT_IN_PROGRESS: [&str; 2] = [LAST_QUEUED, QUEUE_CLOCK];
 /// For how long a thread has run, and had when it last got a CPU.
 pub(super) const RUN_TIME: &str = "se.sum_exec_runtime";
+/// For how long a thread has waited for a CPU.
+pub(super) const WAIT_TIME: &str = "sched_info.run_delay";
 pub(super) const RUN_TIME_AT_ARRIVAL: &str = "se.prev_sum_exec_runtime";
 /// For how long the exited threads of a process have run.
 pub(super) const RUN_TIME_OF_EXITED: &str = "signal->sum_sched_runtime";

@@ -59,9 +59,9 @@ impl ExecFields {
     }
 }
 
-/// A program that a new process has run for less is not told from the next one: before a shell's child executes its program, it
-/// has run for some milliseconds at most.
-const LEAST_RUN_NS: u64 = 10_000_000;
+/// A program that a new process has run, and slept in, for less is not told from the next one: before a shell's child executes its
+/// program, that is some milliseconds at most.
+const LEAST_NS: u64 = 10_000_000;
 
 /// Where a record of a first thread has the id of the thread that continued with its ids: the field of the parent has 32 bits
 /// of its word.
@@ -120,7 +120,7 @@ impl Decoder {
 pub(super) struct ExitFields {
     start: Option<Field>,
     started_monotonic: Option<Field>,
-    run_time: Option<Field>,
+    wait_time: Option<Field>,
     id: Option<Field>,
     parent: Option<Field>,
     process_name: Option<Field>,
@@ -132,7 +132,7 @@ impl ExitFields {
         Self {
             start: find(columns::START_TIME),
             started_monotonic: find(columns::START_MONOTONIC),
-            run_time: find(columns::RUN_TIME),
+            wait_time: find(columns::WAIT_TIME),
             id: find(columns::TID),
             parent: find(columns::PARENT),
             process_name: find(columns::PROCESS_NAME),
@@ -141,7 +141,9 @@ impl ExitFields {
 
     /// Whether the program in which a new process did what this record says is told from the next one.
     pub(super) fn is_told(&self, record: &[u64]) -> bool {
-        number(record, self.run_time).is_some_and(|run_ns| run_ns >= LEAST_RUN_NS)
+        let alive_ns = record[TIME].saturating_sub(number(record, self.started_monotonic).unwrap_or(0));
+        // On a busy host, the child of a shell waits for a CPU.
+        alive_ns.saturating_sub(number(record, self.wait_time).unwrap_or(0)) >= LEAST_NS
     }
 
     /// Gives the record of the thread that called execve(2) the id that it had before, and, if it was not the first thread, the name

@@ -222,8 +222,13 @@ impl RecordedExits {
     }
 }
 
-/// Takes the record of a thread, with what it was and had done each time that it executed another program.
-pub type ExitSink = Box<dyn FnMut(ExitedThread, Vec<ExitedThread>) + Send>;
+/// Takes the records of threads.
+pub struct ExitSink {
+    /// Takes a thread that has exited, with what it was and had done each time that it executed another program.
+    pub exited: Box<dyn FnMut(ExitedThread, Vec<ExitedThread>) + Send>,
+    /// Takes what any process was and had done, as soon as it has executed another program.
+    pub executed: Box<dyn FnMut(&ExitedThread) + Send>,
+}
 
 /// Passes on records of threads that started at that time or later, as soon as they are freed.
 struct Folding {
@@ -237,7 +242,11 @@ impl Folding {
         let Self { since_monotonic_ns, decoder, sink } = self;
         let exit = ThreadRecord::split(record).and_then(|(record, _)| decoder.exit(record));
         let exit = exit.filter(|exit| exit.started_monotonic_ns >= *since_monotonic_ns);
-        exit.map(|exit| sink(exit, left.iter().filter_map(|left| decoder.left(left)).collect())).is_some()
+        exit.map(|exit| (sink.exited)(exit, left.iter().filter_map(|left| decoder.left(left)).collect())).is_some()
+    }
+
+    fn note(&mut self, left: &LeftProgram) {
+        self.decoder.left(left).iter().for_each(&mut self.sink.executed);
     }
 }
 
@@ -387,14 +396,19 @@ impl ExitReceiver {
         let Some(mut record) = self.renamed.remove(&thread) else { return };
         self.fields.set_caller(&mut record, old_id, self.exiting.values());
         let is_new = |folding: &Folding| self.fields.started_since(&record, folding.since_monotonic_ns);
-        let (all, most) = match self.folding.as_ref().is_some_and(is_new) {
-            // A capture may have others under the name that they leave.
+        let is_new = self.folding.as_ref().is_some_and(is_new);
+        // A capture may have others under the name that they leave.
+        if is_new && !self.fields.is_told(&record) {
+            return;
+        }
+        let (all, most) = match is_new {
+            true => (self.left_by.entry(thread).or_default(), MAX_LEFT_BY_ONE),
             false => (&mut self.left, MAX_LEFT),
-            true if self.fields.is_told(&record) => (self.left_by.entry(thread).or_default(), MAX_LEFT_BY_ONE),
-            true => return,
         };
         if all.len() < most {
-            all.push(LeftProgram { record, program });
+            let left = LeftProgram { record, program };
+            self.folding.iter_mut().for_each(|folding| folding.note(&left));
+            all.push(left);
         }
     }
 
@@ -657,7 +671,8 @@ mod tests {
         let fields = fields();
         let mut received = ExitReceiver::new(&fields);
         let (passed, taken) = std::sync::mpsc::channel();
-        let sink: ExitSink = Box::new(move |exit, _| passed.send(exit.started_monotonic_ns).unwrap());
+        let exited = Box::new(move |exit: ExitedThread, _| passed.send(exit.started_monotonic_ns).unwrap());
+        let sink = ExitSink { exited, executed: Box::new(|_| {}) };
         let decoder = Decoder::new(&fields, &HostParameters::default(), &ExitNames::default());
         received.folding = Some(Folding { since_monotonic_ns: 1_900_000_000, decoder, sink });
         for start_ns in [1_999_999_999, 2_000_000_000] {
@@ -706,18 +721,25 @@ mod tests {
         let fields = fields();
         let mut received = ExitReceiver::new(&fields);
         let (passed, taken) = std::sync::mpsc::channel();
-        let sink: ExitSink = Box::new(move |_, left| passed.send(left.len()).unwrap());
+        let (noted, notes) = std::sync::mpsc::channel();
+        let sink = ExitSink {
+            exited: Box::new(move |_, left| passed.send(left.len()).unwrap()),
+            executed: Box::new(move |left| noted.send(left.executed).unwrap()),
+        };
         let decoder = Decoder::new(&fields, &HostParameters::default(), &ExitNames::default());
         received.folding = Some(Folding { since_monotonic_ns: 1_900_000_000, decoder, sink });
-        let execute = |received: &mut ExitReceiver, run_ns| {
-            executing(&fields, run_ns, 40).iter().for_each(|record| received.take(record));
+        let execute = |received: &mut ExitReceiver, waited_ns| {
+            let [mut renamed, executed] = executing(&fields, 2_000_000, 40);
+            renamed[fields.find(columns::WAIT_TIME).unwrap().slot()] = waited_ns;
+            [renamed, executed].iter().for_each(|record| received.take(record));
         };
-        // At first, it has hardly run.
-        [9_999_999, 10_000_000, 20_000_000].into_iter().for_each(|run_ns| execute(&mut received, run_ns));
+        // Of 3.1 seconds, it has waited for nearly all.
+        [3_090_000_001, 3_090_000_000, 0].into_iter().for_each(|waited_ns| execute(&mut received, waited_ns));
         received.take(&exiting(&fields, 2_000_000));
         received.take(&freed(&fields, 2_000_000_000, 130));
         assert_eq!(taken.try_iter().collect::<Vec<_>>(), [2]);
-        execute(&mut received, 10_000_000);
+        assert_eq!(notes.try_iter().collect::<Vec<_>>(), [true; 2]);
+        execute(&mut received, 0);
         assert_eq!(received.left.len(), 0);
         received.keep_all();
         assert_eq!((received.left.len(), received.left_by.len()), (1, 0), "it lives on");

@@ -143,9 +143,12 @@ fn names_are_whole_if_those_that_decide_the_group_are() {
 
 #[test]
 fn threads_are_not_alive_for_longer_than_the_window() {
-    let crowd = members(&crowd());
+    let mut crowd = members(&crowd());
     assert_eq!(crowd.alive_within(1_000), 140);
     assert_eq!(crowd.alive_within(20), 6 * 20, "three threads and three exited ones");
+    let span = ThreadSpan { alive_ns: 15, count: 0, exited: true, ..ThreadSpan::default() };
+    crowd.add(&ThreadState { span: Some(span), ..ThreadState::default() });
+    assert_eq!(crowd.alive_within(20), 6 * 20 + 15, "what another was in a program that it left");
 }
 
 #[test]
