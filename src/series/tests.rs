@@ -261,7 +261,7 @@ fn a_process_that_executes_programs_in_one_step_and_exits_in_another_has_its_wor
         let mut step: Step = serde_json::from_slice(&serde_json::to_vec(&step).unwrap()).unwrap();
         part.add(Moment::new(moment.capture().unwrap()).apply(&mut step).unwrap().exits, None);
     }
-    assert_eq!(part.exits(), 3 + 2 + 5, "of the second process, only names are left");
+    assert_eq!(part.kept(), 3 + 2 + 5, "of the second process, only names are left");
     let later = Host { threads: BTreeMap::from([(1, (5, 0))]), step: 8 }.capture();
     let window = part.end(later, None, None).unwrap();
     let run = |name: &str| {
