@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::fmt::{self, Write};
+use std::hint::black_box;
 use std::io;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -29,6 +30,7 @@ pub(crate) fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
 /// destructors that wait for other threads, and lets other threads wait for one that has ended.
 pub(crate) fn end_at_panics(status: u8) {
     FAILURE.store(status, Ordering::Relaxed);
+    take_stack();
     end_without_memory(|size| fail_now(format_args!("not enough memory: {size} bytes are missing")));
     set_hook(Box::new(|panic| {
         Line::of(panic).print();
@@ -36,6 +38,15 @@ pub(crate) fn end_at_panics(status: u8) {
             exit_now(FAILURE.load(Ordering::Relaxed));
         }
     }));
+}
+
+/// What the main thread needs of its stack, in bytes: 0.4 MB with all checks of a debug build.
+const STACK: usize = 384 << 10;
+
+/// Takes the stack of the calling thread while there is memory for it: a lack of it later would end the process without a word.
+#[inline(never)]
+fn take_stack() {
+    black_box(&mut [0_u8; STACK]);
 }
 
 /// Ends the process with one line, whatever its other threads do or hold, and with the status of a panic.

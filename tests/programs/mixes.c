@@ -200,6 +200,8 @@ static void reuse(void) {
     pid_t id = start();
     if (id == 0) _exit(0);
     reap();
+    /* Processes with one id are told apart by their starts, in ticks of 10 ms. */
+    pause_ms(20);
     for (int i = 0; i < 12; i++) {
         if (!next_id(id)) die("ns_last_pid");
         if (start() == 0) {
@@ -214,6 +216,7 @@ static void reuse_of_threads(void) {
     pid_t id = start();
     if (id == 0) _exit(0);
     reap();
+    pause_ms(20);
     for (int i = 0; i < 12; i++) {
         if (!next_id(id)) die("ns_last_pid");
         pthread_join(thread(thread_burn, 25), NULL);

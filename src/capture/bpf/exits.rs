@@ -96,8 +96,14 @@ impl ExitListener {
 
     /// How many entries each map has that outlives a step, for tests of weeks of recording.
     pub(crate) fn entries(&self) -> Vec<(&'static str, usize)> {
-        let exiting = lock(&self.inbox).received.exiting.len();
-        vec![("exiting threads", exiting), ("started programs", self.names.programs.entries())]
+        let inbox = lock(&self.inbox);
+        let ExitReceiver { exiting, renamed, left_by, left, .. } = &inbox.received;
+        vec![
+            ("exiting threads", exiting.len()),
+            ("renamed threads", renamed.len()),
+            ("left programs", left_by.len() + left.len()),
+            ("started programs", self.names.programs.entries()),
+        ]
     }
 
     /// Forgets the threads that have exited before the call.
