@@ -140,15 +140,13 @@ impl Recorder {
         let Some(listener) = &mut self.listener else { return };
         let (folded, pids) = (Arc::clone(to), Arc::clone(&self.pids));
         let ends = samples.map(|samples| Arc::clone(&samples.ends));
-        let ends_of_programs = ends.clone();
-        let executed = move |left: &ExitedThread| ends_of_programs.iter().for_each(|ends| ends.add(left));
         let exited = move |exit: ExitedThread, left| {
             ends.iter().for_each(|ends| ends.add(&exit));
             if is_selected(&pids, &exit) {
                 lock(&folded).add_after(left, exit);
             }
         };
-        listener.fold(host, ExitSink { exited: Box::new(exited), executed: Box::new(executed) });
+        listener.fold(host, ExitSink { exited: Box::new(exited) });
     }
 }
 

@@ -232,8 +232,6 @@ impl RecordedExits {
 pub struct ExitSink {
     /// Takes a thread that has exited, with what it was and had done each time that it executed another program.
     pub exited: Box<dyn FnMut(ExitedThread, Vec<ExitedThread>) + Send>,
-    /// Takes what any process was and had done, as soon as it has executed another program.
-    pub executed: Box<dyn FnMut(&ExitedThread) + Send>,
 }
 
 /// Passes on records of threads that started at that time or later, as soon as they are freed.
@@ -249,10 +247,6 @@ impl Folding {
         let exit = ThreadRecord::split(record).and_then(|(record, _)| decoder.exit(record));
         let exit = exit.filter(|exit| exit.started_monotonic_ns >= *since_monotonic_ns);
         exit.map(|exit| (sink.exited)(exit, left.iter().filter_map(|left| decoder.left(left)).collect())).is_some()
-    }
-
-    fn note(&mut self, left: &LeftProgram) {
-        self.decoder.left(left).iter().for_each(&mut self.sink.executed);
     }
 }
 
@@ -413,7 +407,6 @@ impl ExitReceiver {
         };
         if all.len() < most {
             let left = LeftProgram { record, program };
-            self.folding.iter_mut().for_each(|folding| folding.note(&left));
             all.push(left);
         }
     }
@@ -678,7 +671,7 @@ mod tests {
         let mut received = ExitReceiver::new(&fields);
         let (passed, taken) = std::sync::mpsc::channel();
         let exited = Box::new(move |exit: ExitedThread, _| passed.send(exit.started_monotonic_ns).unwrap());
-        let sink = ExitSink { exited, executed: Box::new(|_| {}) };
+        let sink = ExitSink { exited };
         let decoder = Decoder::new(&fields, &HostParameters::default(), &ExitNames::default());
         received.folding = Some(Folding { since_monotonic_ns: 1_900_000_000, decoder, sink });
         for start_ns in [1_999_999_999, 2_000_000_000] {
@@ -727,11 +720,7 @@ mod tests {
         let fields = fields();
         let mut received = ExitReceiver::new(&fields);
         let (passed, taken) = std::sync::mpsc::channel();
-        let (noted, notes) = std::sync::mpsc::channel();
-        let sink = ExitSink {
-            exited: Box::new(move |_, left| passed.send(left.len()).unwrap()),
-            executed: Box::new(move |left| noted.send(left.executed).unwrap()),
-        };
+        let sink = ExitSink { exited: Box::new(move |_, left| passed.send(left.len()).unwrap()) };
         let decoder = Decoder::new(&fields, &HostParameters::default(), &ExitNames::default());
         received.folding = Some(Folding { since_monotonic_ns: 1_900_000_000, decoder, sink });
         let execute = |received: &mut ExitReceiver, waited_ns| {
@@ -744,7 +733,6 @@ mod tests {
         received.take(&exiting(&fields, 2_000_000));
         received.take(&freed(&fields, 2_000_000_000, 130));
         assert_eq!(taken.try_iter().collect::<Vec<_>>(), [2]);
-        assert_eq!(notes.try_iter().collect::<Vec<_>>(), [true; 2]);
         execute(&mut received, 0);
         assert_eq!(received.left.len(), 0);
         received.keep_all();
