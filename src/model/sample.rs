@@ -57,25 +57,25 @@ pub enum PassScope {
     Active,
 }
 
-/// The end of a thread, or of a program that it ran.
+/// The end of a thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadEnd {
     /// Thread id.
     pub tid: u32,
     /// Start time in `USER_HZ` ticks since boot.
     pub start_time_clock_ticks: u64,
-    /// When it exited or executed another program, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// When it exited, in nanoseconds of `CLOCK_MONOTONIC`.
     pub monotonic_ns: u64,
-    /// Name of its process until then.
+    /// Name of its process when it exited.
     pub pcomm: Name,
-    /// Its name until then.
+    /// Its name when it exited.
     pub comm: Name,
     /// Process id, and the name of what the process ran, if the record is of the first thread and has it.
     pub program: Option<(u32, Name)>,
 }
 
 impl ThreadEnd {
-    /// The end of a thread with a record.
+    /// The end of a thread whose exit was recorded.
     pub fn of(exit: &ExitedThread) -> Option<Self> {
         let state = &exit.state;
         Some(Self {

@@ -37,8 +37,8 @@ pub struct ReasonCollector {
     pub(super) threads: HashMap<u32, TrackedThread>,
     /// Threads that have exited, by the number of their names and by their process, if it was there before the window.
     pub(super) gone: HashMap<GoneThreads, AmountsByReason>,
-    /// What processes that have exited, or executed another program, ran until then.
-    pub(super) programs: HashMap<EndedProcess, Name>,
+    /// What processes that have exited ran, by their id and start in ticks.
+    pub(super) programs: HashMap<(u32, u64), Name>,
     pub(super) names: NumberedValues<SampledNames>,
     pub(super) reasons: NumberedValues<RawReason>,
     /// Threads that ran or were ready to run in the pass before: if they are not in the next one, they have exited.
@@ -72,9 +72,6 @@ pub(super) struct TrackedThread {
     is_exiting: bool,
     pub(super) times: AmountsByReason,
 }
-
-/// A process until it exited or executed another program: its id, its start in ticks, and its name.
-pub(super) type EndedProcess = (u32, u64, Name);
 
 /// Threads that have exited, together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -173,10 +170,10 @@ impl ReasonCollector {
         self.lost = self.lost.saturating_add(lost);
     }
 
-    /// Adds the end of a thread, or of a program that it ran, which also says what its names were in the end.
+    /// Adds the end of a thread, which also says what its names were in the end.
     pub fn end(&mut self, end: &ThreadEnd) {
         if let Some((tgid, program)) = end.program.clone().filter(|_| self.programs.len() < MAX_GONE) {
-            self.programs.insert((tgid, end.start_time_clock_ticks, Name::clone(&end.pcomm)), program);
+            self.programs.insert((tgid, end.start_time_clock_ticks), program);
         }
         let Some(thread) = self.threads.get_mut(&end.tid) else { return };
         if thread.start_time_clock_ticks != end.start_time_clock_ticks {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::collector::{AmountsByReason, EndedProcess, GoneThreads, ReasonCollector, TrackedThread, index};
+use super::collector::{AmountsByReason, GoneThreads, ReasonCollector, TrackedThread, index};
 use super::raw_reason::{RawReason, SampledNames};
 use super::system_call;
 use crate::model::{
@@ -158,15 +158,15 @@ struct NamedThreads<'a> {
 struct WindowNames<'a> {
     known: &'a Conclusion<'a>,
     by_id: HashMap<(u32, u32), &'a ThreadState>,
-    /// What processes that have exited, or executed another program, ran until then.
-    ended: &'a HashMap<EndedProcess, Name>,
+    /// What processes that have exited ran, by their id and start in ticks.
+    ended: &'a HashMap<(u32, u64), Name>,
     /// The cgroups of the threads of a name, and what those in each have in common.
     named: HashMap<(&'a str, &'a str), KindsByCgroup<'a>>,
     processes: HashSet<u32>,
 }
 
 impl<'a> WindowNames<'a> {
-    fn new(known: &'a Conclusion<'a>, ended: &'a HashMap<EndedProcess, Name>) -> Self {
+    fn new(known: &'a Conclusion<'a>, ended: &'a HashMap<(u32, u64), Name>) -> Self {
         let mut named: HashMap<_, KindsByCgroup<'_>> = HashMap::new();
         for thread in known.threads {
             let cgroups = named.entry((&*thread.pcomm, &*thread.comm)).or_default();
@@ -220,8 +220,7 @@ impl<'a> WindowNames<'a> {
             Some((cgroup, same)) => (cgroup.cloned(), *same),
             None => (cgroup, NamedThreads::default()),
         };
-        let ended = gone.tgid.zip(gone.started);
-        let ended = ended.and_then(|(tgid, started)| self.ended.get(&(tgid, started, Name::clone(&pcomm))));
+        let ended = gone.tgid.zip(gone.started).and_then(|process| self.ended.get(&process));
         SampledThreads { tgid, pcomm, comm, program: ended.or(same.program).cloned(), cgroup, owner: same.owner }
     }
 }

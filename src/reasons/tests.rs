@@ -13,6 +13,7 @@ use crate::model::{
 };
 
 mod bounds;
+mod names;
 
 const SAMPLER: u32 = 99;
 /// Milliseconds in nanoseconds.
@@ -59,30 +60,6 @@ fn concluded_without(collector: ReasonCollector, threads: &[ThreadState], unread
     let cgroup = |key: u64| (key == 5).then(|| "/db".into());
     let threads = &*Vec::from_iter(threads);
     collector.conclude(&Conclusion { threads, has_exited: true, functions: &functions, unread, cgroup: &cgroup })
-}
-
-#[test]
-fn threads_that_may_not_be_looked_into_say_so_for_all_of_the_time() {
-    let passes = [1, 2, 3, 4].map(|_| vec![in_call(7, Activity::Asleep, 1, libc::SYS_futex, 1)]);
-    let thread = |tgid, tid| ThreadState {
-        start_time_clock_ticks: Some(7),
-        pcomm: "same".into(),
-        comm: "same".into(),
-        ..ThreadState { tgid, tid, ..ThreadState::default() }
-    };
-    let threads = [thread(7, 7), thread(8, 8), thread(8, 9)];
-    let reasons = concluded_without(collected(&passes), &threads, &[8].into());
-    let times: Vec<_> = reasons
-        .times
-        .iter()
-        .map(|time| {
-            let place = |at: u64| usize::try_from(at).unwrap();
-            let threads = &reasons.threads[place(time.threads)];
-            (threads.tgid, reasons.reasons[place(time.reason)].class, time.ns / MS, time.samples)
-        })
-        .collect();
-    assert_eq!(times, [(Some(7), ReasonClass::Idle, 60, 4), (Some(8), ReasonClass::Unread, 120, 8)]);
-    assert_eq!(reasons.sampling.samples, 0, "nothing was looked at in them");
 }
 
 /// Milliseconds and samples by process, class, system call and innermost function.
@@ -429,114 +406,6 @@ fn the_owner_of_a_lock_is_named_if_it_is_known() {
     let shown = shown(&[pass.clone(), pass]);
     assert_eq!(shown["p2 Block read submit_bio_wait by t1"], (20, 2));
     assert_eq!(shown["p3 Block read submit_bio_wait"], (20, 2));
-}
-
-#[test]
-fn threads_have_the_names_of_the_window() {
-    let thread = ThreadState {
-        tid: 1,
-        tgid: 1,
-        pcomm: "redis-server".into(),
-        comm: "bio_aof".into(),
-        cgroup: Some("/redis".into()),
-        start_time_clock_ticks: Some(7),
-        owner: Some(Owner::Command),
-        ..ThreadState::default()
-    };
-    let other = ThreadSample { cgroup: Some(5), ..sample(2, Activity::Running, 1) };
-    let pass = vec![sample(1, Activity::Running, 5), other];
-    let threads = concluded(collected(&[pass.clone(), pass]), &[thread]).threads;
-    let known = SampledThreads {
-        tgid: Some(1),
-        pcomm: "redis-server".into(),
-        comm: "bio_aof".into(),
-        cgroup: Some("/redis".into()),
-        owner: Some(Owner::Command),
-        ..SampledThreads::default()
-    };
-    let unknown = SampledThreads {
-        pcomm: "p2".into(),
-        comm: "t2".into(),
-        cgroup: Some("/db".into()),
-        ..SampledThreads::default()
-    };
-    assert_eq!(threads, [unknown, known]);
-}
-
-#[test]
-fn a_process_that_executed_another_program_has_the_name_that_it_has_since() {
-    let named = |name: &str| ThreadState {
-        tid: 1,
-        tgid: 1,
-        pcomm: name.into(),
-        start_time_clock_ticks: Some(7),
-        ..ThreadState::default()
-    };
-    let pass = vec![sample(1, Activity::Running, 5)];
-    let reasons = concluded(collected(&[pass.clone(), pass]), &[named("next"), named("left")]);
-    assert_eq!(reasons.threads.iter().map(|threads| &*threads.pcomm).collect::<Vec<_>>(), ["next"]);
-}
-
-#[test]
-fn what_a_process_did_before_it_executed_another_program_is_of_the_program_that_it_left() {
-    let runs = |name: &str| ThreadSample { pcomm: name.into(), comm: name.into(), ..sample(1, Activity::Running, 5) };
-    let mut collector = collected(&[vec![runs("sh")], vec![runs("sh")]]);
-    collector.end(&ThreadEnd {
-        tid: 1,
-        start_time_clock_ticks: 7,
-        monotonic_ns: 1025 * MS,
-        pcomm: "sh".into(),
-        comm: "sh".into(),
-        program: Some((1, "job.sh".into())),
-    });
-    for pass in 2..4 {
-        collector.add(PassMoment { at_ns: 1000 * MS + 20 * MS * pass, ..PassMoment::default() }, &[runs("next")], 0);
-    }
-    let thread = |name: &str| ThreadState {
-        tid: 1,
-        tgid: 1,
-        pcomm: name.into(),
-        comm: name.into(),
-        start_time_clock_ticks: Some(7),
-        ..ThreadState::default()
-    };
-    let reasons = concluded(collector, &[thread("next"), thread("sh")]);
-    // What was between the last sample and halfway to the next one is unknown.
-    assert_eq!(amounts(&reasons), map([("next Run", (30, 2)), ("sh Run", (20, 2))]));
-    let programs = reasons.threads.iter().map(|threads| threads.program.as_deref());
-    assert_eq!(programs.collect::<Vec<_>>(), [None, Some("job.sh")]);
-}
-
-#[test]
-fn all_threads_of_an_interpreter_that_has_exited_are_of_its_script() {
-    let of_python = |tid: u32, tgid: u32| {
-        let names = ["python3"; 2].map(Name::from);
-        let [pcomm, comm] = names;
-        ThreadSample { tgid, pcomm, comm, ..sample(tid, Activity::Running, 5) }
-    };
-    let both: Vec<_> = [(10, 10), (11, 10), (20, 20), (21, 20)].map(|(tid, tgid)| of_python(tid, tgid)).into();
-    let mut collector = collected(&[vec![], both.clone(), both, vec![]]);
-    for (tgid, program) in [(10, "a.py"), (20, "b.py")] {
-        collector.end(&ThreadEnd {
-            tid: tgid,
-            start_time_clock_ticks: 7,
-            monotonic_ns: 1050 * MS,
-            pcomm: "python3".into(),
-            comm: "python3".into(),
-            program: Some((tgid, program.into())),
-        });
-    }
-    // A window has the threads of a name as one.
-    let merged = |program: &str| ThreadState {
-        pcomm: "python3".into(),
-        comm: "python3".into(),
-        program: Some(program.into()),
-        ..ThreadState::default()
-    };
-    let reasons = concluded(collector, &[merged("a.py"), merged("b.py")]);
-    let programs: Vec<_> = reasons.threads.iter().map(|threads| threads.program.as_deref().unwrap()).collect();
-    assert_eq!(programs, ["a.py", "b.py"]);
-    assert_eq!(reasons.times.iter().map(|time| time.samples).sum::<u64>(), 8);
 }
 
 #[test]

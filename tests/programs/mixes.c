@@ -196,12 +196,17 @@ static void spawns(int number) {
     }
 }
 
-static void reuse(void) {
+/* The id of a process that has exited in an earlier tick of 10 ms: those with one id are told apart by their starts. */
+static pid_t used_id(void) {
     pid_t id = start();
     if (id == 0) _exit(0);
     reap();
-    /* Processes with one id are told apart by their starts, in ticks of 10 ms. */
     pause_ms(20);
+    return id;
+}
+
+static void reuse(void) {
+    pid_t id = used_id();
     for (int i = 0; i < 12; i++) {
         if (!next_id(id)) die("ns_last_pid");
         if (start() == 0) {
@@ -213,10 +218,7 @@ static void reuse(void) {
 }
 
 static void reuse_of_threads(void) {
-    pid_t id = start();
-    if (id == 0) _exit(0);
-    reap();
-    pause_ms(20);
+    pid_t id = used_id();
     for (int i = 0; i < 12; i++) {
         if (!next_id(id)) die("ns_last_pid");
         pthread_join(thread(thread_burn, 25), NULL);

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use ctprof::CtprofSnapshot;
 
 use crate::attacks_support::attacked;
+use crate::mixes::load;
 use crate::support::{Missing, copy_program, skipped};
 
 /// Processes that live for longer than the recording.
@@ -77,10 +78,7 @@ fn run_ns(process: u32) -> u64 {
 
 /// What is wrong of a recording during which the first process can have run for so long, and the second one slept.
 fn wrong(window: &Path, processes: [u32; 2], most_ns: u64) -> Option<String> {
-    let CtprofSnapshot { head, threads } = match CtprofSnapshot::load(window) {
-        Ok(snapshot) => snapshot,
-        Err(error) => return Some(error.to_string()),
-    };
+    let CtprofSnapshot { head, threads } = load(window);
     let failures = head.parse_summary.as_ref().map_or(0, |summary| summary.read_failures);
     let is_said = failures > 0 || head.window.as_ref().is_some_and(|window| window.unread > 0 || window.missed > 0);
     for (process, bounds) in processes.into_iter().zip([1..=most_ns, 0..=most_ns]) {
@@ -120,19 +118,12 @@ fn an_error_of_any_system_call_makes_no_wrong_number_and_no_false_exit() {
         let done = recorded(&window, error, recording);
         let most_ns = run_ns(processes[0]) - before;
         let said = String::from_utf8_lossy(&done.stderr);
-        let is_whole = if recording.contains(&"--every") { shown(&window) } else { wrong(&window, processes, most_ns) };
         let what = match done.status.code() {
-            Some(0) => is_whole,
+            Some(0) => wrong(&window, processes, most_ns),
             Some(_) if said.contains("ctprof: ") => None,
             _ => Some(format!("{}: {said}", done.status)),
         };
         found.extend(what.map(|what| format!("{error:?} {recording:?}: {what}")));
     }
     assert!(found.is_empty(), "{} wrong:\n{}", found.len(), found.join("\n"));
-}
-
-/// What is wrong of a series, as a window.
-fn shown(series: &Path) -> Option<String> {
-    let shown = Command::new(attacked()).arg("show").arg(series).output().unwrap();
-    (!shown.status.success()).then(|| String::from_utf8_lossy(&shown.stderr).into_owned())
 }

@@ -107,7 +107,7 @@ fn stored(file: &Path) -> Stored {
 }
 
 /// The window in a file, or the whole series.
-fn load(file: &Path) -> CtprofSnapshot {
+pub(crate) fn load(file: &Path) -> CtprofSnapshot {
     let series = stored(file).series().unwrap();
     series
         .map_or_else(|| CtprofSnapshot::load(file).unwrap(), |mut series| series.part(&"..".parse().unwrap()).unwrap())

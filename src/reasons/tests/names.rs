@@ -1,0 +1,105 @@
+//! The names that reasons have.
+
+use super::*;
+
+#[test]
+fn threads_that_may_not_be_looked_into_say_so_for_all_of_the_time() {
+    let passes = [1, 2, 3, 4].map(|_| vec![in_call(7, Activity::Asleep, 1, libc::SYS_futex, 1)]);
+    let thread = |tgid, tid| ThreadState {
+        start_time_clock_ticks: Some(7),
+        pcomm: "same".into(),
+        comm: "same".into(),
+        ..ThreadState { tgid, tid, ..ThreadState::default() }
+    };
+    let threads = [thread(7, 7), thread(8, 8), thread(8, 9)];
+    let reasons = concluded_without(collected(&passes), &threads, &[8].into());
+    let times: Vec<_> = reasons
+        .times
+        .iter()
+        .map(|time| {
+            let place = |at: u64| usize::try_from(at).unwrap();
+            let threads = &reasons.threads[place(time.threads)];
+            (threads.tgid, reasons.reasons[place(time.reason)].class, time.ns / MS, time.samples)
+        })
+        .collect();
+    assert_eq!(times, [(Some(7), ReasonClass::Idle, 60, 4), (Some(8), ReasonClass::Unread, 120, 8)]);
+    assert_eq!(reasons.sampling.samples, 0, "nothing was looked at in them");
+}
+
+#[test]
+fn threads_have_the_names_of_the_window() {
+    let thread = ThreadState {
+        tid: 1,
+        tgid: 1,
+        pcomm: "redis-server".into(),
+        comm: "bio_aof".into(),
+        cgroup: Some("/redis".into()),
+        start_time_clock_ticks: Some(7),
+        owner: Some(Owner::Command),
+        ..ThreadState::default()
+    };
+    let other = ThreadSample { cgroup: Some(5), ..sample(2, Activity::Running, 1) };
+    let pass = vec![sample(1, Activity::Running, 5), other];
+    let threads = concluded(collected(&[pass.clone(), pass]), &[thread]).threads;
+    let known = SampledThreads {
+        tgid: Some(1),
+        pcomm: "redis-server".into(),
+        comm: "bio_aof".into(),
+        cgroup: Some("/redis".into()),
+        owner: Some(Owner::Command),
+        ..SampledThreads::default()
+    };
+    let unknown = SampledThreads {
+        pcomm: "p2".into(),
+        comm: "t2".into(),
+        cgroup: Some("/db".into()),
+        ..SampledThreads::default()
+    };
+    assert_eq!(threads, [unknown, known]);
+}
+
+#[test]
+fn all_threads_of_an_interpreter_that_has_exited_are_of_its_script() {
+    let of_python = |tid: u32, tgid: u32| {
+        let names = ["python3"; 2].map(Name::from);
+        let [pcomm, comm] = names;
+        ThreadSample { tgid, pcomm, comm, ..sample(tid, Activity::Running, 5) }
+    };
+    let both: Vec<_> = [(10, 10), (11, 10), (20, 20), (21, 20)].map(|(tid, tgid)| of_python(tid, tgid)).into();
+    let mut collector = collected(&[vec![], both.clone(), both, vec![]]);
+    for (tgid, program) in [(10, "a.py"), (20, "b.py")] {
+        collector.end(&ThreadEnd {
+            tid: tgid,
+            start_time_clock_ticks: 7,
+            monotonic_ns: 1050 * MS,
+            pcomm: "python3".into(),
+            comm: "python3".into(),
+            program: Some((tgid, program.into())),
+        });
+    }
+    // A window has the threads of a name as one.
+    let merged = |program: &str| ThreadState {
+        pcomm: "python3".into(),
+        comm: "python3".into(),
+        program: Some(program.into()),
+        ..ThreadState::default()
+    };
+    let reasons = concluded(collector, &[merged("a.py"), merged("b.py")]);
+    let programs: Vec<_> = reasons.threads.iter().map(|threads| threads.program.as_deref().unwrap()).collect();
+    assert_eq!(programs, ["a.py", "b.py"]);
+    assert_eq!(reasons.times.iter().map(|time| time.samples).sum::<u64>(), 8);
+}
+
+#[test]
+fn a_process_that_executed_another_program_has_the_name_that_it_has_since() {
+    let named = |name: &str| ThreadState {
+        tid: 1,
+        tgid: 1,
+        pcomm: name.into(),
+        start_time_clock_ticks: Some(7),
+        ..ThreadState::default()
+    };
+    let pass = vec![sample(1, Activity::Running, 5)];
+    let reasons = concluded(collected(&[pass.clone(), pass]), &[named("next"), named("left")]);
+    assert_eq!(reasons.threads.iter().map(|threads| &*threads.pcomm).collect::<Vec<_>>(), ["next"]);
+}
