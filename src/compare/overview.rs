@@ -9,7 +9,7 @@ use super::{
     Digest, GroupFacts, GroupTotals, Groups, OVERVIEW, OverviewColumn, Per, Quantity, ReportSection, Row, Runs,
     SideGroup, SideSection, Sides, group,
 };
-use crate::diagnose::Note;
+use crate::diagnose::{Note, Side};
 use crate::model::{Direction, ExitedWork, SnapshotHead, Totals};
 use crate::statistics::Verdict;
 
@@ -59,6 +59,19 @@ pub(super) fn unnamed_children(overview: &ReportSection, snapshots: Sides<&Snaps
     let has_children = shown.any(|group| group.exited_work() == Some(ExitedWork::Children));
     let unnamed = has_children && !snapshots.into_iter().all(has_records);
     unnamed.then_some(Note::ExitedChildrenUnnamed)
+}
+
+/// Notes on windows whose threads wait for a CPU at the end, where nothing counts such a wait before it has ended.
+pub(super) fn waits_in_progress<'d>(digests: Sides<&'d Digest>) -> impl Iterator<Item = Note> + 'd {
+    let is_comparison = digests.candidate.is_some();
+    let note = move |(side, digest): (&Side, &Digest)| {
+        digest.head.window.as_ref()?;
+        let cpus = digest.head.host.as_ref()?.online_cpus?;
+        let threads = digest.threads.census.runnable.saturating_sub(cpus);
+        let is_uncounted = threads > 0 && digest.head.capture.as_ref()?.engine != "bpf";
+        is_uncounted.then_some(Note::WaitsInProgress { side: is_comparison.then_some(*side), threads })
+    };
+    Side::ALL.iter().zip(digests).filter_map(note)
 }
 
 /// Removes the lines of exited work that matter in no run of either side.
@@ -112,7 +125,7 @@ pub(crate) fn word(verdict: Verdict, direction: Direction) -> &'static str {
 mod tests {
     use super::*;
     use crate::compare::{CompareOptions, show};
-    use crate::model::{CtprofSnapshot, Section, ThreadState};
+    use crate::model::{CaptureInfo, CtprofSnapshot, HostContext, Section, ThreadState, WindowInfo};
 
     #[test]
     fn more_time_is_worse_and_more_sleep_is_more() {
@@ -137,5 +150,29 @@ mod tests {
         let report = show(&CtprofSnapshot { threads, ..CtprofSnapshot::default() }, &CompareOptions::default());
         let overview = report.section(Section::Overview).unwrap();
         assert!(overview.groups.len() == 2 && overview.groups.iter().all(|group| group.exited_work().is_none()));
+    }
+
+    #[test]
+    fn a_window_without_bpf_says_how_many_threads_wait_for_a_cpu_at_its_end() {
+        let threads = |states: &str| {
+            let thread = |(tid, state)| {
+                let mut thread = ThreadState { tid, tgid: tid, ..ThreadState::default() };
+                thread.metrics.state = Some(state);
+                thread.metrics.run_time_ns = Some(0.into());
+                thread
+            };
+            (1..).zip(states.chars()).map(thread).collect()
+        };
+        let notes = |engine: &str, states| {
+            let mut window = CtprofSnapshot { threads: threads(states), ..CtprofSnapshot::default() };
+            window.head.window = Some(WindowInfo { duration_ns: 1_000_000_000, ..WindowInfo::default() });
+            window.head.host = Some(HostContext { online_cpus: Some(2), ..HostContext::default() });
+            window.head.capture = Some(CaptureInfo { engine: engine.to_owned(), ..CaptureInfo::default() });
+            let report = show(&window, &CompareOptions::default());
+            report.section(Section::Overview).unwrap().notes.iter().map(Note::to_string).collect::<Vec<_>>()
+        };
+        let waits = "at the end, 1 thread waited for a CPU: without BPF, a wait counts as sleep until it ends";
+        assert_eq!(notes("procfs", "RRRS"), [waits]);
+        assert!(notes("procfs", "RRSS").is_empty() && notes("bpf", "RRRS").is_empty());
     }
 }

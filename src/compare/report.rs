@@ -136,6 +136,7 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
         section.select(&options.selection);
         if section.section == Section::Overview {
             section.notes.extend(overview::unnamed_children(section, first.map(|digest| &digest.head)));
+            section.notes.extend(overview::waits_in_progress(first));
         }
     }
     let (grouping, selection) = (&options.grouping, &options.selection);

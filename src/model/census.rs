@@ -15,6 +15,8 @@ pub struct Census {
     pub user_processes: u64,
     /// Number of kernel threads.
     pub kernel_threads: u64,
+    /// Number of threads that run or wait for a CPU.
+    pub runnable: u64,
     /// In a window, number of threads that started in it, including those that exited.
     pub started: u64,
     /// In a window, number of threads that exited in it. They are counted nowhere else.
@@ -65,6 +67,7 @@ impl Census {
         self.processes += u64::from(self.ends.is_none_or(|(_, last)| last != thread.tgid));
         self.user_processes += u64::from(thread.is_leader() && thread.has_memory());
         self.kernel_threads += u64::from(thread.kernel_thread);
+        self.runnable += u64::from(thread.metrics.state == Some('R'));
         self.ends = Some((self.ends.map_or(thread.tgid, |(first, _)| first), thread.tgid));
         let present = thread.metrics.present();
         self.present |= present;
@@ -77,12 +80,14 @@ impl Census {
 
     /// Counts the threads that follow these.
     pub fn append(&mut self, next: Self) {
-        let Self { threads, processes, user_processes, kernel_threads, started, exited, present, lacking, ends } = next;
+        let Self { threads, processes, user_processes, kernel_threads, runnable, started, exited, .. } = next;
+        let Self { present, lacking, ends, .. } = next;
         let shared = matches!((self.ends, ends), (Some((_, last)), Some((first, _))) if last == first);
         self.threads += threads;
         self.processes += processes - u64::from(shared);
         self.user_processes += user_processes;
         self.kernel_threads += kernel_threads;
+        self.runnable += runnable;
         self.started = self.started.saturating_add(started);
         self.exited = self.exited.saturating_add(exited);
         self.present |= present;
