@@ -1,7 +1,8 @@
 //! Parsers of kernel text, exposed to the fuzz targets.
 
 use super::bpf;
-use super::enrich::{jemalloc, taskstats};
+use super::elf::mappings::fuzz_maps;
+use super::enrich::taskstats;
 use super::host::cpu_time;
 use super::procfs::cgroup_paths::CgroupPaths;
 use super::procfs::text::{self, Keyed};
@@ -17,7 +18,7 @@ pub fn text(bytes: &[u8]) {
         }
     }
     let _ = CgroupPaths::default().identify(bytes);
-    jemalloc::fuzz_maps(bytes);
+    fuzz_maps(bytes);
     whole_process::fuzz(bytes);
     let _ = cpu_time::parse(bytes, bytes);
     let mut keyed = Keyed::new(METRICS.iter().map(|metric| (metric.name, metric)));

@@ -8,6 +8,7 @@ mod cgroup_ids;
 mod cgroup_names;
 mod containers;
 mod context;
+mod elf;
 mod engine;
 mod enrich;
 mod error;

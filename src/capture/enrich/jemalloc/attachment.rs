@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
+use super::super::super::elf::machine::Machine;
+use super::super::super::elf::mappings::file_mappings;
+use super::super::super::elf::modules::{Module, modules};
 use super::super::super::procfs::directory::{ProcDirectory, is_gone};
 use super::files::ExaminedFiles;
 use super::layout::TsdLayout;
-use super::machine::Machine;
-use super::mappings::file_mappings;
-use super::modules::{Module, modules};
 use super::pthread;
 use super::target::{CounterLocation, unread};
 use crate::model::ProbeFailure;

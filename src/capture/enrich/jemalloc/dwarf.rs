@@ -9,9 +9,9 @@ use gimli::{
 use object::read::elf::ElfSection64;
 use object::{Endianness, Object, ObjectSection, ReadRef};
 
-use super::elf::{File, Headers, bounded};
+use super::super::super::elf::headers::{File, Headers, bounded};
+use super::super::super::elf::untrusted::ExamineBudget;
 use super::layouts::Offsets;
-use super::untrusted::ExamineBudget;
 use crate::model::ProbeFailure;
 
 type Slice<'s> = EndianSlice<'s, LittleEndian>;

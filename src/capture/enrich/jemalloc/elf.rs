@@ -2,14 +2,13 @@
 
 use std::cell::LazyCell;
 
-use object::elf::{self, FileHeader64, PT_TLS, SHT_DYNSYM, SHT_SYMTAB, STT_TLS};
-use object::read::elf::{
-    Dyn, ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable, VersionTable,
-};
-use object::{CompressionFormat, Endianness, ObjectSection, ReadRef, SectionIndex};
+use object::elf::{self, PT_TLS, SHT_SYMTAB, STT_TLS};
+use object::read::elf::{ProgramHeader, Rela, SectionHeader, Sym, VersionTable};
+use object::{Endianness, ReadRef, SectionIndex};
 
-use super::machine::{Machine, Tls};
-use super::untrusted::{ExamineBudget, Pieces};
+use super::super::super::elf::headers::{ENDIAN, Headers, NoHeaders};
+use super::super::super::elf::machine::{Machine, Tls};
+use super::super::super::elf::untrusted::Pieces;
 use crate::model::ProbeFailure;
 
 /// The symbol of the thread-specific data: its offset in the block, and its size.
@@ -19,55 +18,19 @@ pub(super) struct Symbol {
     pub(super) size: u64,
 }
 
-/// A file whose tables of symbols have been read, too.
-pub(super) type File<'d, R> = ElfFile64<'d, Endianness, R>;
-
-type ElfHeader = FileHeader64<Endianness>;
-
-const ENDIAN: Endianness = Endianness::Little;
-
-/// What the headers of a file say. Most files are refused by that: their tables of symbols can be large.
-pub(super) struct Headers<'d, R: ReadRef<'d>> {
-    pub(super) data: R,
-    segments: &'d [elf::ProgramHeader64<Endianness>],
-    sections: SectionTable<'d, ElfHeader, R>,
-}
-
 /// Reads the headers. Refuses files for machines other than `machine` and files without thread-local storage.
 pub(super) fn open<'d, R: ReadRef<'d>>(machine: Machine, data: R) -> Result<(Headers<'d, R>, Tls), ProbeFailure> {
-    let header = ElfHeader::parse(data).map_err(|_| ProbeFailure::JemallocNotFound)?;
-    let endian = header.endian().map_err(|_| ProbeFailure::JemallocNotFound)?;
-    if header.e_machine(endian) != machine.in_header() || endian != ENDIAN {
-        return Err(ProbeFailure::ArchMismatch);
-    }
-    let segments = header.program_headers(ENDIAN, data).map_err(|_| ProbeFailure::JemallocNotFound)?;
-    let tls = segments.iter().find(|segment| segment.p_type(ENDIAN) == PT_TLS).ok_or(ProbeFailure::JemallocNotFound)?;
+    let headers = Headers::parse(machine, data).map_err(|no_headers| match no_headers {
+        NoHeaders::Invalid => ProbeFailure::JemallocNotFound,
+        NoHeaders::OtherMachine => ProbeFailure::ArchMismatch,
+    })?;
+    let tls = headers.segments.iter().find(|segment| segment.p_type(ENDIAN) == PT_TLS);
+    let tls = tls.ok_or(ProbeFailure::JemallocNotFound)?;
     let tls = Tls { address: tls.p_vaddr(ENDIAN), size: tls.p_memsz(ENDIAN), align: tls.p_align(ENDIAN).max(1) };
-    let sections = header.sections(ENDIAN, data).map_err(|_| ProbeFailure::JemallocNotFound)?;
-    let headers = Headers { data, segments, sections };
     if !tls.align.is_power_of_two() { Err(ProbeFailure::TlsArithmetic) } else { Ok((headers, tls)) }
 }
 
 impl<'d, R: ReadRef<'d>> Headers<'d, R> {
-    /// Those of a file with debug information of a program.
-    pub(super) fn of_debug(data: R) -> Option<Self> {
-        let header = ElfHeader::parse(data).ok().filter(|header| header.is_little_endian())?;
-        let (segments, sections) = (header.program_headers(ENDIAN, data).ok()?, header.sections(ENDIAN, data).ok()?);
-        Some(Self { data, segments, sections })
-    }
-
-    /// Whether there is a section of this name.
-    pub(super) fn has_section(&self, name: &[u8]) -> bool {
-        self.sections.section_by_name(ENDIAN, name).is_some()
-    }
-
-    pub(super) fn build_id(&self) -> Option<&'d [u8]> {
-        let notes = self.sections.iter().filter_map(|section| section.notes(ENDIAN, self.data).ok().flatten());
-        let mut notes = notes.flat_map(|mut notes| std::iter::from_fn(move || notes.next().ok().flatten()));
-        let id = notes.find(|note| note.name() == elf::ELF_NOTE_GNU && note.n_type(ENDIAN) == elf::NT_GNU_BUILD_ID)?;
-        Some(id.desc())
-    }
-
     /// `tsd_tls`, alone or with a prefix: jemalloc's thread-specific data is a defined object in
     /// thread-local storage.
     pub(super) fn symbol(&self) -> Option<Symbol>
@@ -137,26 +100,6 @@ impl<'d, R: ReadRef<'d>> Headers<'d, R> {
             self.data.find_in_pieces(start, bytes, slot)
         })
     }
-
-    /// Whether the linker has marked it as a program that can be at any address.
-    fn is_program(&self) -> bool {
-        let entries = self.sections.dynamic(ENDIAN, self.data).ok().flatten();
-        let mut entries = entries.into_iter().flat_map(|(entries, _)| entries);
-        entries.any(|entry| entry.d_tag(ENDIAN) == elf::DT_FLAGS_1 && entry.d_val(ENDIAN) & elf::DF_1_PIE.0 != 0)
-    }
-
-    /// How much the address of the first code is larger than its place in the file.
-    pub(super) fn code_shift(&self) -> u64 {
-        let is_code = |part: &&elf::ProgramHeader64<Endianness>| {
-            part.p_type(ENDIAN) == elf::PT_LOAD && part.p_flags(ENDIAN).contains(elf::PF_X)
-        };
-        let code = self.segments.iter().find(is_code);
-        code.map_or(0, |code| code.p_vaddr(ENDIAN).wrapping_sub(code.p_offset(ENDIAN)))
-    }
-
-    fn dynamic_symbols(&self) -> SymbolTable<'d, ElfHeader, R> {
-        self.sections.symbols(ENDIAN, self.data, SHT_DYNSYM).unwrap_or_default()
-    }
 }
 
 /// Whether a hash table with these bytes can have a name, by its Bloom filter; `None` if it is invalid.
@@ -169,14 +112,48 @@ fn may_contain(table: &[u8], hash: u32) -> Option<bool> {
     Some(has(hash) && has(other))
 }
 
-/// A section's bytes, decompressed; `None` if they are invalid or more than is left of the budget.
-pub(super) fn bounded<'d>(
-    section: &impl ObjectSection<'d>,
-    budget: &ExamineBudget,
-) -> Option<std::borrow::Cow<'d, [u8]>> {
-    let compressed = section.compressed_data().ok()?;
-    if compressed.format != CompressionFormat::None {
-        budget.charge(compressed.uncompressed_size).ok()?;
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::super::super::super::elf::untrusted::{LimitedFile, SharedBudget};
+    use super::*;
+
+    /// A program with a block of thread-local storage and a symbol table of `symbols` bytes.
+    fn program(symbols: u64) -> Vec<u8> {
+        let machine = Machine::NATIVE.in_header().0;
+        let halves = |numbers: &[u16]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
+        let words = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
+        let longs = |numbers: &[u64]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
+        let header = [
+            b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec(),
+            [halves(&[2, machine]), words(&[1]), longs(&[0, 64, 120]), words(&[0])].concat(),
+            halves(&[64, 56, 1, 64, 3, 2]),
+        ];
+        let tls = [words(&[7, 4]), longs(&[0, 0, 0, 0, 64, 8])].concat();
+        let section = |kind: u32, size: u64, link: u32, entry: u64| {
+            [words(&[0, kind]), longs(&[0, 0, 312, size]), words(&[link, 0]), longs(&[8, entry])].concat()
+        };
+        let sections = [section(0, 0, 0, 0), section(2, symbols, 2, 24), section(3, 1, 0, 0)];
+        [header.concat(), tls, sections.concat(), vec![0]].concat()
     }
-    compressed.decompress().ok()
+
+    /// Whether a file that starts with that program is too much.
+    fn is_too_much(symbols: u64) -> bool {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&program(symbols), 0).unwrap();
+        file.set_len(4 << 30).unwrap();
+        let budget = SharedBudget::default().of_file();
+        let limited = LimitedFile::new(&file, &budget);
+        let (headers, _) = open(Machine::NATIVE, &limited).unwrap();
+        assert_eq!(headers.symbol(), None);
+        budget.is_exceeded.get()
+    }
+
+    #[test]
+    fn a_symbol_table_above_the_limit_or_without_content_is_not_read() {
+        assert!(!is_too_much(24 << 10));
+        assert!(is_too_much(24 << 14), "sparse");
+        assert!(is_too_much(24 << 26));
+    }
 }

@@ -2,23 +2,19 @@
 //! program is analyzed once.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::fs::{File, Metadata};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use nix::sys::stat::{major, minor};
-use object::ReadRef;
-
+use super::super::super::elf::headers::Headers;
+use super::super::super::elf::machine::Machine;
+use super::super::super::elf::mapped_file::{self, FileVersion, debug_file, open, version};
+use super::super::super::elf::modules::Module;
+use super::super::super::elf::untrusted::{ExamineBudget, LimitedFile, SharedBudget};
 use super::super::super::procfs::directory::ProcDirectory;
-use super::elf::{self, Headers};
+use super::elf;
 use super::layout::{self, TsdLayout};
-use super::machine::Machine;
-use super::modules::Module;
-use super::untrusted::{ExamineBudget, LimitedFile, SharedBudget, open_regular};
 use crate::model::ProbeFailure;
 use crate::process::lock;
 use crate::sys::maps::Mapping;
@@ -31,10 +27,6 @@ type RootKey = (u64, u64, u64);
 /// Device, inode and path of a file: some file systems use the same inode twice. With a root, together with the debug file
 /// that is there.
 type FileKey = ((u32, u32), u64, Vec<u8>, Option<RootKey>);
-
-/// Size, and the times of the last changes of content and inode, in seconds and nanoseconds. A file with equal ones is
-/// still the one that was examined: inodes are used again, and files are written anew.
-type FileVersion = [i64; 5];
 
 /// `None`: it has a separate debug file, and processes with another root may have another one.
 type Examined = (FileVersion, Option<Examination>);
@@ -98,7 +90,7 @@ impl ExaminedFiles {
         }
         let (file, metadata) = open(directory, module).ok_or(ProbeFailure::JemallocNotFound)?;
         // That of what was opened: a process can show any file with the number and the name of another one.
-        let key = |root| (self::device(&metadata), metadata.ino(), path.clone(), root);
+        let key = |root| (mapped_file::device(&metadata), metadata.ino(), path.clone(), root);
         let of_all = self.examined(key(None), &metadata, |budget| look(directory, &file, budget, Option::is_none));
         let of_root =
             || self.examined(key(Some(root(directory)?)), &metadata, |budget| look(directory, &file, budget, |_| true));
@@ -134,45 +126,10 @@ impl ExaminedFiles {
     }
 }
 
-fn device(file: &Metadata) -> (u32, u32) {
-    [major(file.dev()), minor(file.dev())].map(|number| u32::try_from(number).unwrap_or(u32::MAX)).into()
-}
-
-fn version(file: &Metadata) -> FileVersion {
-    [file.size().cast_signed(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()]
-}
-
 fn root(directory: &ProcDirectory) -> Option<RootKey> {
     let [root, namespace] = ["root", "ns/mnt"].map(|name| directory.stat(name));
     let root = root.ok()?;
     Some((root.st_dev, root.st_ino, namespace.ok()?.st_ino))
-}
-
-/// Opens the mapped file, even if it was replaced: through the mapping if privileges allow, otherwise by
-/// its name in the process's own root.
-pub(super) fn open(directory: &ProcDirectory, module: &Module) -> Option<(File, Metadata)> {
-    let open = |path: &PathBuf| {
-        let file = open_regular(directory, path)?;
-        let metadata = file.metadata().ok().filter(|file| is_mapped(file, module))?;
-        Some((file, metadata))
-    };
-    let Mapping { start, end, path, .. } = &module.mapping;
-    let named = || rooted(Path::new(OsStr::from_bytes(path)));
-    let names = [format!("map_files/{start:x}-{end:x}").into(), if module.is_program { "exe".into() } else { named() }];
-    names.iter().find_map(open)
-}
-
-/// Whether a file is the mapped one. Some file systems without a disk of their own, such as btrfs and overlayfs, have
-/// another device in the list of mappings: only those of disks are compared.
-fn is_mapped(file: &Metadata, module: &Module) -> bool {
-    let (device, mapped) = (device(file), module.mapping.device);
-    let is_comparable = device.0 != 0 && mapped.0 != 0;
-    file.ino() == module.mapping.inode && (device == mapped || !is_comparable)
-}
-
-/// A path in the process's own root, from its directory in procfs.
-fn rooted(path: &Path) -> PathBuf {
-    Path::new("root").join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Examines a file, if its separate debug file is as wanted.
@@ -189,26 +146,18 @@ fn look(
     };
     let debug = Some(debug_file(directory, &program)).filter(is_wanted)?;
     let debug = debug.as_ref().map(|file| LimitedFile::new(file, budget));
-    let debug = debug.as_ref().and_then(Headers::of_debug);
+    let debug = debug.as_ref().and_then(|debug| Headers::parse(Machine::NATIVE, debug).ok());
     let debug = debug.filter(|debug| debug.build_id() == program.build_id());
     Some(layout::locate(Machine::NATIVE, &program, tls, debug.as_ref(), budget))
 }
 
-/// The separate debug file of a program, by its build id, in the process's own root.
-fn debug_file<'d>(directory: &ProcDirectory, program: &Headers<'d, impl ReadRef<'d>>) -> Option<File> {
-    let path = Path::new("/usr/lib/debug/.build-id").join(id_path(program.build_id()?)?);
-    open_regular(directory, &rooted(&path))
-}
-
-/// `ab/cdef….debug`.
-fn id_path(id: &[u8]) -> Option<PathBuf> {
-    let (first, rest) = id.split_first()?;
-    let hex = rest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    (!rest.is_empty()).then(|| PathBuf::from(format!("{first:02x}/{hex}.debug")))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
+
+    use mapped_file::device;
+
     use super::*;
 
     fn this_process() -> ProcDirectory {
@@ -223,17 +172,6 @@ mod tests {
             mapping: Mapping { start: 0, end: 4096, offset: 0, is_executable: true, device, inode, path },
             is_program: false,
         }
-    }
-
-    #[test]
-    fn a_file_with_the_inode_of_the_mapped_one_on_another_disk_is_not_opened() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let device = file.as_file().metadata().unwrap().dev();
-        let own = [major(device), minor(device)].map(|number| u32::try_from(number).unwrap());
-        let is_opened = |device| open(&this_process(), &module(file.path(), device)).is_some();
-        assert!(is_opened((own[0], own[1])), "the mapped file itself");
-        assert!(is_opened((0, 77)), "a file system without a disk");
-        assert_eq!(is_opened((own[0] + 1, own[1])), own[0] == 0, "another disk");
     }
 
     #[test]

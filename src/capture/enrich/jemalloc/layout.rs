@@ -1,11 +1,12 @@
 //! The location of the counters in a module, from an ELF file, its debug information and the table of
 //! known builds.
 
+use super::super::super::elf::headers::Headers;
+use super::super::super::elf::machine::{Machine, Tls};
+use super::super::super::elf::untrusted::{ExamineBudget, Pieces};
 use super::dwarf;
-use super::elf::{Headers, Symbol};
+use super::elf::Symbol;
 use super::layouts::{self, Offsets};
-use super::machine::{Machine, Tls};
-use super::untrusted::{ExamineBudget, Pieces};
 use crate::model::ProbeFailure;
 
 /// Debug information that takes more bytes of memory is only read for unknown builds.

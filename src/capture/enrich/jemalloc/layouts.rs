@@ -6,7 +6,7 @@
 //! information of the same sources with the same options (5.3.0, 5.3.1), and from the code of `malloc` and `free` in
 //! Debian's `libjemalloc2` (5.2.1-3, 5.3.0-1, 5.3.0-3).
 
-use super::machine::Machine;
+use super::super::super::elf::machine::Machine;
 
 /// Offsets of the two counters in `tsd_s`, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,22 +10,18 @@ mod elf;
 mod files;
 mod layout;
 mod layouts;
-mod machine;
-mod mappings;
-mod modules;
 mod probe;
 mod pthread;
 mod target;
-mod untrusted;
 
 pub use self::layout::{Route, TsdLayout};
 pub use self::layouts::Offsets;
-use self::machine::Machine;
+use super::super::elf::headers::Headers;
+use super::super::elf::machine::Machine;
+use super::super::elf::untrusted::SharedBudget;
 use crate::model::ProbeFailure;
 
 pub(in crate::capture) use self::files::ExaminedFiles;
-#[cfg(fuzzing)]
-pub(in crate::capture) use self::mappings::fuzz_maps;
 pub(in crate::capture) use self::probe::{Probe, ProbedThread, add, log};
 
 /// The location of jemalloc's counters in a thread, from the bytes of a program or library.
@@ -38,7 +34,7 @@ pub fn inspect(bytes: &[u8]) -> Result<TsdLayout, ProbeFailure> {
 
 fn inspect_for(machine: Machine, bytes: &[u8]) -> Result<TsdLayout, ProbeFailure> {
     let (file, tls) = elf::open(machine, bytes)?;
-    layout::locate(machine, &file, tls, None::<&elf::Headers<'_, &[u8]>>, &untrusted::SharedBudget::default().of_file())
+    layout::locate(machine, &file, tls, None::<&Headers<'_, &[u8]>>, &SharedBudget::default().of_file())
 }
 
 #[cfg(test)]

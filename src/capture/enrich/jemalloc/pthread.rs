@@ -7,13 +7,13 @@ use std::fs::File;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 
+use super::super::super::elf::headers;
+use super::super::super::elf::machine::Machine;
+use super::super::super::elf::mapped_file;
+use super::super::super::elf::modules::Module;
+use super::super::super::elf::untrusted::{LimitedFile, SharedBudget};
 use super::super::super::procfs::directory::{Numbered, ProcDirectory};
 use super::super::super::procfs::text;
-use super::elf;
-use super::files;
-use super::machine::Machine;
-use super::modules::Module;
-use super::untrusted::{LimitedFile, SharedBudget};
 use crate::sys::memory::AddressSpace;
 use crate::sys::robust;
 
@@ -30,7 +30,7 @@ pub(super) fn pointer_behind_head(machine: Machine, directory: &ProcDirectory, m
             let Described { size, id } = modules.iter().find_map(|module| {
                 let names = [&b"/libc.so"[..], b"/libc-", b"/libpthread"];
                 let is_library = names.iter().any(|name| memchr::memmem::find(&module.mapping.path, name).is_some());
-                let (file, _) = files::open(directory, module).filter(|_| is_library || module.is_program)?;
+                let (file, _) = mapped_file::open(directory, module).filter(|_| is_library || module.is_program)?;
                 described(&file)
             })?;
             Some(i64::from(size) - i64::from(id) - i64::try_from(HEAD_BEHIND_ID).ok()?)
@@ -48,7 +48,7 @@ struct Described {
 fn described(library: &File) -> Option<Described> {
     let budget = SharedBudget::default().of_file();
     let library = LimitedFile::new(library, &budget);
-    let file = elf::File::parse(&library).ok()?;
+    let file = headers::File::parse(&library).ok()?;
     let word = |name: &[u8], at: u64| {
         let mut symbols = file.dynamic_symbols().chain(file.symbols());
         let address = symbols.find(|symbol| symbol.name_bytes() == Ok(name))?.address().checked_add(at)?;

@@ -4,15 +4,15 @@ use object::elf;
 
 /// The block of thread-local storage of a module: `PT_TLS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tls {
-    pub(super) address: u64,
-    pub(super) size: u64,
-    pub(super) align: u64,
+pub(in crate::capture) struct Tls {
+    pub(in crate::capture) address: u64,
+    pub(in crate::capture) size: u64,
+    pub(in crate::capture) align: u64,
 }
 
 /// A machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Machine {
+pub(in crate::capture) enum Machine {
     /// x86-64.
     X86_64,
     /// 64-bit ARM.
@@ -21,10 +21,11 @@ pub(super) enum Machine {
 
 impl Machine {
     /// The machine that ctprof runs on. On others, no program is of this machine.
-    pub(super) const NATIVE: Self = if cfg!(target_arch = "aarch64") { Self::Aarch64 } else { Self::X86_64 };
+    pub(in crate::capture) const NATIVE: Self =
+        if cfg!(target_arch = "aarch64") { Self::Aarch64 } else { Self::X86_64 };
 
     /// The machine in an ELF header.
-    pub(super) fn in_header(self) -> elf::Machine {
+    pub(in crate::capture) fn in_header(self) -> elf::Machine {
         match self {
             Self::X86_64 => elf::EM_X86_64,
             Self::Aarch64 => elf::EM_AARCH64,
@@ -32,7 +33,7 @@ impl Machine {
     }
 
     /// The relocation of a slot that the dynamic linker fills with the distance of an object from the thread pointer.
-    pub(super) fn distance_relocation(self) -> elf::RelocationType {
+    pub(in crate::capture) fn distance_relocation(self) -> elf::RelocationType {
         match self {
             Self::X86_64 => elf::R_X86_64_TPOFF64,
             Self::Aarch64 => elf::R_AARCH64_TLS_TPREL,
@@ -40,7 +41,7 @@ impl Machine {
     }
 
     /// Distance from the thread pointer to the object at `value` in the block of a main executable.
-    pub(super) fn static_distance(self, block: Tls, value: u64) -> Option<i64> {
+    pub(in crate::capture) fn static_distance(self, block: Tls, value: u64) -> Option<i64> {
         let Tls { address, size, align } = block;
         match self {
             // Below the thread pointer, so that the block keeps its alignment.

@@ -10,7 +10,7 @@ use crate::sys;
 use crate::sys::maps::{self, Mapping};
 
 /// The first mapping of a file in the process whose `maps` this is, and those that are executable, by address.
-pub(super) fn file_mappings(mut maps: File) -> Result<Vec<Mapping>, Errno> {
+pub(in crate::capture) fn file_mappings(mut maps: File) -> Result<Vec<Mapping>, Errno> {
     // Whatever prevents queries, the text has its own errors.
     maps::file_mappings(&maps).or_else(|_| {
         let mut text = Vec::new();

@@ -17,7 +17,7 @@ use nix::sys::stat::Mode;
 use object::pod::{self, Pod};
 use object::{ReadCache, ReadRef};
 
-use super::super::super::procfs::directory::ProcDirectory;
+use super::super::procfs::directory::ProcDirectory;
 
 /// How much memory the contents of all files that are examined at a time may take, in bytes.
 const MAX_READ: u64 = 64 << 20;
@@ -30,7 +30,7 @@ const MAX_RATIO: u64 = 16;
 
 /// What examining the files of a capture may take.
 #[derive(Clone, Debug)]
-pub(super) struct SharedBudget {
+pub(in crate::capture) struct SharedBudget {
     /// Bytes of memory left.
     left: Arc<AtomicU64>,
     /// Nanoseconds used.
@@ -44,19 +44,19 @@ impl Default for SharedBudget {
 }
 
 /// The part of it that examining one file takes, until this is dropped.
-pub(super) struct ExamineBudget {
+pub(in crate::capture) struct ExamineBudget {
     shared: SharedBudget,
     taken: Cell<u64>,
     begin: Instant,
-    pub(super) until: Instant,
+    pub(in crate::capture) until: Instant,
     /// Whether the file takes too much.
-    pub(super) is_exceeded: Cell<bool>,
+    pub(in crate::capture) is_exceeded: Cell<bool>,
     /// Whether other files left too little.
-    pub(super) is_taken: Cell<bool>,
+    pub(in crate::capture) is_taken: Cell<bool>,
 }
 
 impl SharedBudget {
-    pub(super) fn of_file(&self) -> ExamineBudget {
+    pub(in crate::capture) fn of_file(&self) -> ExamineBudget {
         let used = Duration::from_nanos(self.used.load(Ordering::Relaxed));
         let begin = Instant::now();
         let until = begin + MAX_TIME.saturating_sub(used);
@@ -72,7 +72,7 @@ impl SharedBudget {
     }
 
     /// Waits for what other files take.
-    pub(super) fn wait(&self) {
+    pub(in crate::capture) fn wait(&self) {
         thread::sleep(WAIT);
         self.add_time(WAIT);
     }
@@ -84,7 +84,7 @@ impl SharedBudget {
 
 impl ExamineBudget {
     /// Takes memory before it is allocated.
-    pub(super) fn charge(&self, bytes: u64) -> Result<(), ()> {
+    pub(in crate::capture) fn charge(&self, bytes: u64) -> Result<(), ()> {
         let taken = self.taken.get().checked_add(bytes).filter(|taken| *taken <= MAX_READ && !self.is_exceeded.get());
         let Some(taken) = taken else {
             self.is_exceeded.set(true);
@@ -100,7 +100,7 @@ impl ExamineBudget {
     }
 
     /// Whether there is time left.
-    pub(super) fn has_time(&self) -> bool {
+    pub(in crate::capture) fn has_time(&self) -> bool {
         let has_time = Instant::now() < self.until;
         self.is_exceeded.set(self.is_exceeded.get() || !has_time);
         has_time
@@ -115,7 +115,7 @@ impl Drop for ExamineBudget {
 }
 
 /// Opens a regular file for reading, and nothing else.
-pub(super) fn open_regular(directory: &ProcDirectory, path: &Path) -> Option<File> {
+pub(in crate::capture) fn open_regular(directory: &ProcDirectory, path: &Path) -> Option<File> {
     // `O_PATH` opens nothing: opening a FIFO waits for a writer, and opening a device can have an effect.
     let place = File::from(directory.open_at(path, OFlag::O_PATH).ok()?);
     if !place.metadata().ok()?.is_file() {
@@ -134,7 +134,7 @@ const TEXT_ENTRY: usize = 64;
 
 /// A file whose reads fail once they are more than its budget. It is not mapped into memory, because
 /// its owner can truncate it meanwhile.
-pub(super) struct LimitedFile<'f> {
+pub(in crate::capture) struct LimitedFile<'f> {
     file: &'f File,
     cache: ReadCache<&'f File>,
     budget: &'f ExamineBudget,
@@ -143,7 +143,7 @@ pub(super) struct LimitedFile<'f> {
 }
 
 impl<'f> LimitedFile<'f> {
-    pub(super) fn new(file: &'f File, budget: &'f ExamineBudget) -> Self {
+    pub(in crate::capture) fn new(file: &'f File, budget: &'f ExamineBudget) -> Self {
         // Some file systems do not say it.
         let on_disk = file.metadata().ok().map(|file| file.blocks().saturating_mul(512)).filter(|bytes| *bytes > 0);
         let largest = on_disk.map_or(u64::MAX, |bytes| bytes.saturating_mul(MAX_RATIO));
@@ -174,7 +174,7 @@ impl<'a> ReadRef<'a> for &'a LimitedFile<'_> {
 }
 
 /// Bytes that can also be looked at in pieces, which takes no memory for all of them.
-pub(super) trait Pieces<'d>: ReadRef<'d> {
+pub(in crate::capture) trait Pieces<'d>: ReadRef<'d> {
     /// What `find` returns for the first of the elements in so many bytes from `start` on for which it returns anything.
     fn find_in_pieces<E: Pod, T>(self, start: u64, bytes: u64, find: impl FnMut(&E) -> Option<T>) -> Option<T>;
 }
@@ -215,8 +215,6 @@ fn elements<E: Pod>(bytes: &[u8]) -> &[E] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::elf;
-    use super::super::machine::Machine;
     use super::*;
 
     #[test]
@@ -231,44 +229,6 @@ mod tests {
             assert!(open_regular(&directory, refused).is_none(), "{}", refused.display());
         }
         assert_eq!(std::io::read_to_string(open_regular(&directory, &file).unwrap()).unwrap(), "content");
-    }
-
-    /// A program with a block of thread-local storage and a symbol table of `symbols` bytes.
-    fn program(symbols: u64) -> Vec<u8> {
-        let machine = Machine::NATIVE.in_header().0;
-        let halves = |numbers: &[u16]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
-        let words = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
-        let longs = |numbers: &[u64]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>();
-        let header = [
-            b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec(),
-            [halves(&[2, machine]), words(&[1]), longs(&[0, 64, 120]), words(&[0])].concat(),
-            halves(&[64, 56, 1, 64, 3, 2]),
-        ];
-        let tls = [words(&[7, 4]), longs(&[0, 0, 0, 0, 64, 8])].concat();
-        let section = |kind: u32, size: u64, link: u32, entry: u64| {
-            [words(&[0, kind]), longs(&[0, 0, 312, size]), words(&[link, 0]), longs(&[8, entry])].concat()
-        };
-        let sections = [section(0, 0, 0, 0), section(2, symbols, 2, 24), section(3, 1, 0, 0)];
-        [header.concat(), tls, sections.concat(), vec![0]].concat()
-    }
-
-    /// Whether a file that starts with that program is too much.
-    fn is_too_much(symbols: u64) -> bool {
-        let file = tempfile::tempfile().unwrap();
-        file.write_all_at(&program(symbols), 0).unwrap();
-        file.set_len(4 << 30).unwrap();
-        let budget = SharedBudget::default().of_file();
-        let limited = LimitedFile::new(&file, &budget);
-        let (headers, _) = elf::open(Machine::NATIVE, &limited).unwrap();
-        assert_eq!(headers.symbol(), None);
-        budget.is_exceeded.get()
-    }
-
-    #[test]
-    fn a_symbol_table_above_the_limit_or_without_content_is_not_read() {
-        assert!(!is_too_much(24 << 10));
-        assert!(is_too_much(24 << 14), "sparse");
-        assert!(is_too_much(24 << 26));
     }
 
     #[test]

@@ -6,16 +6,16 @@ use crate::sys::maps::Mapping;
 
 /// A file that is mapped into a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Module {
+pub(in crate::capture) struct Module {
     /// Its first executable mapping, or the first one of all if that is the program's: programs can copy their code to
     /// other memory.
-    pub(super) mapping: Mapping,
+    pub(in crate::capture) mapping: Mapping,
     /// Whether it is the program itself.
-    pub(super) is_program: bool,
+    pub(in crate::capture) is_program: bool,
 }
 
 /// The files with code, each once, the program first.
-pub(super) fn modules(mappings: impl IntoIterator<Item = Mapping>, program: &[u8]) -> Vec<Module> {
+pub(in crate::capture) fn modules(mappings: impl IntoIterator<Item = Mapping>, program: &[u8]) -> Vec<Module> {
     let mut known = HashSet::new();
     let mut modules: Vec<Module> = Vec::new();
     for mapping in mappings.into_iter().filter(|mapping| mapping.path.starts_with(b"/")) {
