@@ -12,12 +12,12 @@ use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Sub
 
 use super::{
     COLUMNS, ColumnChoice, CpuList, Format, METRICS, NO_STEPS, SECTIONS, SORT_KEYS, cpu_list, duration, keep,
-    one_of_variants, overview_column, pid, ring_size, share, size, smaps, threshold, why_rate,
+    one_of_variants, overview_column, pid, ring_size, share, size, smaps, threshold, units, why_rate,
 };
 use crate::capture::{Engine, Options, Smaps};
 use crate::compare::{
-    CompareOptions, Flatten, Form, Gate, GroupBy, GroupGlob, Grouping, Names, OverviewColumn, Per, Quantity, Scope,
-    Selection, Sides, SortKey, StepGate, Threshold,
+    CompareOptions, DifferentHosts, Flatten, Form, Gate, GroupBy, GroupGlob, Grouping, Names, NewGroups,
+    OverviewColumn, Per, Quantity, Scope, Selection, Sides, SortKey, StepGate, Threshold, Units,
 };
 use crate::model::Section;
 use crate::process::{Privileges, Streams};
@@ -412,8 +412,26 @@ pub(super) struct Comparing {
     /// Also exit with status 3 if a gate is unclear because the runs vary too much
     #[arg(long, requires = "fail_on", help_heading = "Gates")]
     pub(super) fail_on_unclear: bool,
+    /// Let groups pass that only the candidate has. Gates on `*` compare them with a baseline of 0
+    #[arg(long, requires = "fail_on", help_heading = "Gates")]
+    allow_new: bool,
+    /// Judge percentages of times although the sides ran on different processors, which take different times for equal work
+    #[arg(long, requires = "fail_on", help_heading = "Gates")]
+    allow_different_hosts: bool,
     #[command(flatten)]
     pub(super) view: ViewArgs,
+}
+
+impl Comparing {
+    pub(super) fn options(&self, labels: Sides<String>) -> CompareOptions {
+        CompareOptions {
+            threshold: self.threshold,
+            min_time: self.min_time,
+            new_groups: if self.allow_new { NewGroups::Pass } else { NewGroups::Judge },
+            different_hosts: if self.allow_different_hosts { DifferentHosts::Allow } else { DifferentHosts::Refuse },
+            ..self.view.options(labels)
+        }
+    }
 }
 
 #[derive(Debug, ClapArgs)]
@@ -436,6 +454,9 @@ pub(super) struct ViewArgs {
     /// Show values per second, per run (or total: not divided), or per second of CPU time of all groups [default: second; run to compare commands without the host, and for two snapshots]
     #[arg(long, value_parser = one_of_variants(Per::value_variants()), value_name = "UNIT")]
     per: Option<Per>,
+    /// Divide by the work that was done in a window: N units, or N units of the baseline and M of the candidate
+    #[arg(long, value_parser = units, value_name = "N[,M]", conflicts_with = "per")]
+    per_unit: Option<Units>,
     /// Show the whole host, or only the recorded command and its descendants, containers or pods: host, command, container:NAME, pod:NAME [default: command to compare commands and for a directory of their runs, else host]
     #[arg(long, value_parser = Scope::parse, value_name = "SCOPE")]
     pub(super) scope: Option<Scope>,
@@ -485,7 +506,8 @@ impl ViewArgs {
             flatten: self.cgroup_flatten.clone(),
             renamed_cgroups: if self.no_cgroup_match { Names::Literal } else { Names::Patterns },
             scope: self.scope.clone(),
-            per: self.per.or((self.format == Format::Folded).then_some(Per::Run)),
+            per: self.per_unit.map(|_| Per::Unit).or(self.per).or((self.format == Format::Folded).then_some(Per::Run)),
+            units: self.per_unit,
         };
         let selection = Selection {
             only: self.named_groups().cloned().collect(),

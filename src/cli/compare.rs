@@ -36,8 +36,7 @@ pub(super) struct Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     pub(super) fn new(args: &'a Comparing, labels: Sides<String>) -> anyhow::Result<Self> {
-        let options =
-            CompareOptions { threshold: args.threshold, min_time: args.min_time, ..args.view.options(labels) };
+        let options = args.options(labels);
         let misfit = args.fail_on.iter().find_map(|gate| Some((gate, gate.check(options.grouping.axis).err()?)));
         if let Some((gate, error)) = misfit {
             return Err(usage_error(format!("--fail-on '{}': {error}", gate.text)));

@@ -9,7 +9,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, Resettable, TypedValueP
 
 use crate::capture::Smaps;
 use crate::compare::{
-    OverviewColumn, Quantity, SelectError, SortKey, Threshold, parse_metric, parse_section, parse_sort_key, unknown,
+    OverviewColumn, Quantity, SelectError, SortKey, Threshold, Units, parse_metric, parse_section, parse_sort_key,
+    unknown,
 };
 use crate::model::Section;
 use crate::report::Column;
@@ -114,6 +115,14 @@ const EXPECTED_SIZE: &str = "expected a size such as 512M or 4G";
 /// A percentage such as `5%`, up to 1000%.
 pub(super) fn threshold(text: &str) -> Result<Threshold, String> {
     percentage(text, 1000.0).map(Threshold)
+}
+
+/// Numbers of units of work: one of both sides, or one of each.
+pub(super) fn units(text: &str) -> Result<Units, String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    let (baseline, candidate) = text.split_once(',').unwrap_or((text, text));
+    let units = number(baseline).zip(number(candidate)).map(|(baseline, candidate)| Units { baseline, candidate });
+    units.ok_or_else(|| "expected a number of units above 0 such as 12000, or one of each side: 12000,11800".to_owned())
 }
 
 /// A share such as `1%`.

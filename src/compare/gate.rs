@@ -97,6 +97,14 @@ impl Gate {
         section.groups.iter().enumerate().filter(move |(_, group)| is_selected(group)).map(|(place, _)| place)
     }
 
+    /// What its values are divided by in a comparison whose values are divided by `per`. Amounts of other work are those of a unit.
+    pub(super) fn per_of(&self, per: Per) -> Per {
+        match self.per {
+            Some(Per::Run) if per == Per::Unit => Per::Unit,
+            own => own.unwrap_or(per),
+        }
+    }
+
     /// Checks that groups of threads by `group_by` have the value: other groups than cgroups have no values of cgroups.
     pub fn check(&self, group_by: GroupBy) -> Result<(), GateError> {
         let missing = self.metrics.iter().find(|metric| metric.section.is_of_cgroups() && !group_by.is_by_cgroup());

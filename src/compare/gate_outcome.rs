@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    ELAPSED, Gate, GateMetric, GroupGlob, NoSuchGroup, ReportSection, Row, Sides, WORSE, is_gated, of_kind, present,
-    samples, usual,
+    ELAPSED, Gate, GateCause, GateMetric, GroupGlob, NewGroups, NoSuchGroup, ReportSection, Row, Sides, WORSE,
+    gate_room, is_gated, of_kind, present, samples, usual,
 };
 use crate::model::{Cell, Unit};
 use crate::statistics::{self, Beyond, Bound, Corrected, Design, Interval, Margin, Samples, Scale, TAIL};
@@ -40,6 +40,8 @@ pub struct GateResult {
     pub(crate) runs_needed: Option<usize>,
     /// Whether the gate holds.
     pub outcome: GateOutcome,
+    /// What contributes most to a failure, if that is known.
+    pub(crate) cause: Option<GateCause>,
 }
 
 /// A change, as the bound measures it.
@@ -84,6 +86,7 @@ const NO_CANDIDATE: &str = "no data in the candidate";
 const NEGATIVE: &str = "negative values have no percentage; use an absolute bound";
 const MINOR: &str = "each group that matches takes too little of the CPU time (--min-time)";
 const ONLY_IN_BASELINE: &str = "the group is only in the baseline";
+const NEW: &str = "each group that matches is only in the candidate (--allow-new)";
 const ONLY_IN_CANDIDATE: &str =
     "the group is only in the candidate: a percentage bound cannot apply to a baseline of 0; use an absolute bound";
 
@@ -93,6 +96,10 @@ pub(super) struct GateJudge {
     pub(super) tests: usize,
     /// The groups that take too little CPU time for a percentage, by key.
     pub(super) minor: BTreeSet<Vec<String>>,
+    /// What gates on several groups do with those that only the candidate has.
+    pub(super) new_groups: NewGroups,
+    /// Why percentages of times say nothing, if they don't.
+    pub(super) other_host: Option<String>,
 }
 
 /// The results of all gates. `sections` finds those that a gate looks at.
@@ -138,6 +145,7 @@ impl GateResult {
             p: None,
             runs_needed: None,
             outcome,
+            cause: None,
         }
     }
 }
@@ -191,15 +199,23 @@ fn result_of(
     let is_glob = gate.group.as_ref().is_some_and(|glob| !glob.is_exact());
     let is_share = gate.limit.scale == Scale::Ratio;
     let is_on_one_side = row.covered.iter().any(Option::is_none);
+    let is_new = row.covered.baseline.is_none();
     if is_glob && is_share && judge.minor.contains(&key) {
         return Err(MINOR);
     }
+    if is_glob && is_new && judge.new_groups == NewGroups::Pass {
+        return Err(NEW);
+    }
     let mut result = GateResult::new(place, gate, &metric.name, key, GateOutcome::Passed);
+    if let Some(why) = judge.other_host.as_ref().filter(|_| is_share && metric.unit.is_time()) {
+        result.outcome = GateOutcome::Error(why.clone());
+        return Ok(result);
+    }
     match compare(&mut result, gate, judge, row) {
-        Ok(()) if is_glob && is_share && is_on_one_side => return Err(ONLY_IN_BASELINE),
+        Ok(()) if is_glob && is_share && is_on_one_side && !is_new => return Err(ONLY_IN_BASELINE),
         Ok(()) => {}
         Err(NO_DATA) => return Err(NO_DATA),
-        Err(fault) if is_glob && is_on_one_side => return Err(fault),
+        Err(fault) if is_glob && (is_on_one_side || gate_room::is_fault(fault)) => return Err(fault),
         Err(fault) => result.outcome = GateOutcome::Error(fault.to_owned()),
     }
     Ok(result)
@@ -226,6 +242,7 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
     if scale == Scale::Ratio && values.iter().flatten().any(|number| *number < 0.0) {
         return Err(NEGATIVE);
     }
+    gate_room::check(gate.limit, row, &values)?;
     // Pairs that are too few for so many tests leave it to the runs without their pairs.
     let paired = samples(judge.design, &values, quantum).filter(|tested| tested.can_decide(judge.tests));
     result.tested = paired.or_else(|| samples(Design::Independent, &values, quantum));
@@ -238,13 +255,13 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
     Ok(())
 }
 
-/// A percentage needs the group in the baseline, and a gate on one name needs it in the candidate. Other groups can
-/// have done nothing on a side.
+/// A gate on one name needs the group in the candidate, and a percentage of it in the baseline. Other groups can have done
+/// nothing on a side.
 fn check_groups(gate: &Gate, exists: Sides<bool>) -> Result<(), &'static str> {
     let is_named = gate.group.as_ref().is_some_and(GroupGlob::is_exact);
     match (exists.baseline, exists.candidate.unwrap_or(false)) {
         (true, false) if is_named => Err(ONLY_IN_BASELINE),
-        (false, true) if gate.limit.scale == Scale::Ratio => Err(ONLY_IN_CANDIDATE),
+        (false, true) if is_named && gate.limit.scale == Scale::Ratio => Err(ONLY_IN_CANDIDATE),
         _ => Ok(()),
     }
 }

@@ -6,9 +6,10 @@ use std::sync::OnceLock;
 use super::group::cpu_time;
 use super::measure::GroupContext;
 use super::{
-    CgroupKeys, CompareOptions, Digest, GroupBy, GroupGlob, GroupedReasons, Groups, Judge, KnownValues, Naming,
-    NoSuchGroup, OVERVIEW, Per, Quantity, ReasonName, ReasonRows, Renamed, ReportSection, Row, RowRuns, SectionRuns,
-    SideSection, Sides, SortKey, ThreadNames, Wanted, captures, group, includes_group, overview, reasons, records,
+    CgroupKeys, CompareOptions, Digest, Divisor, GroupBy, GroupGlob, GroupedReasons, Groups, Judge, KnownValues,
+    Naming, NoSuchGroup, OVERVIEW, Per, Quantity, ReasonName, ReasonRows, Renamed, ReportSection, Row, RowRuns,
+    SectionRuns, SideSection, Sides, SortKey, ThreadNames, Wanted, captures, group, includes_group, overview, reasons,
+    records,
 };
 use crate::diagnose::Side;
 use crate::model::{Psi, Reasons, SchedExtSysfs, Section, SnapshotHead};
@@ -49,6 +50,8 @@ pub(super) struct GroupedSide {
     side: Side,
     is_compared: bool,
     is_by_cgroup: bool,
+    /// How many units of work each of its captures is of, if that was said.
+    units: Option<f64>,
     pub(super) digests: Vec<Digest>,
     groups: Vec<Groups>,
     /// The reasons of each capture; `None` without samples.
@@ -95,7 +98,8 @@ impl Grouped {
                 .collect();
             let threads = digests.iter_mut().map(|digest| std::mem::take(&mut digest.threads.by_names));
             let groups = threads.map(|by_names| group::groups(by_names, &naming)).collect();
-            GroupedSide { groups, reasons, side, is_compared, is_by_cgroup, digests }
+            let units = grouping.units.map(|units| units.of(side));
+            GroupedSide { groups, reasons, side, is_compared, is_by_cgroup, units, digests }
         });
         let mut all: Vec<_> = sides.as_mut().into_iter().flat_map(|side| &mut side.groups).collect();
         if grouping.axis == GroupBy::All {
@@ -258,14 +262,17 @@ impl SectionContext<'_> {
             _ => return None,
         };
         let is_divided = side.is_compared || section == Section::Reasons;
-        let seconds = overview::seconds(head, totals, per).filter(|_| is_divided);
+        let divisor = match per {
+            Per::Unit => side.units.map(Divisor::Units),
+            _ => overview::seconds(head, totals, per).filter(|_| is_divided).map(Divisor::Seconds),
+        };
         if is_sorted(section) {
-            self.add_sort_values(&mut groups, (head, totals), seconds);
+            self.add_sort_values(&mut groups, (head, totals), divisor);
         }
         // All rises of counters in the one unit of a comparison. Other values stay.
-        if let Some(seconds) = seconds {
+        if let Some(divisor) = divisor {
             let measurements = groups.values_mut().flat_map(|group| &mut group.measurements);
-            measurements.for_each(|measured| measured.per_second(seconds));
+            measurements.for_each(|measured| measured.divide(divisor));
         }
         Some(groups)
     }
@@ -275,7 +282,7 @@ impl SectionContext<'_> {
         &self,
         groups: &mut SideSection,
         (head, totals): (&SnapshotHead, &Groups),
-        seconds: Option<f64>,
+        divisor: Option<Divisor>,
     ) {
         let cpu_time = cpu_time(totals);
         for (path, group) in &mut *groups {
@@ -283,7 +290,7 @@ impl SectionContext<'_> {
             let value = |key: &SortKey| {
                 let by = if self.query.section == Section::Overview { key.by.in_overview() } else { key.by };
                 let mut measured = by.measure(of.as_ref()?);
-                seconds.iter().for_each(|seconds| measured.per_second(*seconds));
+                divisor.iter().for_each(|divisor| measured.divide(*divisor));
                 measured.cell
             };
             group.sort_values.extend(self.query.sort_by.iter().map(value));

@@ -188,7 +188,12 @@ impl HostSize {
         let seconds = length(before).zip(length(after)).map(|(a, b)| a.max(b));
         Self {
             cpus: cpus(before).max(cpus(after)).map(|cpus| cpus as f64),
-            seconds: if per == Per::Run { seconds } else { Some(1.0) },
+            seconds: match per {
+                Per::Run => seconds,
+                // The windows can be of other lengths than the units took.
+                Per::Unit => None,
+                Per::Second | Per::CpuSecond => Some(1.0),
+            },
             are_of_windows: seconds.is_some(),
         }
     }

@@ -191,6 +191,27 @@ fn fields_of_runs(runs: &[Digest]) -> Option<Vec<(String, Vec<String>)>> {
     Some(fields)
 }
 
+/// Fields of the host by which equal work takes another time.
+const OF_SPEED: [&str; 3] = ["cpu_model", "cpu_microcode", "hypervisor"];
+
+/// Returns why percentages of times would compare processors: no run of one side has the processor of any run of the other.
+pub(super) fn other_processor(digests: Sides<&[Digest]>) -> Option<String> {
+    let (baseline, candidate) = digests.map(fields_of_runs).both()?;
+    let (baseline, candidate) = (baseline?, candidate?);
+    let values = |side: &[(String, Vec<String>)], field: &str| {
+        side.iter().find(|(name, _)| name == field).map(|(_, values)| values.clone())
+    };
+    let different = OF_SPEED.iter().find_map(|field| {
+        let (before, after) = (values(&baseline, field)?, values(&candidate, field)?);
+        let is_shared = before.iter().any(|value| after.contains(value));
+        (!is_shared).then(|| format!("{field}: {} → {}", before.join(", "), after.join(", ")))
+    })?;
+    let fix = "compare on one host (ctprof ab), gate another value, or add --allow-different-hosts";
+    Some(format!(
+        "the sides ran on different processors ({different}), which take different times for equal work; {fix}"
+    ))
+}
+
 fn facts_of_runs(runs: &[Digest]) -> Option<Vec<(String, String)>> {
     Some(fields_of_runs(runs)?.into_iter().map(|(field, values)| (field, values.join(", "))).collect())
 }

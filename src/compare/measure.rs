@@ -54,7 +54,7 @@ impl Times {
     fn new(head: &SnapshotHead, members: &GroupTotals, per: Per, cpu_time: u64) -> Self {
         let lived = members.lifetimes.lived(head);
         let seconds = match (per, &head.window) {
-            (Per::Run, _) => None,
+            (Per::Run | Per::Unit, _) => None,
             (Per::Second, Some(window)) => Some(window.duration_ns as f64 / 1e9),
             (Per::Second, None) => Some(lived.map_or(0.0, |(ns, threads)| ns as f64 / threads as f64 / 1e9)),
             (Per::CpuSecond, _) => Some(cpu_time as f64 / 1e9),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{GroupReason, Quantity, number};
+use super::{GroupReason, Quantity, number, whole};
 use crate::model::{Cell, ExitedWork, NS_PER_TICK, Name, ThreadSpan, Unit};
 
 /// What was measured of a group: a value, and how far it can be relied on.
@@ -33,8 +33,27 @@ pub(super) struct Measurement {
 }
 
 impl Measurement {
+    /// Divides a counter's rise.
+    pub(super) fn divide(&mut self, by: Divisor) {
+        match by {
+            Divisor::Seconds(seconds) => self.per_second(seconds),
+            Divisor::Units(units) => self.per_unit(units),
+        }
+    }
+
+    /// A counter's rise, or a column's amount, per unit of work. Times stay times, as a share of a CPU would be one of a second.
+    fn per_unit(&mut self, units: f64) {
+        let is_column = matches!(self.quantity, Some(Quantity::Column(column)) if column.is_divided());
+        let Some((rate, _)) = rate_unit(self.unit).filter(|_| self.is_increase || is_column) else { return };
+        let (unit, scale) = if self.unit.is_time() { (Unit::Ns, nanoseconds(self.unit)) } else { (rate, 1.0) };
+        let per_unit = |amount: f64| amount * scale / units;
+        let cell = |amount| if unit == Unit::Ns { Cell::Number(whole(amount)) } else { Cell::Ratio(amount) };
+        self.cell = self.cell.as_ref().and_then(number).map(|amount| cell(per_unit(amount)));
+        (self.unit, self.quantum) = (unit, per_unit(self.quantum));
+    }
+
     /// A counter's rise as a rate, of a window of so many seconds.
-    pub(super) fn per_second(&mut self, seconds: f64) {
+    fn per_second(&mut self, seconds: f64) {
         let Some((unit, scale)) = rate_unit(self.unit).filter(|_| self.is_increase) else { return };
         let rate = |amount: f64| amount / scale / seconds;
         self.cell = self.cell.as_ref().and_then(number).map(|amount| Cell::Ratio(rate(amount)));
@@ -62,6 +81,22 @@ impl Measurement {
             quantum,
             runs: None,
         }
+    }
+}
+
+/// What rises of counters are divided by.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Divisor {
+    Seconds(f64),
+    Units(f64),
+}
+
+/// How many nanoseconds a unit of time has.
+fn nanoseconds(unit: Unit) -> f64 {
+    match unit {
+        Unit::Us => 1e3,
+        Unit::Ticks => NS_PER_TICK as f64,
+        _ => 1.0,
     }
 }
 

@@ -9,8 +9,10 @@ mod digest;
 mod exited_work;
 mod gaps;
 mod gate;
+mod gate_cause;
 mod gate_metric;
 mod gate_outcome;
+mod gate_room;
 mod globs;
 mod group;
 mod grouped;
@@ -50,5 +52,5 @@ pub use self::{
     options::*, overview_columns::*, quantity::*, reason::*, report::*, rows::*, runs::*, scope::*, select::*,
     sides::*, trend::*, until::*,
 };
+pub(crate) use self::{gate_cause::GateCause, measurement::*, why::*};
 use self::{gate_metric::*, notes::*, slowdown::*, totals::*};
-pub(crate) use self::{measurement::*, why::*};

@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::{Flatten, GroupGlob, Quantity, Scope, Sides, SortKey};
+use crate::diagnose::Side;
 use crate::model::{Section, SnapshotHead};
 
 /// How threads are grouped. By process or thread id only for captures of one boot, because ids differ between others.
@@ -78,6 +79,27 @@ pub enum Per {
     Run,
     /// CPU-seconds of all threads in scope.
     CpuSecond,
+    /// Units of work, as many as [`Grouping::units`] says: requests that a service answered, for example.
+    #[value(skip)]
+    Unit,
+}
+
+/// How many units of work were done in a window of each side, above 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Units {
+    /// Units of the baseline, or of the only side.
+    pub baseline: f64,
+    /// Units of the candidate.
+    pub candidate: f64,
+}
+
+impl Units {
+    pub(super) fn of(self, side: Side) -> f64 {
+        match side {
+            Side::Baseline => self.baseline,
+            Side::Candidate => self.candidate,
+        }
+    }
 }
 
 /// A relative change below which sides count as the same.
@@ -89,6 +111,26 @@ impl Default for Threshold {
     fn default() -> Self {
         Self(0.05)
     }
+}
+
+/// What gates on several groups do with groups that only the candidate has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NewGroups {
+    /// Compare them with a baseline of 0.
+    #[default]
+    Judge,
+    /// Leave them out.
+    Pass,
+}
+
+/// What gates do with percentages of times of sides that ran on different processors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DifferentHosts {
+    /// Refuse them: they would compare the processors.
+    #[default]
+    Refuse,
+    /// Judge them.
+    Allow,
 }
 
 /// What decides which groups there are, and what their values are.
@@ -109,6 +151,8 @@ pub struct Grouping {
     pub scope: Option<Scope>,
     /// What values of the overview are divided by; `None` for what suits the snapshots.
     pub per: Option<Per>,
+    /// What [`Per::Unit`] divides by.
+    pub units: Option<Units>,
 }
 
 /// What is reported of the groups. It changes neither their values nor what gates, headlines and why lines say of them.
@@ -142,6 +186,10 @@ pub struct CompareOptions {
     pub threshold: Threshold,
     /// The share of the CPU time of all groups below which a group of several runs has no verdict, 0 to 1.
     pub min_time: f64,
+    /// What gates on several groups do with groups that only the candidate has.
+    pub new_groups: NewGroups,
+    /// What gates do with percentages of times of sides that ran on different processors.
+    pub different_hosts: DifferentHosts,
     /// Whether the report has the tree of cgroups, processes and threads below its groups.
     pub has_tree: bool,
     /// Labels of the sides: their paths.

@@ -44,7 +44,7 @@ pub(super) fn section(head: &SnapshotHead, groups: &Groups, per: Per) -> SideSec
 /// The seconds that rises of counters are divided by; `None` if they are not.
 pub(super) fn seconds(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Option<f64> {
     let seconds = match per {
-        Per::Run => None,
+        Per::Run | Per::Unit => None,
         Per::Second => snapshot.window.as_ref().map(|window| window.duration_ns as f64 / 1e9),
         Per::CpuSecond => Some(cpu_time(groups) as f64 / 1e9),
     };

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    CompareOptions, Digest, ELAPSED, Gate, GateJudge, GateMetric, GateResult, Group, GroupBy, Grouped, Header,
-    NoSuchGroup, Noted, Order, Per, Quantity, Query, Renamed, ReportSection, Row, RunCount, Runs, Scope, Sides,
-    SortKey, Threshold, TooManyRows, Trend, Why, WindowSide, captures, gate_outcome, headline, overview, reasons,
-    records, runs, tests_of, why,
+    CompareOptions, DifferentHosts, Digest, ELAPSED, Gate, GateJudge, GateMetric, GateOutcome, GateResult, Group,
+    GroupBy, Grouped, Header, NoSuchGroup, Noted, Order, Per, Quantity, Query, Renamed, ReportSection, Row, RunCount,
+    Runs, Scope, Sides, SortKey, Threshold, TooManyRows, Trend, Why, WindowSide, captures, gate_cause,
+    gate_cause::CauseSections, gate_outcome, headline, host, overview, reasons, records, runs, tests_of, why,
 };
 use crate::diagnose::{Finding, findings_of};
 use crate::model::{BpfObstacle, CtprofSnapshot, MetricId, Section, SnapshotHead};
@@ -223,12 +223,45 @@ fn finish(
 /// The results of the gates. The rows that they look at need not be among those that are reported.
 fn gate_results(grouped: &Grouped, gates: &[Gate], per: Per, options: &CompareOptions) -> Vec<GateResult> {
     let minor = minor_groups(grouped, gates, options);
-    let judge = GateJudge { design: grouped.judge.design, tests: tests_of(gates), minor };
+    let digests = grouped.sides.as_ref().map(|side| &side.digests[..]);
+    let other_host =
+        if options.different_hosts == DifferentHosts::Allow { None } else { host::other_processor(digests) };
+    let (design, tests, new_groups) = (grouped.judge.design, tests_of(gates), options.new_groups);
+    let judge = GateJudge { design, tests, minor, new_groups, other_host };
     let tables = gate_tables(grouped, gates, per);
-    gate_outcome::judge(gates, &judge, |gate| {
-        let places: BTreeSet<_> = gate.metrics.iter().map(|metric| (metric.section, gate.per.unwrap_or(per))).collect();
+    let mut results = gate_outcome::judge(gates, &judge, |gate| {
+        let places: BTreeSet<_> = gate.metrics.iter().map(|metric| (metric.section, gate.per_of(per))).collect();
         places.iter().filter_map(|place| tables.get(place)).collect()
-    })
+    });
+    find_causes(&mut results, gates, &tables, (grouped, per));
+    results
+}
+
+/// Finds what contributes most to each failure, whatever is selected.
+fn find_causes(
+    results: &mut [GateResult],
+    gates: &[Gate],
+    tables: &BTreeMap<(Section, Per), ReportSection>,
+    (grouped, per): (&Grouped, Per),
+) {
+    if results.iter().all(|result| result.outcome != GateOutcome::Failed) {
+        return;
+    }
+    let heads = grouped.sides.as_ref().map(|side| &side.digests[0].head);
+    let mut overview = grouped.section(Query::all(Section::Overview, Per::Run));
+    if let Some(section) = &mut overview {
+        headline::rank(section, heads, Per::Run, &CompareOptions::default());
+    }
+    let reasons = grouped.section(Query::all(Section::Reasons, per));
+    for result in results.iter_mut().filter(|result| result.outcome == GateOutcome::Failed) {
+        let gate = &gates[result.gate];
+        let metric = gate.metrics.iter().find(|metric| metric.name == result.metric);
+        let table = metric.and_then(|metric| tables.get(&(metric.section, gate.per_of(per))));
+        let sections =
+            table.map(|gated| CauseSections { gated, overview: overview.as_ref(), reasons: reasons.as_ref() });
+        let of_value = (&result.group[..], &*result.metric);
+        result.cause = sections.and_then(|sections| gate_cause::of_failed(of_value, gate.limit.beyond, sections));
+    }
 }
 
 /// The sections that gates look at, each once, by what its values are divided by.
@@ -236,7 +269,7 @@ fn gate_tables(grouped: &Grouped, gates: &[Gate], per: Per) -> BTreeMap<(Section
     let mut wanted: BTreeMap<(Section, Per), Vec<&GateMetric>> = BTreeMap::new();
     for gate in gates {
         for metric in &gate.metrics {
-            wanted.entry((metric.section, gate.per.unwrap_or(per))).or_default().push(metric);
+            wanted.entry((metric.section, gate.per_of(per))).or_default().push(metric);
         }
     }
     let of_metrics = |(place, metrics): (&(Section, Per), &Vec<&GateMetric>)| {

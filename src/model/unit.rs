@@ -40,6 +40,11 @@ named! {
 }
 
 impl Unit {
+    /// Whether it is a unit of time, or of time per second.
+    pub(crate) fn is_time(self) -> bool {
+        matches!(self, Self::Ns | Self::Us | Self::Ticks | Self::Percent)
+    }
+
     /// Whether it is an amount per second.
     pub(crate) fn is_rate(self) -> bool {
         matches!(self, Self::Percent | Self::CountPerSecond | Self::BytesPerSecond)

@@ -118,12 +118,14 @@ fn per(report: &Report) -> Fact<'static> {
     let text = match report.per {
         Per::Second => Some("values are per second"),
         Per::CpuSecond => Some("values are per CPU-second of all groups"),
-        _ => are_windows.then_some("values are totals of each run"),
+        Per::Unit => Some("values are per unit of work (--per-unit)"),
+        Per::Run => are_windows.then_some("values are totals of each run"),
     };
     let scope = match &report.scope {
         Scope::Command => ", of the command and its descendants (all threads: --scope host)".to_owned(),
         Scope::Container(glob) => format!(", of containers {glob} (all threads: --scope host)"),
         Scope::Pod(glob) => format!(", of pods {glob} (all threads: --scope host)"),
+        Scope::Host if report.is_comparison() && !report.names_its_groups => ", of the whole host".to_owned(),
         _ => String::new(),
     };
     let is_told = has_overview || report.is_comparison();

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::{cell_text, change_text, delta_text, escaped, interval_json, range_text, runs_text, signed};
-use crate::compare::{ALL_GROUPS, Delta, GateChange, GateOutcome, GateResult};
+use crate::compare::{ALL_GROUPS, Delta, GateCause, GateChange, GateOutcome, GateResult, GroupReason};
 use crate::diagnose::counted;
 use crate::model::{Cell, Unit};
 use crate::statistics::{Interval, Scale};
@@ -57,9 +57,10 @@ pub(super) fn counts(results: &[GateResult]) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// `make run: 3.00s → 3.50s (+16.7%, 95% interval +12.0..+21.0%), bound >10%`; of several gates with a wider interval.
+/// `make run: 3.00s → 3.50s (+16.7%, 95% interval +12.0..+21.0%), bound >10%`; of several gates with a wider interval. Then
+/// what contributes most to a failure: `; mostly cc1 run +0.48s`.
 fn line(result: &GateResult) -> String {
-    let [_, group, metric, baseline, candidate, change, interval, bound] = cells(result);
+    let [_, group, metric, baseline, candidate, change, interval, bound, mostly] = cells(result);
     if let GateOutcome::Error(fault) = &result.outcome {
         return format!("{group} {metric}{bound}: {fault}");
     }
@@ -68,7 +69,19 @@ fn line(result: &GateResult) -> String {
     let needed = needed
         .map(|runs| format!("; {} runs per side would decide in 4 of 5 cases", runs_text(runs)))
         .unwrap_or_default();
-    format!("{group} {metric}: {baseline} → {candidate} ({change}{interval}), bound {bound}{needed}")
+    let mostly = if mostly.is_empty() { mostly } else { format!("; mostly {mostly}") };
+    format!("{group} {metric}: {baseline} → {candidate} ({change}{interval}), bound {bound}{needed}{mostly}")
+}
+
+/// What contributes most: `cc1 wait +0.48s: rustc ran`.
+fn mostly(GateCause { group, value, unit, delta, reason }: &GateCause) -> String {
+    let reason = reason.as_ref().map(|reason| format!(": {}", reason_text(reason))).unwrap_or_default();
+    format!("{} {value} {}{reason}", group.join(" » "), delta_text(delta.as_ref(), *unit))
+}
+
+/// How the threads got to where they wait, and what they wait for.
+fn reason_text(reason: &GroupReason) -> String {
+    reason.place() + &reason.target(str::to_owned)
 }
 
 fn change(result: &GateResult) -> [String; 2] {
@@ -94,8 +107,8 @@ fn difference_text(difference: f64, unit: Unit) -> String {
     signed(whole, unit)
 }
 
-pub(super) const HEADINGS: [&str; 8] =
-    ["result", "group", "metric", "baseline", "candidate", "change", "interval", "bound"];
+pub(super) const HEADINGS: [&str; 9] =
+    ["result", "group", "metric", "baseline", "candidate", "change", "interval", "bound", "mostly"];
 
 /// Whether it is something else than that a gate passed.
 pub(super) fn is_told(result: &GateResult) -> bool {
@@ -103,7 +116,7 @@ pub(super) fn is_told(result: &GateResult) -> bool {
 }
 
 /// The line of a result in a table of gates.
-pub(super) fn cells(result: &GateResult) -> [String; 8] {
+pub(super) fn cells(result: &GateResult) -> [String; 9] {
     let outcome = match &result.outcome {
         GateOutcome::Error(fault) => format!("error: {fault}"),
         other => other.name().to_owned(),
@@ -115,7 +128,21 @@ pub(super) fn cells(result: &GateResult) -> [String; 8] {
     let value = |cell: Option<&Cell>| format!("{}{mark}", cell_text(cell, result.unit));
     let (baseline, candidate) = (value(result.values.baseline.as_ref()), value(result.values.of_candidate()));
     let [change, interval] = change(result);
-    [outcome, group, result.metric.clone(), baseline, candidate, change, interval, result.bound.clone()]
+    let mostly = result.cause.as_ref().map(mostly).unwrap_or_default();
+    [outcome, group, result.metric.clone(), baseline, candidate, change, interval, result.bound.clone(), mostly]
+}
+
+impl Serialize for GateCause {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("group", &self.group.last())?;
+        map.serialize_entry("path", &self.group)?;
+        map.serialize_entry("metric", &self.value)?;
+        map.serialize_entry("unit", self.unit.name())?;
+        map.serialize_entry("delta", &self.delta)?;
+        map.serialize_entry("reason", &self.reason.as_ref().map(|reason| reason_text(reason)))?;
+        map.end()
+    }
 }
 
 impl Serialize for GateResult {
@@ -144,6 +171,7 @@ impl Serialize for GateResult {
         map.serialize_entry("runs_needed", &self.runs_needed)?;
         map.serialize_entry("outcome", self.outcome.name())?;
         map.serialize_entry("error", &fault)?;
+        map.serialize_entry("cause", &self.cause)?;
         map.end()
     }
 }

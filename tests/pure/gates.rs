@@ -90,9 +90,9 @@ fn a_gate_that_holds_exits_with_3_and_says_why_last() {
     assert_eq!(sides.gates(&["run_time_ns>20%"]), (Some(0), "1 gate passed\n".to_owned()));
     let quiet = |gate| sides.compare(&["-q", "--fail-on", gate]);
     assert_eq!(text(&quiet("run_time_ns>20%").stderr), "");
-    assert!(
-        text(&quiet("run_time_ns>10%").stderr).contains("gate failed: all groups run_time_ns: 6.00s → 7.00s (+16.7%)")
-    );
+    assert!(text(&quiet("run_time_ns>10%").stderr).contains(
+        "gate failed: all groups run_time_ns: 6.00s → 7.00s (+16.7%), bound >10%; mostly make run_time_ns +1.00s"
+    ));
 }
 
 #[test]
@@ -154,11 +154,73 @@ fn every_group_means_those_of_both_sides_that_matter() {
     let before = [("make", run_time(5)), ("gone", run_time(1)), ("cron", small(2))];
     let after = [("make", run_time(5)), ("new", run_time(3)), ("cron", small(20))];
     let sides = Snapshots::new(&before, &after);
-    assert_eq!(sides.gates(&["*:run>10%"]), (Some(0), "1 gate passed\n".to_owned()));
+    let (status, said) = sides.gates(&["*:run>10%"]);
+    assert!(status == Some(3) && said.contains("gate failed: new run: 0ns → 3.00s (∞), bound >10%"), "{said}");
+    let allowed = sides.compare(&["--fail-on", "*:run>10%", "--allow-new"]);
+    assert_eq!(text(&allowed.stderr), "1 gate passed\n");
     let (status, said) = sides.gates(&["*:run>2s"]);
     assert!(status == Some(3) && said.contains("gate failed: new run: 0ns → 3.00s"), "{said}");
-    let all = sides.compare(&["--min-time", "0%", "--fail-on", "*:run>10%"]);
+    let all = sides.compare(&["--min-time", "0%", "--allow-new", "--fail-on", "*:run>10%"]);
     assert!(text(&all.stderr).contains("gate failed: cron run: 2.00ms → 20.0ms (×10)"), "{}", text(&all.stderr));
+}
+
+#[test]
+fn sides_of_different_processors_have_no_percentages_of_times_unless_they_are_allowed() {
+    let of = |model: &str| {
+        let threads = [process(1, "make", &json!({"run_time_ns": 1_000_000_000, "minflt": 100}))];
+        let host = json!({"cpu_model": model, "cpu_microcode": "0x1"});
+        json!({"format_version": 2, "window": {"duration_ns": 2_000_000_000}, "host": host, "threads": threads})
+    };
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    sides.write("a", &of("EPYC 7763"));
+    sides.write("b", &of("Xeon 8370C"));
+    for gate in ["run>10%", "*:run>10%", "make:run_time_ns>10%"] {
+        let (status, said) = sides.gates(&[gate]);
+        assert!(
+            status == Some(1) && said.contains("different processors (cpu_model: EPYC 7763 → Xeon 8370C)"),
+            "{said}"
+        );
+        assert_eq!(sides.compare(&["--fail-on", gate, "--allow-different-hosts"]).status.code(), Some(0), "{gate}");
+    }
+    assert_eq!(sides.gates(&["minflt>10%", "run>1s"]).0, Some(0), "other values, and bounds that are no percentages");
+    sides.write("b", &of("EPYC 7763"));
+    assert_eq!(sides.gates(&["run>10%"]).0, Some(0), "one processor");
+}
+
+#[test]
+fn per_unit_a_service_that_did_more_work_is_not_slower_and_one_that_needs_more_for_each_request_is() {
+    let window = |run_ms: u64| {
+        let fields = json!({"run_time_ns": run_ms * 1_000_000, "minflt": run_ms, "utime_clock_ticks": run_ms / 10});
+        let threads = [process(1, "server", &fields)];
+        json!({"format_version": 2, "window": {"duration_ns": 2_000_000_000}, "threads": threads})
+    };
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    sides.write("a", &window(1000));
+    sides.write("b", &window(1300));
+    let status = |args: &[&str]| sides.compare(args).status.code();
+    let gates = ["--fail-on", "server:run>10%", "--fail-on", "minflt>10%", "--fail-on", "run_time_ns>0.1ms"];
+    assert_eq!(status(&gates[..4]), Some(3), "30% more per second");
+    assert_eq!(status(&[&gates[..], &["--per-unit", "1000,1300"]].concat()), Some(0), "30% more requests");
+    assert_eq!(status(&[&gates[..2], &["--per-unit", "1000"]].concat()), Some(3), "as many requests");
+    assert_eq!(status(&[&gates[4..], &["--per-unit", "1000"]].concat()), Some(3), "a bound of each request");
+    let out =
+        sides.compare(&["--per-unit", "1000,1300", "-m", "run_time_ns,minflt,utime_clock_ticks", "-u", "-f", "json"]);
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let row = |metric: &str| {
+        let rows = report["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["group"] == "server" && row["metric"] == metric).unwrap();
+        (row["unit"].clone(), row["baseline"].clone(), row["candidate"].clone())
+    };
+    assert_eq!(report["per"], "unit");
+    assert_eq!(row("run_time_ns"), (json!("ns"), json!(1_000_000), json!(1_000_000)));
+    assert_eq!(row("utime_clock_ticks"), (json!("ns"), json!(1_000_000), json!(1_000_000)));
+    assert_eq!(row("minflt"), (json!("count/s"), json!(1.0), json!(1.0)));
+    let shown = text(&sides.compare(&["--per-unit", "1000"]).stdout);
+    assert!(shown.contains("values are per unit of work (--per-unit), of the whole host"), "{shown}");
+    assert!(shown.contains("1.00ms → 1.30ms"), "{shown}");
+    for wrong in ["0", "-1", "x", "1,0", "1,2,3"] {
+        assert_eq!(status(&["--per-unit", wrong]), Some(2), "{wrong}");
+    }
 }
 
 #[test]
@@ -256,7 +318,7 @@ fn json_has_the_gates_and_markdown_has_failed_gates_on_top() {
 
     let page = text(&sides.compare(&[&gates[..], &["-f", "markdown"]].concat()).stdout);
     assert!(page.starts_with("**1 gate failed, 1 passed**\n\n| result | group | metric |"), "{page}");
-    assert!(page.contains("\n| failed | make | run | 5.00s | 6.00s | +20.0% |  | \\>10% |\n\n<details>"), "{page}");
+    assert!(page.contains("\n| failed | make | run | 5.00s | 6.00s | +20.0% |  | \\>10% |  |\n\n<details>"), "{page}");
     assert!(page.ends_with("\n</details>\n"), "{page}");
     let passed = text(&sides.compare(&["-f", "markdown", "--fail-on", "run>50%"]).stdout);
     assert!(passed.starts_with("**1 gate passed**\n\n- **baseline**"), "{passed}");

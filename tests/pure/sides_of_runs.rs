@@ -415,7 +415,10 @@ fn commands_are_compared_without_the_rest_of_the_host() {
         assert!(page.contains("values are totals of each run, of the command and its descendants"), "{page}");
     }
     let page = shown(&["compare", "base", "cand", "--scope", "host"]);
-    assert!(page.contains("values are totals of each run\n") && page.contains("\nrustc  "), "{page}");
+    assert!(
+        page.contains("values are totals of each run, of the whole host\n") && page.contains("\nrustc  "),
+        "{page}"
+    );
 }
 
 #[test]

@@ -11,6 +11,7 @@ fn run(name: &'static str, values: &[(&str, Option<Cell>)]) -> SideSection {
         let quantity = crate::compare::Quantity::named(name).unwrap();
         let measured = Measurement {
             is_total: quantity.is_total(),
+            quantity: Some(quantity),
             ..Measurement::new(name, quantity.about().unit, value.clone(), 1)
         };
         SideGroup { measurements: vec![measured], ..SideGroup::default() }
@@ -27,8 +28,18 @@ fn section(section: Section, runs: Sides<Vec<SideSection>>) -> ReportSection {
 
 fn judged(gates: &[Gate], runs: Sides<Vec<SideSection>>) -> Vec<GateResult> {
     let rows = [section(gates[0].metrics[0].section, runs)];
-    let minor = [vec!["minor".to_owned()]].into();
-    judge(gates, &GateJudge { design: Design::Independent, tests: tests_of(gates), minor }, |_| rows.iter().collect())
+    judge(gates, &GateJudge { tests: tests_of(gates), ..usual() }, |_| rows.iter().collect())
+}
+
+/// Independent runs on one host, with a group that takes little CPU time.
+fn usual() -> GateJudge {
+    GateJudge {
+        design: Design::Independent,
+        tests: 1,
+        minor: [vec!["minor".to_owned()]].into(),
+        new_groups: NewGroups::Judge,
+        other_host: None,
+    }
 }
 
 /// The results of one gate for one run per side.
@@ -88,11 +99,11 @@ fn a_group_on_one_side_did_nothing_on_the_other() {
     let (app, new) = (("app", Some(100)), ("new", Some(5_000_000_000)));
     let both = |gate: &str| results(gate, &[app], &[app, new]);
     assert_eq!(both("*:run_time_ns>2s"), [Passed, Failed]);
-    assert_eq!(both("*:run_time_ns>10%"), [Passed], "what is new has no percentage");
-    assert_eq!(both("new*:run_time_ns>10%"), [error(ONLY_IN_CANDIDATE)], "there is nothing else");
+    assert_eq!(both("*:run_time_ns>10%"), [Passed, Failed], "the baseline of what is new is 0");
+    assert_eq!(both("new:run_time_ns>10%"), [error(ONLY_IN_CANDIDATE)]);
     let gone = |gate: &str| results(gate, &[app, new], &[app]);
     assert_eq!(gone("*:run_time_ns>10%"), [Passed]);
-    assert_eq!(gone("*:run_time_ns<1s"), [Passed, Failed]);
+    assert_eq!(gone("*:run_time_ns<1s"), [Failed], "the other cannot fall by as much");
     assert_eq!(gone("new:run_time_ns>10%"), [error(ONLY_IN_BASELINE)]);
 }
 
@@ -138,6 +149,56 @@ fn averages_of_a_group_on_one_side_are_unknown() {
     let none = [("other", Some(1))];
     assert_eq!(results("app:avg_wait_ns>1s", &none, &some), [error("no data in the baseline")]);
     assert_eq!(results("app:wait_max>1s", &none, &some), [error("no data in the baseline")]);
+}
+
+#[test]
+fn new_groups_pass_only_where_they_are_allowed_or_take_little_time() {
+    let judged = |new_groups, name: &str| {
+        let gate: Gate = "*:run_time_ns>10%".parse().unwrap();
+        let cell = |nanoseconds| Some(Cell::Number(nanoseconds));
+        let runs = Sides::two(
+            vec![run("run_time_ns", &[("app", cell(100))])],
+            vec![run("run_time_ns", &[("app", cell(100)), (name, cell(50))])],
+        );
+        let rows = [section(gate.metrics[0].section, runs)];
+        let results = judge(&[gate], &GateJudge { new_groups, ..usual() }, |_| rows.iter().collect());
+        results.into_iter().map(|result| result.outcome).collect::<Vec<_>>()
+    };
+    assert_eq!(judged(NewGroups::Judge, "new"), [Passed, Failed]);
+    assert_eq!(judged(NewGroups::Pass, "new"), [Passed]);
+    assert_eq!(judged(NewGroups::Judge, "minor"), [Passed]);
+}
+
+#[test]
+fn a_gate_that_no_candidate_could_fail_is_an_error() {
+    let fault = |gate: &str, before: u64| match of_total(gate, Some(before), Some(before)) {
+        GateOutcome::Error(fault) => fault,
+        outcome => outcome.name().to_owned(),
+    };
+    assert!(fault("run_time_ns<1s", 1_000_000_000).starts_with("this gate can never fail"));
+    assert!(fault("run_time_ns<10%", 0).starts_with("this gate can never fail"));
+    assert_eq!([fault("run_time_ns<1s", 1_000_000_001), fault("run_time_ns<10%", 1)], ["passed", "passed"]);
+    let falls = of_runs(&["run_time_ns<50ns"], &[10, 20, 30, 60], &[10, 20, 30, 60]).remove(0).outcome;
+    assert_eq!(falls, Passed, "one run could fall by as much");
+    let share = |gate: &str, share| {
+        let run = || vec![run("cpu_efficiency", &[("", Some(Cell::Ratio(share)))])];
+        judged(&[gate.parse().unwrap()], Sides::two(run(), run())).remove(0).outcome.name()
+    };
+    assert_eq!([share("cpu_efficiency>5pp", 0.96), share("cpu_efficiency>5pp", 0.9)], ["error", "passed"]);
+    assert_eq!([share("cpu_efficiency<5pp", 0.04), share("cpu_efficiency<5pp", 0.06)], ["error", "passed"]);
+}
+
+#[test]
+fn percentages_of_times_of_other_processors_are_refused_and_other_values_are_not() {
+    let of_other = |gate: &str, name: &'static str| {
+        let side = || vec![run(name, &[("", Some(Cell::Number(100)))])];
+        let gate: Gate = gate.parse().unwrap();
+        let rows = [section(gate.metrics[0].section, Sides::two(side(), side()))];
+        let judge_of = GateJudge { other_host: Some("other".to_owned()), ..usual() };
+        judge(&[gate], &judge_of, |_| rows.iter().collect()).remove(0).outcome
+    };
+    assert_eq!(of_other("run_time_ns>10%", "run_time_ns"), error("other"));
+    assert_eq!([of_other("run_time_ns>1s", "run_time_ns"), of_other("minflt>10%", "minflt")], [Passed, Passed]);
 }
 
 const LOW: [u64; 5] = [100, 101, 102, 103, 104];
@@ -200,7 +261,7 @@ fn every_outcome_has_a_name() {
 
 #[test]
 fn runs_that_all_stay_at_the_bound_pass() {
-    for gate in ["run_time_ns>10%", "run_time_ns<10%", "run_time_ns>1s", "run_time_ns<1s"] {
+    for gate in ["run_time_ns>10%", "run_time_ns<10%", "run_time_ns>1s", "run_time_ns<50ns"] {
         assert_eq!(of_runs(&[gate], &[100; 8], &[100; 8])[0].outcome, Passed, "{gate}");
     }
     assert_eq!(of_runs(&["run_time_ns<50%"], &[100; 8], &[50; 8])[0].outcome, Passed, "not below it");
@@ -231,9 +292,7 @@ fn six_pairs_decide_several_gates_that_are_clear() {
     let gates: Vec<Gate> = ["run_time_ns>5%"; 5].iter().map(|gate| gate.parse().unwrap()).collect();
     let side = |values: [u64; 6]| values.map(|value| run("run_time_ns", &[("", Some(Cell::Number(value)))])).to_vec();
     let rows = [section(gates[0].metrics[0].section, Sides::two(side(low), side(high)))];
-    let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 5, minor: BTreeSet::new() }, |_| {
-        rows.iter().collect()
-    });
+    let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 5, ..usual() }, |_| rows.iter().collect());
     assert!(results.iter().all(|result| result.outcome == Failed), "{results:?}");
 }
 
@@ -245,7 +304,7 @@ fn a_gate_on_many_values_is_as_many_tests() {
         section(Section::Overview, Sides::two(of(name, [100, 101, 102, 103, 104]), of(name, [120, 121, 122, 123, 124])))
     });
     let gates: [Gate; 1] = ["worse>10%".parse().unwrap()];
-    let judge_of = GateJudge { design: Design::Independent, tests: tests_of(&gates), minor: BTreeSet::new() };
+    let judge_of = GateJudge { design: Design::Independent, tests: tests_of(&gates), ..usual() };
     assert_eq!(judge_of.tests, 8, "columns");
     let results = judge(&gates, &judge_of, |_| rows.iter().collect());
     assert_eq!(results.iter().map(|result| result.p).collect::<Vec<_>>(), [Some(2.0 / 252.0); 2]);
@@ -270,9 +329,7 @@ fn seven_whole_pairs_of_ten_decide_four_gates() {
     let gates: Vec<Gate> = ["run_time_ns>5%"; 4].iter().map(|gate| gate.parse().unwrap()).collect();
     let runs = Sides::two(low.map(run).to_vec(), high.map(run).to_vec());
     let rows = [section(gates[0].metrics[0].section, runs)];
-    let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 4, minor: BTreeSet::new() }, |_| {
-        rows.iter().collect()
-    });
+    let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 4, ..usual() }, |_| rows.iter().collect());
     let is_unpaired = |tested: &Samples| (tested.design, tested.sizes()) == (Design::Independent, (7, 10));
     let is_failed = |result: &GateResult| result.outcome == Failed && result.tested.as_ref().is_some_and(is_unpaired);
     assert!(results.iter().all(is_failed), "{results:?}");

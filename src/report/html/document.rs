@@ -55,7 +55,7 @@ struct LineData<'p> {
 struct GateTable {
     summary: String,
     headings: &'static [&'static str],
-    rows: Vec<[String; 8]>,
+    rows: Vec<[String; 9]>,
 }
 
 #[derive(Serialize)]
