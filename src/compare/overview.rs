@@ -61,15 +61,16 @@ pub(super) fn unnamed_children(overview: &ReportSection, snapshots: Sides<&Snaps
     unnamed.then_some(Note::ExitedChildrenUnnamed)
 }
 
-/// Notes on windows whose threads wait for a CPU at the end, where nothing counts such a wait before it has ended.
+/// Notes on windows at whose end many threads wait for a CPU, where nothing counts such a wait before it has ended. Threads are
+/// read one after the other, so that a few more than there are CPUs can have run when they were read.
 pub(super) fn waits_in_progress<'d>(digests: Sides<&'d Digest>) -> impl Iterator<Item = Note> + 'd {
     let is_comparison = digests.candidate.is_some();
     let note = move |(side, digest): (&Side, &Digest)| {
         digest.head.window.as_ref()?;
         let cpus = digest.head.host.as_ref()?.online_cpus?;
-        let threads = digest.threads.census.runnable.saturating_sub(cpus);
-        let is_uncounted = threads > 0 && digest.head.capture.as_ref()?.engine != "bpf";
-        is_uncounted.then_some(Note::WaitsInProgress { side: is_comparison.then_some(*side), threads })
+        let threads = digest.threads.census.runnable;
+        let is_uncounted = threads > cpus.saturating_mul(2) && digest.head.capture.as_ref()?.engine != "bpf";
+        is_uncounted.then_some(Note::WaitsInProgress { side: is_comparison.then_some(*side), threads, cpus })
     };
     Side::ALL.iter().zip(digests).filter_map(note)
 }
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_without_bpf_says_how_many_threads_wait_for_a_cpu_at_its_end() {
+    fn a_window_without_bpf_says_that_many_threads_wait_for_a_cpu_at_its_end() {
         let threads = |states: &str| {
             let thread = |(tid, state)| {
                 let mut thread = ThreadState { tid, tgid: tid, ..ThreadState::default() };
@@ -171,8 +172,8 @@ mod tests {
             let report = show(&window, &CompareOptions::default());
             report.section(Section::Overview).unwrap().notes.iter().map(Note::to_string).collect::<Vec<_>>()
         };
-        let waits = "at the end, 1 thread waited for a CPU: without BPF, a wait counts as sleep until it ends";
-        assert_eq!(notes("procfs", "RRRS"), [waits]);
-        assert!(notes("procfs", "RRSS").is_empty() && notes("bpf", "RRRS").is_empty());
+        let waits = "at the end, 5 threads were ready to run on 2 CPUs: without BPF, a wait for a CPU counts as sleep until it ends";
+        assert_eq!(notes("procfs", "RRRRRS"), [waits]);
+        assert!(notes("procfs", "RRRRSS").is_empty() && notes("bpf", "RRRRRS").is_empty());
     }
 }

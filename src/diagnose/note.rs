@@ -22,9 +22,9 @@ coded! {
         ExitedChildrenUnnamed = "exited-children-unnamed",
             ("exited children are shown with the process that waited for them; \
               `ctprof record` names them with the BPF engine: as root, or with cap_bpf and cap_perfmon");
-        /// Without BPF, a wait for a CPU that has not ended is in no counter, and these threads wait at the end of the window.
-        WaitsInProgress { side: Option<Side>, threads: u64 } = "waits-in-progress",
-            ("{}at the end, {} waited for a CPU: without BPF, a wait counts as sleep until it ends", prefix(*side), counted(*threads, "thread"));
+        /// Without BPF, a wait for a CPU that has not ended is in no counter, and many threads wait at the end of the window.
+        WaitsInProgress { side: Option<Side>, threads: u64, cpus: u64 } = "waits-in-progress",
+            ("{}at the end, {threads} threads were ready to run on {}: without BPF, a wait for a CPU counts as sleep until it ends", prefix(*side), counted(*cpus, "CPU"));
         /// The groups take less than `--min-time` of the CPU time, so they have no verdict.
         BelowMinTime { groups: Vec<String>, percent: String } = "below-min-time",
             ("no verdict below {percent}% of the CPU time (--min-time): {}", named(groups));
