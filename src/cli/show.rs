@@ -6,7 +6,7 @@ use super::{
     DigestReader, Format, Messages, ShowArgs, StepPrinter, Stream, free_at_exit, groups_exist, misfit, part_of,
     warn_of, write_report,
 };
-use crate::compare::{OVERVIEW, OverviewColumn, Sides, report, trends};
+use crate::compare::{OverviewColumn, Sides, report, trends};
 use crate::model::Section;
 use crate::report::Column;
 use crate::store::Input;
@@ -42,9 +42,12 @@ fn course(args: &ShowArgs) -> (u32, Vec<&'static OverviewColumn>, &'static [Sect
     if !args.view.format.is_interactive() {
         return (PARTS, vec![args.sparkline], &[Section::Overview]);
     }
-    // What groups have changes a little in each part: that would be most of the page.
-    let others = OVERVIEW.iter().filter(|column| column.is_ranked() && column.name != args.sparkline.name);
-    (PARTS_OF_PAGE, [args.sparkline].into_iter().chain(others).collect(), &[Section::Overview, Section::Reasons])
+    let others = OverviewColumn::of_groups().filter(|column| column.name != args.sparkline.name);
+    (
+        PARTS_OF_PAGE,
+        [args.sparkline].into_iter().chain(others).collect(),
+        &[Section::Overview, Section::Primary, Section::Reasons],
+    )
 }
 
 /// Prints the steps of a part of a series.

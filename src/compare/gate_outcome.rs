@@ -31,6 +31,8 @@ pub struct GateResult {
     pub(crate) runs: Sides<usize>,
     /// What the interval that decides is made from; `None` without values on both sides.
     tested: Option<Samples>,
+    /// The value of the candidate beyond which the gate fails, in the unit of the values; `None` without a baseline.
+    limit: Option<f64>,
     /// How much the value changed; `None` if there is no saying.
     pub(crate) change: Option<GateChange>,
     /// The one-sided p-value of "the change is not beyond the bound", corrected for the number of gates; `None` with
@@ -129,6 +131,13 @@ pub(super) fn judge<'r>(
 }
 
 impl GateResult {
+    /// The values of the runs of both sides that decided, and the value beyond which the gate fails; `None` for single runs.
+    pub(crate) fn judged(&self) -> Option<(&[Vec<f64>; 2], f64)> {
+        let sides = self.tested.as_ref().map(|tested| &tested.sides)?;
+        sides.iter().all(|runs| runs.len() > 1).then_some(())?;
+        Some((sides, self.limit?))
+    }
+
     fn new(place: usize, gate: &Gate, metric: &str, group: Vec<String>, outcome: GateOutcome) -> Self {
         Self {
             gate: place,
@@ -141,6 +150,7 @@ impl GateResult {
             partial: false,
             runs: Sides::two(0, 0),
             tested: None,
+            limit: None,
             change: None,
             p: None,
             runs_needed: None,
@@ -246,6 +256,10 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
     // Pairs that are too few for so many tests leave it to the runs without their pairs.
     let paired = samples(judge.design, &values, quantum).filter(|tested| tested.can_decide(judge.tests));
     result.tested = paired.or_else(|| samples(Design::Independent, &values, quantum));
+    result.limit = Some(match scale {
+        Scale::Ratio => before * gate.limit.limit,
+        Scale::Difference => before + gate.limit.limit,
+    });
     let amount = scale.change(after, before);
     result.change = Some(GateChange { scale, amount, interval: None, tail: TAIL });
     result.p = result.tested.as_ref().and_then(|tested| tested.probability(gate.limit));

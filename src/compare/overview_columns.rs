@@ -124,7 +124,7 @@ pub(crate) static OVERVIEW: &[OverviewColumn] = &[
 const SHOWN: (f64, f64) = (0.0, 0.0);
 
 pub(crate) const ELAPSED: &str = "elapsed";
-pub(super) const RUN: &str = "run";
+pub(crate) const RUN: &str = "run";
 pub(super) const WAIT: &str = "wait";
 pub(super) const BLOCK: &str = "block";
 pub(super) const SLEEP: &str = "sleep";

@@ -11,7 +11,7 @@ use super::{
 use crate::model::Section;
 use crate::statistics::Design;
 
-/// The course of columns in the parts of a series, and if the sections have them, of reasons.
+/// The course of columns in the parts of a series, and if the sections have them, of reasons and of the number of threads.
 #[must_use]
 pub fn trends(
     parts: Runs,
@@ -22,7 +22,8 @@ pub fn trends(
     let windows = || parts.digests.iter().filter_map(|part| part.head.window.as_ref());
     let started_at_unix_ns: Vec<_> = windows().map(|window| window.started_at_unix_ns).collect();
     let duration_ns: Vec<_> = windows().map(|window| window.duration_ns).collect();
-    let quantities: Vec<_> = columns.iter().map(|column| Quantity::Column(column)).collect();
+    let threads = sections.contains(&Quantity::ThreadCount.section()).then_some(Quantity::ThreadCount);
+    let quantities: Vec<_> = columns.iter().map(|column| Quantity::Column(column)).chain(threads).collect();
     let grouped = Grouped::new(Sides::one(parts.digests), Design::Independent, options);
     // Parts can differ in length.
     let queries = sections.iter().map(|section| Query { quantities: &quantities, ..Query::all(*section, Per::Second) });
@@ -40,11 +41,11 @@ pub fn trends(
         let (started_at_unix_ns, duration_ns) = (started_at_unix_ns.clone(), duration_ns.clone());
         Trend { column: name, reason, unit, started_at_unix_ns, duration_ns, groups }
     };
-    let of_column = |column: &&'static OverviewColumn| {
-        let is_of_column = |row: &Row| row.section == Section::Overview && row.name == column.name;
-        trend((column.name.into(), None), rows().filter(|(_, row)| is_of_column(row)).collect())
+    let of_quantity = |quantity: &Quantity| {
+        let is_of_quantity = |row: &Row| row.section == quantity.section() && row.name == quantity.name();
+        trend((quantity.name().into(), None), rows().filter(|(_, row)| is_of_quantity(row)).collect())
     };
-    let mut trends: Vec<_> = columns.iter().map(of_column).collect();
+    let mut trends: Vec<_> = quantities.iter().map(of_quantity).collect();
     let mut reasons: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (group, row) in rows() {
         if let Some(reason) = &row.reason {

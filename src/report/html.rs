@@ -2,6 +2,7 @@
 //!
 //! The page around the data is built from `web/`.
 
+mod answer;
 mod course;
 mod document;
 mod rows;

@@ -143,6 +143,11 @@ impl<'r> ShownSection<'r> {
     /// Whether tables hide a group of the overview: it did nothing, or nothing else than before. Of several runs,
     /// threads that start and exit in the same way do nothing else. A group that may have run is not idle.
     pub(super) fn is_idle(&self, rows: &[&Row]) -> bool {
+        !self.shows_unchanged && !self.shows_idle && self.did_nothing(rows)
+    }
+
+    /// Whether a group did nothing, or nothing else than before, whether or not it is shown.
+    pub(super) fn did_nothing(&self, rows: &[&Row]) -> bool {
         let has_verdict = rows.iter().any(|row| row.verdict().is_some());
         let turnover = self.group(rows[0]).turnover();
         let has_turnover = turnover.iter().flatten().any(|turnover| *turnover != Turnover::default());
@@ -155,8 +160,7 @@ impl<'r> ShownSection<'r> {
             "rss" => !has_run_time || row.values.candidate.is_some() || self.section.order.contains("rss"),
             _ => true,
         });
-        let is_hidden = !self.shows_unchanged && !self.shows_idle && !may_have_run;
-        is_hidden && (has_verdict || !has_turnover) && rows.all(|row| row.is_next_to_nothing())
+        !may_have_run && (has_verdict || !has_turnover) && rows.all(|row| row.is_next_to_nothing())
     }
 
     pub(super) fn is_shown(&self, row: &Row) -> bool {

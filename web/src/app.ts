@@ -1,18 +1,16 @@
 // What every view has at hand.
 
 import type { Group, Report } from "./data";
-import type { Tooltip } from "./dom";
 import type { State } from "./state";
 
 export interface App {
   report: Report;
   state: State;
-  tooltip: Tooltip;
 }
 
 /** The address of all values of a group. */
 export const valuesOf = (state: State, group: Group): string =>
-  state.link({ view: "values", group: group.key, section: "", sort: "", filter: "" });
+  state.linkTo("values", { group: group.key, section: "", "values-sort": "", "values-filter": "" });
 
 /** The parts of a group's time, in the order of its bar. */
 export const TIMES = ["run", "wait", "block", "sleep"] as const;

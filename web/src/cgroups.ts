@@ -2,13 +2,11 @@
 
 import type { App } from "./app";
 import { changeOf, type Cell, type Report, type Row } from "./data";
-import { html, svg, type Child } from "./dom";
+import { html } from "./dom";
 import { sortedBy } from "./sorting";
 import { table, type Column } from "./table";
 
 const SECTIONS = ["cgroup-stats", "cgroup-limits", "memory-events", "pressure"];
-
-const NONE = "The report has no values of cgroups. They are in every capture that can read /sys/fs/cgroup.";
 
 /** The rows of a cgroup, by section and name of the value. */
 type Line = Map<string, Row>;
@@ -17,7 +15,6 @@ export const hasCgroups = (report: Report): boolean => read(report).length > 0;
 
 export function cgroups({ report }: App): HTMLElement {
   const lines = read(report);
-  if (lines.length === 0) return html("p", {}, NONE);
   const changed = (line: Line) => Math.abs(changeOf(line.get("cgroup-stats/cpu.usage_usec")) ?? 0);
   const sides = report.two ? "Upper line: baseline; lower: candidate. " : "";
   return html(
@@ -45,20 +42,22 @@ const nameOf = (line: Line): string => [...line.values()][0]?.group.name ?? "";
 type Of = (name: string) => Cell;
 
 function columns(sides: number[]): Column<Line>[] {
+  const of = (line: Line) =>
+    sides.map(
+      (side): Of =>
+        (name) =>
+          line.get(name)?.cells[side] ?? { text: "-", number: null },
+    );
   /** A line per side, or one if both are equal. */
-  const column = (text: string, show: (of: Of) => string, drawn: (of: Of) => Child = () => null): Column<Line> => ({
+  const column = (text: string, show: (of: Of) => string): Column<Line> => ({
     key: text,
     text,
     kind: "number",
     cell: (line) => {
-      const of = sides.map(
-        (side): Of =>
-          (name) =>
-            line.get(name)?.cells[side] ?? { text: "-", number: null },
-      );
-      const shown = new Map(of.map((of) => [show(of), of]));
-      return html("span", { class: "sides" }, ...[...shown].map(([text, of]) => html("span", {}, text, drawn(of))));
+      const shown = new Set(of(line).map(show));
+      return html("span", { class: "sides" }, ...[...shown].map((text) => html("span", {}, text)));
     },
+    copy: (line) => [...new Set(of(line).map(show))].join(" → "),
   });
   const pressure = (resource: string) =>
     column(`${resource} pressure`, (of) => {
@@ -77,23 +76,12 @@ function columns(sides: number[]): Column<Line>[] {
       const time = of("cgroup-stats/cpu.throttled_usec").text;
       return throttled.number ? `${throttled.text} of ${periods.text}, ${time}` : throttled.text;
     }),
-    column("memory, limit", (of) => `${of(USED).text} of ${of(LIMIT).text}`.replace(/ of max$/, ", no limit"), level),
+    column("memory, limit", (of) => {
+      const [used, most] = [of("cgroup-stats/memory.current"), of("cgroup-limits/memory.max")];
+      const share = most.number && used.number ? `, ${((used.number / most.number) * 100).toFixed(0)}%` : "";
+      return `${used.text} of ${most.text}${share}`.replace(/ of max$/, ", no limit");
+    }),
     column("OOM kills", (of) => of("memory-events/oom_kill").text),
     ...["cpu", "memory", "io"].map(pressure),
   ];
-}
-
-const [USED, LIMIT] = ["cgroup-stats/memory.current", "cgroup-limits/memory.max"];
-
-/** A bar of memory against its limit. */
-function level(of: Of): SVGElement | null {
-  const [used, most] = [of(USED).number, of(LIMIT).number];
-  if (used === null || !most) return null;
-  const share = Math.min(1, used / most);
-  return svg(
-    "svg",
-    { class: "level", viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
-    svg("rect", { class: "idle", width: 100, height: 8 }),
-    svg("rect", { class: share > 0.9 ? "full" : "used", width: share * 100, height: 8 }),
-  );
 }

@@ -1,6 +1,6 @@
 // The course of a series: what groups did over time, and a period that is selected from it.
 
-import type { Course } from "./data";
+import type { Course, Scale } from "./data";
 
 /** The first and the last part of a period. */
 export type Period = readonly [number, number];
@@ -55,11 +55,35 @@ export function sinceText(ns: number): string {
   return `${hours > 0 ? `${hours}h` : ""}${hours > 0 || minutes > 0 ? `${minutes}m` : ""}${rest}`;
 }
 
-/** The command that shows a period of a series. In a part of a series, times since its start would be wrong. */
-export function commandOf(course: Course, file: string, [from, to]: Period): string {
+/** The name of a period of a series, which commands take. In a part of a series, times since its start would be wrong. */
+export function partOf(course: Course, file: string, [from, to]: Period): string {
   const path = file.replace(/@[^@/]*\.\.[^@/]*$/, "");
   const time = (ns: number) =>
     path === file ? sinceText(ns) : new Date(((course.started_at_unix_ns[0] ?? 0) + ns) / 1e6).toISOString();
   const part = `${path}@${time(startOf(course, from))}..${time(endOf(course, to))}`;
-  return `ctprof show ${/^[\w@%+=:,./-]+$/.test(part) ? part : `'${part.replaceAll("'", "'\\''")}'`}`;
+  return /^[\w@%+=:,./-]+$/.test(part) ? part : `'${part.replaceAll("'", "'\\''")}'`;
+}
+
+const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800];
+
+/** Round times since the start, in nanoseconds, at most about nine. */
+export function timeTicks(course: Course): number[] {
+  const whole = endOf(course, course.duration_ns.length - 1);
+  const step = (STEPS.find((seconds) => seconds * 9e9 >= whole) ?? 86400) * 1e9;
+  return Array.from({ length: Math.floor(whole / step) + 1 }, (_, at) => at * step);
+}
+
+/** Round numbers from 0 to a maximum, about four; of bytes, multiples of their largest unit. */
+export function ticks(most: number, { steps }: Scale): number[] {
+  const unit = steps.findLast(([size]) => size <= most)?.[0] ?? 1;
+  const power = unit * 10 ** Math.floor(Math.log10(most / unit / 4));
+  const step = power * ([1, 2, 5].find((factor) => factor * power * 4 >= most) ?? 10);
+  return Array.from({ length: Math.floor((most / step) * 1.0001) + 1 }, (_, at) => at * step);
+}
+
+/** A chart ends at what all CPUs can do, or at a little above all but a twentieth of the sums if others are far higher. */
+export function topOf(sums: number[], capacity: number | null): number {
+  const sorted = [...sums].sort((a, b) => a - b);
+  const [most = 0, usual = 0] = [sorted.at(-1), sorted[Math.floor(sorted.length * 0.95) - 1]];
+  return (capacity ?? (usual > 0 && most > 4 * usual ? usual * 1.25 : most)) || 1;
 }

@@ -14,8 +14,12 @@ export interface Scale {
 
 /** The values of each run by side, `null` where one is unknown. */
 export interface Dots {
+  /** What the values are of. */
+  name: string;
   unit: string;
   runs: (number | null)[][];
+  /** The value from which on a gate fails. */
+  bound?: number;
 }
 
 /** What threads did or waited for, and who ran meanwhile, as in the JSON of reports. */
@@ -33,6 +37,7 @@ interface GroupData {
   verdict?: string;
   dots?: Dots | null;
   why?: string[];
+  idle?: boolean;
 }
 
 interface ValueData {
@@ -89,10 +94,14 @@ export interface CpuBar {
 
 export interface Document {
   title: string;
+  /** What the report says, in a sentence. */
+  answer: string;
   file: string;
   lines: { label: string; text: string; warning?: boolean; cpu?: CpuBar; dots?: Dots }[];
+  /** Sources that no thread has, and those that some lack. */
   missing: string[];
-  gates: { summary: string; headings: string[]; rows: string[][] } | null;
+  partial: string[];
+  gates: { headings: string[]; rows: string[][]; dots: (Dots | null)[] } | null;
   two: boolean;
   verdicts: boolean;
   group_by: string;
@@ -146,6 +155,8 @@ export interface Group {
   dots: Dots | null;
   /** Why its time passes, of groups that lead the overview. */
   why: string[];
+  /** Whether it did nothing. */
+  idle: boolean;
   /** The group above it, if the section has it. */
   parent: Group | null;
   children: Group[];
@@ -257,7 +268,7 @@ export class Report {
   }
 
   private group(data: GroupData, section: Section): Group {
-    const { threads = -1, label, only = null, verdict = "", dots = null, why = [] } = data;
+    const { threads = -1, label, only = null, verdict = "", dots = null, why = [], idle = false } = data;
     const path = this.pathOf(data.path);
     const name = label ?? path.at(-1) ?? "";
     return {
@@ -271,6 +282,7 @@ export class Report {
       verdict,
       dots,
       why,
+      idle,
       parent: null,
       children: [],
       section,

@@ -40,7 +40,7 @@ export function svg<K extends keyof SVGElementTagNameMap>(
 const ESCAPES: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
 /** Text from a snapshot with control and bidirectional characters escaped, as in src/report/escape.rs. */
-function visible(text: string): string {
+export function visible(text: string): string {
   const steering = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu;
   return text.replace(steering, (one) => ESCAPES[one] ?? `\\u{${(one.codePointAt(0) ?? 0).toString(16)}}`);
 }
@@ -75,55 +75,4 @@ export function filterInput(placeholder: string, value: string, choose: (text: s
 export function legend(colors: [string, string][]): HTMLElement {
   const entry = ([name, text]: [string, string]) => html("li", {}, html("span", { class: `swatch ${name}` }), text);
   return html("ul", { class: "legend", "aria-label": "Colors" }, ...colors.map(entry));
-}
-
-/** A text beside the pointer or the focus that tells more about an element. */
-export class Tooltip {
-  private readonly box = html("div", { class: "tooltip", role: "tooltip", id: "tooltip", hidden: true });
-
-  constructor() {
-    document.body.append(this.box);
-    document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") this.hide();
-    });
-    document.addEventListener(
-      "scroll",
-      () => {
-        this.hide();
-      },
-      { passive: true, capture: true },
-    );
-  }
-
-  /** Shows lines over elements of a container that a selector matches. */
-  delegate(container: Element, selector: string, lines: (element: Element) => string[]): void {
-    for (const over of ["pointerover", "focusin"])
-      container.addEventListener(over, (event) => {
-        const element = (event.target as Element).closest(selector);
-        const texts = element ? lines(element) : [];
-        if (element && texts.length > 0) this.show(element, texts);
-        else this.hide();
-      });
-    for (const out of ["pointerleave", "focusout"])
-      container.addEventListener(out, () => {
-        this.hide();
-      });
-  }
-
-  private show(element: Element, [title = "", ...lines]: string[]): void {
-    this.box.replaceChildren(html("strong", {}, title), ...lines.map((line) => html("div", {}, line)));
-    this.box.hidden = false;
-    const [at, own] = [element.getBoundingClientRect(), this.box.getBoundingClientRect()];
-    const left = Math.min(
-      Math.max(4, at.left + at.width / 2 - own.width / 2),
-      document.documentElement.clientWidth - own.width - 4,
-    );
-    const below = at.bottom + 6 + own.height < window.innerHeight;
-    this.box.style.left = `${Math.max(4, left)}px`;
-    this.box.style.top = `${below ? at.bottom + 6 : Math.max(4, at.top - own.height - 6)}px`;
-  }
-
-  private hide(): void {
-    this.box.hidden = true;
-  }
 }

@@ -1,22 +1,27 @@
-// Reads the data, and draws the view that the fragment of the address names.
+// Reads the data, and draws the page: the answer, the overview, and below it views that open.
 
 import type { App } from "./app";
 import { cgroups, hasCgroups } from "./cgroups";
 import { Report, type Document } from "./data";
-import { button, html, select, Tooltip } from "./dom";
+import { distribution, hasRuns } from "./distribution";
+import { html, select } from "./dom";
 import { header } from "./header";
+import { listen } from "./marks";
 import { Overview } from "./overview";
 import { hasReasons, ofPeriod, remark, type Follows } from "./period";
 import { OF_CAPTURES, OF_HOST, RowsView } from "./rows";
-import { State, type Change } from "./state";
-import { noSteps, TimeView } from "./time";
+import { State, type Key } from "./state";
+import { TimeView } from "./time";
 import { hasWhy, why } from "./why";
 
 interface View {
   name: string;
-  /** Whether the report has something to show there. */
-  hasContent: boolean;
-  draw: () => Drawn;
+  about: string;
+  draw: (app: App) => Drawn;
+  /** What it shows of a selected period. */
+  follows?: Follows;
+  /** What it is refreshed for. */
+  keys?: Key[];
 }
 
 /** What is on the page, and how it follows the state. */
@@ -25,156 +30,169 @@ interface Drawn {
   refresh?: () => void;
 }
 
+const drawn = (view: { draw: () => HTMLElement; refresh: () => void }): Drawn => ({
+  element: view.draw(),
+  refresh: view.refresh.bind(view),
+});
+
+/** The views below the overview that have content. */
 function views(app: App): View[] {
   const { report } = app;
   const { course } = report.document;
-  const none = "The report has no overview: --sections leaves it out.";
-  const drawn = (view: { draw: () => HTMLElement; refresh: () => void }): Drawn => ({
-    element: view.draw(),
-    refresh: view.refresh.bind(view),
-  });
-  const overview = (of: App): Drawn => {
-    const section = of.report.overview;
-    return section ? drawn(new Overview(of, section)) : { element: html("p", {}, none) };
+  const rows = (name: "Values" | "Host" | "Captures", about: string, sections?: string[]): View | false => {
+    const view = name.toLowerCase() as "values" | "host" | "captures";
+    const of = (one: App) => new RowsView(one, view, sections);
+    const keys: Key[] = [`${view}-filter`, `${view}-sort`, "group", "section"];
+    const follows = name === "Values" && { follows: "period" as const };
+    return of(app).hasContent && { name, about, draw: (one) => drawn(of(one)), keys, ...follows };
   };
-  const time = () => (course ? drawn(new TimeView(app, course)) : { element: noSteps() });
-  const view = (name: string, hasContent: boolean, draw: (of: App) => Drawn, follows?: Follows): View => ({
-    name,
-    hasContent,
-    draw: () => (follows ? following(app, draw, follows) : draw(app)),
-  });
-  const rows = (name: string, follows?: Follows, sections?: string[]) => {
-    const all = new RowsView(app, sections);
-    return view(name, all.hasContent, () => drawn(new RowsView(app, sections)), follows);
-  };
-  return [
-    view("Overview", report.overview !== undefined, overview, "period"),
-    view("Time", course !== null, time),
-    view("Why", hasWhy(report), (of) => ({ element: why(of) }), hasReasons(app) ? "period" : "whole"),
-    view("cgroups", hasCgroups(report), () => ({ element: cgroups(app) }), "whole"),
-    rows("Values", "whole"),
-    rows("Host", undefined, OF_HOST),
-    rows("Captures", undefined, OF_CAPTURES),
+  const list = [
+    course && {
+      name: "Time",
+      about: "what groups did in each part of the recording; select a period for all views",
+      draw: () => drawn(new TimeView(app, course)),
+      keys: ["metric", "period"] as Key[],
+    },
+    hasWhy(report) && {
+      name: "Why",
+      about: "all reasons of waits and sleep, and who ran meanwhile",
+      draw: (of: App) => ({ element: why(of) }),
+      follows: hasReasons(app) ? ("period" as const) : ("whole" as const),
+    },
+    hasRuns(report) && {
+      name: "Distribution",
+      about: "the value of each run, and the bounds of gates",
+      draw: () => ({ element: distribution(app) }),
+    },
+    hasCgroups(report) && {
+      name: "cgroups",
+      about: "CPU time, throttling, memory against its limit, pressure",
+      draw: () => ({ element: cgroups(app) }),
+      follows: "whole" as const,
+    },
+    rows("Values", "all metrics of all groups"),
+    rows("Host", "settings and pressure", OF_HOST),
+    rows("Captures", "how this was recorded, and what is missing", OF_CAPTURES),
   ];
+  return list.filter((view) => view !== null && view !== false);
 }
 
-/** A view, below a line that says of which time it is. */
-function following(app: App, draw: (of: App) => Drawn, follows: Follows): Drawn {
-  const drawn = draw(follows === "period" ? ofPeriod(app) : app);
-  const line = remark(app, follows);
-  return line ? { ...drawn, element: html("div", {}, line, drawn.element) } : drawn;
-}
+/** The overview, which is never folded. */
+const OVERVIEW: View = {
+  name: "Overview",
+  about: "",
+  draw: (of) => (of.report.overview ? drawn(new Overview(of, of.report.overview)) : { element: html("div") }),
+  follows: "period",
+  keys: ["filter", "sort", "by", "open"],
+};
 
-/** The tabs and the view that is shown. */
-class Page {
-  readonly tabs: HTMLElement[];
-  readonly panel = html("div", { id: "panel", role: "tabpanel", tabindex: -1 });
-  private drawn: Drawn | null = null;
+/** A view in its place on the page. */
+class Place {
+  readonly content = html("div");
+  private refresh: (() => void) | undefined;
+  private before: string[] | null = null;
 
   constructor(
-    private readonly state: State,
-    private readonly views: View[],
-  ) {
-    this.tabs = views.map(({ name }) => {
-      const tab = button(name, () => {
-        state.set({ view: name.toLowerCase(), sort: "", group: "", section: "" });
-      });
-      tab.id = `tab-${name}`;
-      tab.setAttribute("role", "tab");
-      tab.setAttribute("aria-controls", this.panel.id);
-      return tab;
-    });
-  }
+    private readonly app: App,
+    private readonly view: View,
+  ) {}
 
-  get current(): number {
-    const named = this.views.findIndex(({ name }) => name.toLowerCase() === this.state.get("view"));
-    const first = this.views.findIndex(({ hasContent }) => hasContent);
-    return named >= 0 ? named : Math.max(0, first);
-  }
-
-  draw(change: Change): void {
-    const theme = this.state.get("theme");
-    document.documentElement.dataset.theme = ["light", "dark"].includes(theme) ? theme : "";
-    if (change === "part") {
-      this.drawn?.refresh?.();
-      return;
-    }
-    this.tabs.forEach((tab, at) => {
-      tab.setAttribute("aria-selected", String(at === this.current));
-      tab.setAttribute("tabindex", at === this.current ? "0" : "-1");
-      // A link can name a view that says why it is empty.
-      tab.hidden = at !== this.current && this.views[at]?.hasContent === false;
-    });
-    this.panel.setAttribute("aria-labelledby", this.tabs[this.current]?.id ?? "");
-    this.drawn = this.views[this.current]?.draw() ?? null;
-    this.panel.replaceChildren(this.drawn?.element ?? "");
-  }
-
-  /** On paper, the other views follow the one that is shown, but not all values. */
-  print(): void {
-    const rest = html("div");
-    window.addEventListener("beforeprint", () => {
-      const isOther = ({ name, hasContent }: View, at: number) =>
-        hasContent && name !== "Values" && at !== this.current;
-      const others = this.views.filter(isOther);
-      const section = ({ name, draw }: View) => html("section", {}, html("h2", {}, name), draw().element);
-      rest.replaceChildren(...others.map(section));
-      this.panel.after(rest);
-    });
-    window.addEventListener("afterprint", () => {
-      rest.remove();
-    });
-  }
-
-  /** `/` goes to the filter; arrows on the tabs go to the next view. */
-  key(event: KeyboardEvent): void {
-    const target = event.target as HTMLElement;
-    const tabs = this.tabs.filter(({ hidden }) => !hidden);
-    const at = tabs.indexOf(target);
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (event.key === "/" && !target.matches("input, select")) {
-      this.panel.querySelector<HTMLElement>("input[type=search]")?.focus();
-    } else if (at >= 0 && step) {
-      const next = tabs[(at + step + tabs.length) % tabs.length];
-      next?.click();
-      next?.focus();
-    } else return;
-    event.preventDefault();
+  /** Draws what changed. */
+  update(): void {
+    const { keys = [], follows, draw } = this.view;
+    const values = (of: Key[]) => of.map((key) => this.app.state.get(key)).join("\0");
+    const [whole, part] = [values(follows ? ["period"] : []), values(keys)];
+    if (this.before?.[0] !== whole) {
+      const { element, refresh } = draw(follows === "period" ? ofPeriod(this.app) : this.app);
+      const line = follows && remark(this.app, follows);
+      this.refresh = refresh;
+      this.content.replaceChildren(line ?? "", element);
+    } else if (this.before[1] !== part) this.refresh?.();
+    this.before = [whole, part];
   }
 }
 
-const KEYS = "Keys: / to filter, arrows on tabs, rows and charts. The address of this page keeps what you chose.";
+/** A view that is folded until it is opened. */
+class Fold {
+  readonly element = html("details");
+  readonly key: string;
+  private readonly place: Place;
+
+  constructor(
+    private readonly app: App,
+    view: View,
+  ) {
+    this.key = view.name.toLowerCase();
+    this.element.id = this.key;
+    this.place = new Place(app, view);
+    const about = html("span", { class: "note" }, view.about);
+    this.element.append(html("summary", {}, html("h2", {}, view.name), " ", about), this.place.content);
+    this.element.addEventListener("toggle", () => {
+      const { state } = this.app;
+      const opened = state.opened();
+      const { open } = this.element;
+      if (this.element.dataset.printed !== undefined || opened.includes(this.key) === open) return;
+      state.set({ view: [...opened.filter((name) => name !== this.key), ...(open ? [this.key] : [])].join() });
+    });
+  }
+
+  update(isOpen: boolean): void {
+    this.element.open = isOpen;
+    if (isOpen) this.place.update();
+  }
+
+  /** On paper, all views are open, but not all values. */
+  print(isPrinted: boolean): void {
+    const isOther = this.key !== "values" && !this.element.open;
+    if (isPrinted ? !isOther : this.element.dataset.printed === undefined) return;
+    if (isPrinted) this.element.dataset.printed = "";
+    this.update(isPrinted);
+    if (!isPrinted) setTimeout(() => delete this.element.dataset.printed);
+  }
+}
+
+const KEYS =
+  "Keys: / to filter, arrows in rows and charts. The address of this page keeps what you chose. 100% is one CPU.";
 
 function start(): void {
   const data = JSON.parse(document.getElementById("data")?.textContent ?? "") as Document;
-  const app: App = { report: new Report(data), state: new State(), tooltip: new Tooltip() };
+  const app: App = { report: new Report(data), state: new State() };
   const { state } = app;
   document.title = `${app.report.document.title} · ctprof`;
-  const page = new Page(state, views(app));
-  const themes: [string, string][] = [
-    ["", "system"],
-    ["light", "light"],
-    ["dark", "dark"],
-  ];
+  const folds = views(app).map((view) => new Fold(app, view));
+  const overview = new Place(app, OVERVIEW);
+  const update = (isLink: boolean) => {
+    const theme = state.get("theme");
+    document.documentElement.dataset.theme = ["light", "dark"].includes(theme) ? theme : "";
+    const opened = state.opened();
+    const first = app.report.overview || opened.length > 0 ? null : folds[0];
+    overview.update();
+    for (const fold of folds) fold.update(fold === first || opened.includes(fold.key));
+    if (isLink) folds.find(({ key }) => key === opened.at(-1))?.element.scrollIntoView();
+  };
+  const themes = ["system", "light", "dark"].map((name): [string, string] => [name === "system" ? "" : name, name]);
   const theme = select("Theme", themes, state.get("theme"), (name) => {
     state.set({ theme: name });
   });
-  const list = html("div", { role: "tablist", "aria-label": "Views" }, ...page.tabs);
+  const views_ = html("div", { class: "folds" }, ...folds.map(({ element }) => element));
   const footer = html("footer", {}, theme, html("span", { class: "note" }, KEYS));
-  document.body.prepend(header(app), html("nav", { class: "tabs" }, list), html("main", {}, page.panel), footer);
+  document.body.prepend(header(app), html("main", {}, overview.content, views_), footer);
   document.body.addEventListener("keydown", (event) => {
-    page.key(event);
+    const target = event.target as HTMLElement;
+    if (event.key !== "/" || target.matches("input, select, textarea")) return;
+    (target.closest("details") ?? document).querySelector<HTMLElement>("input[type=search]")?.focus();
+    event.preventDefault();
   });
-  state.onChange((change) => {
-    page.draw(change);
-  });
-  page.draw("whole");
-  page.print();
-  let width = window.innerWidth;
-  window.addEventListener("resize", () => {
-    if (width !== window.innerWidth) page.draw("part");
-    width = window.innerWidth;
-  });
+  state.onChange(update);
+  listen();
+  update(state.opened().length > 0);
+  for (const [name, isPrinted] of [
+    ["beforeprint", true],
+    ["afterprint", false],
+  ] as const)
+    window.addEventListener(name, () => {
+      for (const fold of folds) fold.print(isPrinted);
+    });
 }
 
 start();

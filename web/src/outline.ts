@@ -73,7 +73,7 @@ export class Outline {
   }
 
   private sorted(groups: Group[]): Group[] {
-    const order = orderOf(this.app.state);
+    const order = orderOf({ state: this.app.state, key: "sort" });
     return order ? sortedBy(groups, order.reverse, (group) => this.sortKey(group, order.key)) : groups;
   }
 

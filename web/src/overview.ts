@@ -1,21 +1,26 @@
 // The overview: a row per group with bars of its time; groups expand to the threads below them.
 
 import { TIMES, valuesOf, type App } from "./app";
-import { scaleOf } from "./bars";
+import { scaleOfTimes } from "./bars";
+import { copiers } from "./copy";
 import { changeOf, isUnclear, type Group, type Section, type Value } from "./data";
 import { button, filterInput, html, legend, select } from "./dom";
 import { counted, headingOf, numberText } from "./format";
 import { Outline, type Line } from "./outline";
-import { explained, overviewRow, whyRow, type Rows } from "./overview_row";
-import { sortingHead } from "./sorting";
+import { says } from "./marks";
+import { overviewRow, THREADS, whyRow, type Rows } from "./overview_row";
+import { sortingHead, type Sorting } from "./sorting";
 
 /** Groups that are drawn at first, and with each click on "more". */
 const AT_ONCE = 100;
 
-const DOTS = "Each dot is the value in a run, from the least on the left to the most; baseline above, candidate below";
+const CHANGE = "What changed most. Each dot is the value of a run: baseline above, candidate below.";
+const TIME = "Time of all threads of a group. 100% is one CPU, or one thread, for the whole time.";
 
 export class Overview {
   private drawn = AT_ONCE;
+  /** Whether groups that did nothing are shown. */
+  private hasIdle = false;
   private readonly outline: Outline;
   /** The columns with data. */
   private readonly columns: Value[];
@@ -23,11 +28,13 @@ export class Overview {
   private readonly head = html("tr");
   private readonly body = html("tbody");
   private readonly more = html("div", { class: "rest" });
+  private readonly sorting: Sorting;
 
   constructor(
     private readonly app: App,
     private readonly section: Section,
   ) {
+    this.sorting = { state: app.state, key: "sort" };
     const { tops } = (this.outline = new Outline(app, section));
     const isNumber = (value: Value) => value.rows.some(({ cells }) => cells.some(({ number }) => number));
     this.columns = [...section.values.values()].filter(isNumber);
@@ -40,16 +47,15 @@ export class Overview {
   }
 
   draw(): HTMLElement {
-    const { report, tooltip } = this.app;
+    const { report } = this.app;
     const label = report.two ? "Groups, before and after" : "Groups";
     const table = html(
       "table",
       { class: report.two ? "overview two" : "overview" },
-      html("caption", { class: "hidden" }, label),
+      this.widths(),
       html("thead", {}, this.head),
       this.body,
     );
-    tooltip.delegate(this.body, "td[data-value]", (cell) => this.explain(cell));
     this.body.addEventListener("keydown", (event) => {
       this.key(event);
     });
@@ -64,11 +70,6 @@ export class Overview {
     return this.app.report.document.verdicts ? "verdict" : hasChanges ? "change" : null;
   }
 
-  /** The unit of times. */
-  private get unit(): string {
-    return this.section.values.get("run")?.unit ?? "";
-  }
-
   /** Draws what depends on the filter, the order and what is open. */
   refresh(): void {
     const { report, state } = this.app;
@@ -77,7 +78,7 @@ export class Overview {
       hasChange: this.change !== null,
       columns: this.columns,
       largest: this.largest,
-      scale: state.get("bars") === "share" ? null : scaleOf(this.outline.tops),
+      scale: scaleOfTimes(this.outline.tops),
       capacity: report.document.capacity,
       link: (group) => (group.exited ? null : valuesOf(state, group)),
     };
@@ -87,20 +88,37 @@ export class Overview {
       };
       return this.outline.below(group).length === 0 ? null : { isOpen: this.outline.isOpen(group), toggle };
     };
-    const shown = this.outline.shown();
+    const all = this.outline.shown();
+    const idle = all.filter((group) => group.idle);
+    const shown = all.filter((group) => !group.idle).concat(this.hasIdle ? idle : []);
     const lines = shown.slice(0, this.drawn).flatMap((group) => this.outline.lines(group));
     this.heading();
     const drawn = (line: Line) => [overviewRow(line, rows, expander(line.group)), whyRow(line.group, rows)];
     this.body.replaceChildren(...lines.flatMap(drawn).filter((row) => row !== null));
-    this.drawMore(shown.length);
+    this.drawMore(shown, this.hasIdle ? 0 : idle.length);
+  }
+
+  /** The columns, as wide as their longest text, so that none moves when a row opens. */
+  private widths(): HTMLElement {
+    const tree = this.app.report.tree.get("overview");
+    const longest = ({ name, unit }: Value) => {
+      const rows = [this.section, tree].flatMap((section) => section?.values.get(name)?.rows ?? []);
+      return rows.reduce(
+        (most, { cells }) => Math.max(most, ...cells.map(({ text }) => text.length)),
+        headingOf(name, unit).length - 1,
+      );
+    };
+    const named = ["name", "time", ...(this.change === null ? [] : ["verdict"]), "threads"];
+    const values = this.columns.map((value) => {
+      const column = html("col");
+      column.style.width = `calc(${longest(value)}ch + 13px)`;
+      return column;
+    });
+    return html("colgroup", {}, ...named.map((kind) => html("col", { class: kind })), ...values);
   }
 
   private toolbar(): HTMLElement {
     const { report, state } = this.app;
-    const scales: [string, string][] = [
-      ["scale", "one scale for all groups"],
-      ["share", "share of each group's time"],
-    ];
     const by = ["change", "candidate", "baseline"].map((name): [string, string] => [name, name]);
     const sort = select("Sort columns by", by, state.get("by"), (value) => {
       state.set({ by: value });
@@ -109,44 +127,30 @@ export class Overview {
       this.drawn = AT_ONCE;
       state.set({ filter: text });
     });
-    const bars = select("Bars", scales, state.get("bars"), (value) => {
-      state.set({ bars: value });
-    });
     const colors = legend(TIMES.map((name) => [name, name]));
-    return html("div", { class: "toolbar" }, filter, report.two && sort, bars, colors);
+    return html("div", { class: "toolbar" }, filter, report.two && sort, colors);
   }
 
   private heading(): void {
-    const { report, state } = this.app;
-    const length = state.get("bars") === "share" ? null : scaleOf(this.outline.tops);
+    const { report } = this.app;
+    const length = scaleOfTimes(this.outline.tops);
+    const sides = report.two ? ": baseline above, candidate below" : "";
     const { capacity } = report.document;
     const cpus = capacity === null ? "" : `; ${counted(capacity / 100, "CPU")}: ${capacity}%`;
-    const scale = length ? ` 0 to ${numberText(length, report.scale(this.unit))}${cpus}` : null;
-    const doc = report.document.verdicts ? DOTS : "The largest change";
-    const threads = "Number of threads; in a window, + started and − exited";
+    const scale = length
+      ? ` 0 to ${numberText(length, report.scale(this.section.values.get("run")?.unit ?? ""))}${cpus}`
+      : null;
     this.head.replaceChildren(
-      sortingHead(state, { key: "name", text: "group", kind: "name" }),
-      html(
-        "th",
-        { scope: "col", class: "time" },
-        `time${report.two ? ": baseline above, candidate below" : ""}`,
-        scale,
-      ),
-      this.change === null ? "" : sortingHead(state, { key: "verdict", text: this.change, kind: "name", doc }),
-      sortingHead(state, { key: "threads", text: "threads", doc: threads, kind: "number" }),
+      sortingHead(this.sorting, { key: "name", text: "group", kind: "name" }),
+      html("th", { scope: "col", class: "time", ...says("time", TIME) }, `time${sides}`, scale),
+      this.change === null
+        ? ""
+        : sortingHead(this.sorting, { key: "verdict", text: this.change, kind: "name", doc: CHANGE }),
+      sortingHead(this.sorting, { key: "threads", text: "threads", doc: THREADS, kind: "number" }),
       ...this.columns.map(({ name, unit, doc }) =>
-        sortingHead(state, { key: name, text: headingOf(name, unit), doc: `${doc} Unit: ${unit}`, kind: "number" }),
+        sortingHead(this.sorting, { key: name, text: headingOf(name, unit), doc, kind: "number" }),
       ),
     );
-  }
-
-  private explain(cell: Element): string[] {
-    const key = cell.closest("tr")?.getAttribute("data-key") ?? "";
-    const name = cell.getAttribute("data-value") ?? "";
-    const sections = [this.section, this.app.report.tree.get("overview")];
-    const rows = sections.map((section) => section?.values.get(name)?.rows.find((row) => row.group.key === key));
-    const row = rows.find((found) => found);
-    return row ? explained(row) : [];
   }
 
   private toggle(group: Group): void {
@@ -159,7 +163,7 @@ export class Overview {
   private key(event: KeyboardEvent): void {
     const target = event.target as Element;
     const row = target.closest("tr");
-    const cells = [...(row?.querySelectorAll<HTMLElement>("td[data-value]") ?? [])];
+    const cells = [...(row?.querySelectorAll<HTMLElement>("td [data-says], td[data-says]") ?? [])];
     const [at, step] = [cells.findIndex((cell) => cell === target), { ArrowRight: 1, ArrowLeft: -1 }[event.key] ?? 0];
     const expander = row?.querySelector<HTMLButtonElement>("button.expander");
     const isOpen = expander?.getAttribute("aria-expanded") === "true";
@@ -168,7 +172,9 @@ export class Overview {
       event.key
     ];
     const first = "button.expander, a";
-    const below = next?.querySelectorAll<HTMLElement>("td[data-value]")[at] ?? next?.querySelector<HTMLElement>(first);
+    const value = target.getAttribute("data-value");
+    const same = value && next?.querySelector<HTMLElement>(`td[data-value="${value}"]`);
+    const below = same ?? next?.querySelector<HTMLElement>(first);
     if (below) below.focus();
     else if (at < 0 && expander && event.key === (isOpen ? "ArrowLeft" : "ArrowRight")) expander.click();
     else if (step !== 0) (cells[at + step] ?? row?.querySelector<HTMLElement>(first))?.focus();
@@ -176,19 +182,54 @@ export class Overview {
     event.preventDefault();
   }
 
-  private drawMore(count: number): void {
-    const left = count - this.drawn;
-    const upTo = (text: string, drawn: number) =>
+  private drawMore(shown: Group[], idle: number): void {
+    const left = shown.length - this.drawn;
+    const upTo = (text: string, drawn: number, hasIdle = this.hasIdle) =>
       button(text, () => {
-        this.drawn = drawn;
+        [this.drawn, this.hasIdle] = [drawn, hasIdle];
         this.refresh();
       });
-    const some = `Show ${Math.min(left, AT_ONCE)} more of ${counted(left, "group")}`;
-    const buttons = [upTo(some, this.drawn + AT_ONCE), ...(left > AT_ONCE ? [" ", upTo("Show all", Infinity)] : [])];
-    this.more.replaceChildren(...(left > 0 ? buttons : []), count === 0 ? "No group matches the filter." : "");
+    const some =
+      left > AT_ONCE ? `Show ${AT_ONCE} more of ${counted(left, "group")}` : `Show ${counted(left, "more group")}`;
+    this.more.replaceChildren(
+      left > 0 ? upTo(some, this.drawn + AT_ONCE) : "",
+      left > AT_ONCE ? upTo("Show all", Infinity) : "",
+      idle > 0 ? upTo(`Show ${counted(idle, "idle group")}`, this.drawn, true) : "",
+      shown.length + idle === 0 ? "No group matches the filter." : "",
+      ...copiers(() => this.texts(shown)),
+    );
   }
 
-  /** What is left out, and why. */
+  /** The table as text. */
+  private texts(shown: Group[]): string[][] {
+    const change = this.change === null ? [] : [this.change];
+    const heads = [
+      "group",
+      ...change,
+      "threads",
+      ...this.columns.map(({ name, unit }) => headingOf(name, unit)),
+      "why",
+    ];
+    const text = (group: Group) => (value: Value) =>
+      [
+        ...new Set(
+          group.section.values
+            .get(value.name)
+            ?.row.get(group)
+            ?.cells.map(({ text }) => text),
+        ),
+      ].join(" → ");
+    const row = ({ group }: Line) => [
+      group.label,
+      ...change.map(() => group.verdict),
+      group.threads?.text ?? "",
+      ...this.columns.map(text(group)),
+      group.why.join("; "),
+    ];
+    return [heads, ...shown.flatMap((group) => this.outline.lines(group)).map(row)];
+  }
+
+  /** What is left out, and why; and what headings mean. */
   private footer(): HTMLElement {
     const { values, notes } = this.section;
     const empty = [...values.values()].filter((value) => !this.columns.includes(value));
@@ -200,6 +241,20 @@ export class Overview {
       zero && `zero everywhere: ${zero}`,
       none && `not available: ${none} (ctprof doctor on the host)`,
     ];
-    return html("p", { class: "note" }, parts.filter((part) => part).join("; "));
+    const docs = this.columns.map(({ name, doc }) => [name, doc]);
+    const star = ["*", "The total lacks threads whose value is unknown."];
+    const terms = [["time", TIME], ["threads", THREADS], ...docs, star];
+    const term = ([name, doc]: string[]) => [html("dt", {}, name), html("dd", {}, doc)];
+    return html(
+      "div",
+      { class: "note" },
+      html("p", {}, parts.filter((part) => part).join("; ")),
+      html(
+        "details",
+        {},
+        html("summary", {}, "What the columns mean"),
+        html("dl", { class: "facts" }, ...terms.flatMap(term)),
+      ),
+    );
   }
 }

@@ -1,8 +1,10 @@
 // A row of the overview: its name, bars and values.
 
-import { bars, dots } from "./bars";
+import { barsOfTimes } from "./bars";
 import { changeOf, isUnclear, type Group, type Report, type Row, type Value } from "./data";
 import { html } from "./dom";
+import { dots } from "./dots";
+import { says, type Lines } from "./marks";
 import type { Line } from "./outline";
 
 /** What all rows have in common. */
@@ -13,8 +15,8 @@ export interface Rows {
   columns: Value[];
   /** The largest change of each column, or its largest value. */
   largest: Map<Value, number>;
-  /** The length of bars on a common scale; `null` if each is all of its group's time. */
-  scale: number | null;
+  /** The time of a whole bar. */
+  scale: number;
   /** What all CPUs of the host can do, on the same scale. */
   capacity: number | null;
   /** The address of all values of a group; `null` if they are not in the report. */
@@ -27,6 +29,8 @@ export interface Expander {
   toggle: () => void;
 }
 
+export const THREADS = "Threads at the end; in brackets, + started and − exited meanwhile, and who started them.";
+
 export function overviewRow({ group, depth }: Line, rows: Rows, expander: Expander | null): HTMLElement {
   const name = html("th", { scope: "row", class: "name" }, label({ group, depth }, rows, expander));
   name.style.setProperty("--depth", String(depth));
@@ -34,12 +38,23 @@ export function overviewRow({ group, depth }: Line, rows: Rows, expander: Expand
     "tr",
     { class: depth > 0 && "below", "data-key": group.key },
     name,
-    html("td", { class: "time" }, bars(group, rows)),
+    html("td", { class: "time" }, timeBars(group, rows)),
     rows.hasChange &&
       html("td", { class: "verdict" }, html("span", {}, group.verdict), group.dots && dots(group.dots, rows.report)),
-    html("td", { class: "number threads" }, html("span", {}, group.threads?.text)),
+    html(
+      "td",
+      { class: "number threads", tabindex: -1, ...says(`${group.label}: ${group.threads?.text ?? "-"}`, THREADS) },
+      html("span", {}, group.threads?.text),
+    ),
     ...rows.columns.map((value) => cell(group, value, rows)),
   );
+}
+
+/** The bars are reached by the arrows of the row. */
+function timeBars(group: Group, rows: Rows): SVGElement {
+  const element = barsOfTimes(group, rows);
+  element.setAttribute("tabindex", "-1");
+  return element;
 }
 
 function label({ group, depth }: Line, rows: Rows, expander: Expander | null): HTMLElement {
@@ -51,7 +66,7 @@ function label({ group, depth }: Line, rows: Rows, expander: Expander | null): H
     "span",
     { class: "label" },
     expander ? opener(group, expander) : html("span", { class: "expander" }),
-    link === null ? html("span", {}, text) : html("a", { href: link, title: `All values of ${group.label}` }, text),
+    link === null ? html("span", {}, text) : html("a", { href: link, ...says(`All values of ${group.label}`) }, text),
     badge(group),
   );
 }
@@ -64,7 +79,7 @@ function opener(group: Group, { isOpen, toggle }: Expander): HTMLElement {
 /** A mark of groups that only one side has. */
 function badge({ only }: Group): HTMLElement | null {
   const title = only === "new" ? "only in the candidate" : "only in the baseline";
-  return only ? html("span", { class: `badge ${only}`, title }, only) : null;
+  return only ? html("span", { class: `badge ${only}`, ...says(title) }, only) : null;
 }
 
 /** The texts of both sides, or one text if they are equal. */
@@ -83,7 +98,8 @@ const LEAST_HEAT = 0.05;
 function cell(group: Group, value: Value, { report, largest }: Rows): HTMLElement {
   const row = group.section.values.get(value.name)?.row.get(group);
   const texts = row?.cells.map(({ text }) => text) ?? [];
-  const element = html("td", { class: "number", "data-value": value.name, tabindex: -1 }, ...distinct(texts));
+  const said = row ? says(...explained(row)) : {};
+  const element = html("td", { class: "number", "data-value": value.name, tabindex: -1, ...said }, ...distinct(texts));
   const change = changeOf(row) ?? 0;
   const heat = Math.min(1, Math.abs(change) / Math.max(largest.get(value) ?? 0, Number.MIN_VALUE));
   // How long a group was asleep is not what it did, but can be what changed.
@@ -95,7 +111,7 @@ function cell(group: Group, value: Value, { report, largest }: Rows): HTMLElemen
 }
 
 /** A row in words: its values and their change, and the meaning. */
-export function explained({ group, value, cells, delta, percent, interval, verdict }: Row): string[] {
+function explained({ group, value, cells, delta, percent, interval, verdict }: Row): Lines {
   const names = cells.length === 2 ? ["baseline", "candidate"] : ["value"];
   return [
     `${group.label}: ${value.name}`,
@@ -104,5 +120,6 @@ export function explained({ group, value, cells, delta, percent, interval, verdi
     ...(interval?.text ? [`95% interval: ${interval.text}`] : []),
     ...(verdict?.text ? [`verdict: ${verdict.text}`] : []),
     value.doc,
+    cells.some(({ text }) => text.endsWith("*")) && "* some threads lack the value",
   ];
 }

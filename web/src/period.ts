@@ -1,11 +1,15 @@
 // What the page has of a selected period of a series: what groups did in it, and why they waited.
 
 import type { App } from "./app";
-import { average, commandOf, endOf, isWhole, periodOf, sinceText, startOf, type Period } from "./course";
+import { copier } from "./copy";
+import { average, endOf, isWhole, partOf, periodOf, sinceText, startOf, type Period } from "./course";
 import { keyOf, Report, type Course, type CourseColumn, type Document, type SectionData } from "./data";
 import { html } from "./dom";
 import { numberText } from "./format";
 import { sortedBy } from "./sorting";
+
+/** The column of the course that is no column of values in the overview. */
+const THREADS = "thread_count";
 
 /** What a view shows if a period is selected. */
 export type Follows = "period" | "whole";
@@ -32,10 +36,14 @@ export function ofPeriod(app: App): App {
 }
 
 function reportOf(whole: Report, { course, period }: Selected): Report {
-  const columns = course.columns.filter(({ groups }) => groups.length > 0);
+  const columns = course.columns.filter(({ groups, name }) => groups.length > 0 && name !== THREADS);
+  const threads = course.columns.find(({ name }) => name === THREADS);
   const rate = (column: CourseColumn | undefined, group: number) => {
     const values = column?.values[column.groups.indexOf(group)];
-    return values ? average(course, values, period) : null;
+    if (!values) return null;
+    // Gauges have the value that they had at the end.
+    const isRate = column.unit === "percent" || column.unit.endsWith("/s");
+    return isRate ? average(course, values, period) : (values[period[1]] ?? null);
   };
   const all = [...new Set(columns.flatMap(({ groups }) => groups))];
   const cells: Document["cells"] = [];
@@ -45,7 +53,7 @@ function reportOf(whole: Report, { course, period }: Selected): Report {
     section: name,
     doc: whole.sections.get(name)?.doc ?? "",
     notes,
-    groups: groups.map((path) => ({ path })),
+    groups: groups.map((path) => ({ path, threads: cell(rate(threads, path), "count") })),
     values,
     rows: values.flatMap(({ unit, rates }, value) =>
       [...rates].map(([group, rate]): [number, number, number] => [groups.indexOf(group), value, cell(rate, unit)]),
@@ -87,17 +95,20 @@ function isZero(whole: Report, name: string, group: number): boolean {
 /** Whether the page has reasons of periods. */
 export const hasReasons = ({ report }: App): boolean => (report.document.course?.reasons.length ?? 0) > 0;
 
+/** The name of a part of a recording, to be copied, and what is said of it. */
+export function partLine(app: App, text: string, course: Course, period: Period): HTMLElement {
+  const part = partOf(course, app.report.document.file, period);
+  const all = html("a", { href: app.state.link({ period: "" }) }, "Select the whole recording");
+  const copy = copier("Copy its name", () => part);
+  return html("p", { class: "part" }, text, html("code", {}, `ctprof show ${part}`), " ", copy, " ", all);
+}
+
 /** Of which time a view is; nothing where that is all of it. */
 export function remark(app: App, follows: Follows): HTMLElement | null {
   const found = selected(app);
   if (!found) return null;
   const { course, period } = found;
   const [from, to] = [sinceText(startOf(course, period[0])), sinceText(endOf(course, period[1]))];
-  const command = html("code", {}, commandOf(course, app.report.document.file, period));
-  const text =
-    follows === "period"
-      ? `From ${from} to ${to}, per group. Threads, and all other values of this period: `
-      : `Of the whole recording. From ${from} to ${to}: `;
-  const all = html("a", { href: app.state.link({ period: "" }) }, "Select the whole recording");
-  return html("p", { class: "note" }, text, command, ". ", all);
+  const text = follows === "period" ? `From ${from} to ${to}. ` : `Of the whole recording. From ${from} to ${to}: `;
+  return partLine(app, text, course, period);
 }

@@ -4,6 +4,7 @@ import type { App } from "./app";
 import { changeOf, type Row, type Section } from "./data";
 import { button, filterInput, html, select } from "./dom";
 import { counted } from "./format";
+import { says } from "./marks";
 import { table, type Column } from "./table";
 
 const ALL = "all";
@@ -18,6 +19,7 @@ export class RowsView {
 
   constructor(
     private readonly app: App,
+    private readonly view: "values" | "host" | "captures",
     /** The names of the sections; empty for those that no other view has. */
     private readonly names: string[] = [],
   ) {}
@@ -29,29 +31,34 @@ export class RowsView {
   draw(): HTMLElement {
     const { state } = this.app;
     const sections = this.sections().map(({ name }): [string, string] => [name, name]);
-    const filter = filterInput("group or metric", state.get("filter"), (text) => {
-      state.set({ filter: text });
+    const filter = filterInput("group or metric", state.get(`${this.view}-filter`), (text) => {
+      state.set({ [`${this.view}-filter`]: text });
     });
     const section = select("Section", [[ALL, "all sections"], ...sections], this.chosen(), (name) => {
       state.set({ section: name });
     });
     this.refresh();
-    return html("div", {}, html("div", { class: "toolbar" }, filter, section, this.about), this.list);
+    const toolbar = html("div", { class: "toolbar" }, filter, this.names.length === 0 && section, this.about);
+    return html("div", {}, toolbar, this.list);
   }
 
   refresh(): void {
     const { state } = this.app;
     const chosen = this.sections().filter(({ name }) => [ALL, name].includes(this.chosen()));
-    const [filter, group] = [state.get("filter").toLowerCase(), state.get("group")];
+    const filter = state.get(`${this.view}-filter`).toLowerCase();
+    const group = this.names.length === 0 ? state.get("group") : "";
     const isWanted = (row: Row) =>
       (group === "" || row.group.key === group) &&
       `${row.group.label} ${row.value.name}`.toLowerCase().includes(filter);
-    const rows = chosen.flatMap((section) => section.rows.filter(isWanted));
+    const isIdle = ({ value }: Row) => value.reason?.class === "idle";
+    const wanted = chosen.flatMap((section) => section.rows.filter(isWanted));
+    const rows = [...wanted.filter((row) => !isIdle(row)), ...wanted.filter(isIdle)];
     this.tellGroup(group);
     const notes = chosen.flatMap((section) => section.notes.map((note) => `${section.name}: ${note}`));
-    const about = `${counted(rows.length, "row")}. * excludes members whose value is unknown.`;
+    const hasStar = rows.some(({ cells }) => cells.some(({ text }) => text.endsWith("*")));
+    const about = `${counted(rows.length, "row")}.${hasStar ? " * lacks threads whose value is unknown." : ""}`;
     this.list.replaceChildren(
-      table("Values", this.columns(rows), rows, state),
+      table(this.view, this.columns(rows), rows, { state, key: `${this.view}-sort` }),
       ...[about, ...notes].map((note) => html("p", { class: "note" }, note)),
     );
   }
@@ -69,10 +76,11 @@ export class RowsView {
   /** The section that is shown: all of a group and of a host, else the first after the overview. */
   private chosen(): string {
     const { state } = this.app;
+    if (this.names.length > 0) return ALL;
     const [sections, wanted] = [this.sections(), state.get("section")];
     if (wanted === ALL || sections.some(({ name }) => name === wanted)) return wanted;
     const first = sections.find(({ name }) => name !== "overview") ?? sections[0];
-    return state.get("group") || this.names.length > 0 ? ALL : (first?.name ?? ALL);
+    return state.get("group") ? ALL : (first?.name ?? ALL);
   }
 
   private has(name: string): boolean {
@@ -81,7 +89,7 @@ export class RowsView {
 
   private sections(): Section[] {
     const { report, state } = this.app;
-    const group = state.get("group");
+    const group = this.names.length === 0 ? state.get("group") : "";
     const has = (sections: Map<string, Section>) =>
       [...sections.values()].some(({ groups }) => groups.some(({ key }) => key === group));
     const isOfTree = group !== "" && !has(report.sections) && has(report.tree);
@@ -104,7 +112,8 @@ export class RowsView {
     const name = (key: string, of: (row: Row) => string): Column<Row> => {
       return { key, text: key, kind: "name", order: of, cell: of };
     };
-    const metric = ({ value }: Row) => html("span", { title: value.doc || null }, value.name);
+    const metric = ({ value }: Row) => html("span", value.doc ? says(value.name, value.doc) : {}, value.name);
+    const kind = this.names.length > 0 ? ("name" as const) : ("number" as const);
     const sides = report.two ? ["baseline", "candidate"] : ["value"];
     const verdicts = [
       { ...cell("interval", (row) => row.interval), text: "95% interval" },
@@ -114,7 +123,7 @@ export class RowsView {
       ...(this.names.length === 0 ? [name("group", ({ group }) => group.label)] : []),
       ...(hasSections ? [name("section", ({ value }) => value.section.name)] : []),
       { ...name("metric", ({ value }) => value.name), cell: metric },
-      ...sides.map((key, side) => cell(key, ({ cells }) => cells[side])),
+      ...sides.map((key, side) => ({ ...cell(key, ({ cells }) => cells[side]), kind })),
       ...(report.two ? [cell("delta", (row) => row.delta, changeOf), cell("%", (row) => row.percent)] : []),
       ...(report.document.verdicts ? verdicts : []),
     ];

@@ -2,22 +2,28 @@
 // A on, numbers from the largest on.
 
 import { html } from "./dom";
-import type { State } from "./state";
+import type { Key, State } from "./state";
 
-type Key = number | string | null;
+type Ordered = number | string | null;
+
+/** The value of the state that orders a table. */
+export interface Sorting {
+  state: State;
+  key: Key;
+}
 
 export interface Order {
   key: string;
   reverse: boolean;
 }
 
-export function orderOf(state: State): Order | null {
-  const sort = state.get("sort");
+export function orderOf({ state, key }: Sorting): Order | null {
+  const sort = state.get(key);
   return sort ? { key: sort.replace(/^-/, ""), reverse: sort.startsWith("-") } : null;
 }
 
 /** Items by their keys; those without come last. */
-export function sortedBy<T>(items: T[], reverse: boolean, keyOf: (item: T) => Key): T[] {
+export function sortedBy<T>(items: T[], reverse: boolean, keyOf: (item: T) => Ordered): T[] {
   const keyed = items.map((item) => ({ item, key: keyOf(item) }));
   const sign = reverse ? -1 : 1;
   keyed.sort(({ key: a }, { key: b }) => {
@@ -31,18 +37,18 @@ interface Head {
   key: string;
   text: string;
   doc?: string | undefined;
-  kind?: "number" | "name" | undefined;
+  kind?: "number" | "name" | "bar" | undefined;
 }
 
 /** The heading of a column that sorts: in its usual order, then in reverse, then as before. */
-export function sortingHead(state: State, { key, text, doc, kind }: Head): HTMLElement {
-  const order = orderOf(state);
+export function sortingHead(sorting: Sorting, { key, text, doc, kind }: Head): HTMLElement {
+  const order = orderOf(sorting);
   const isSorted = order?.key === key;
   const isAscending = isSorted && order.reverse !== (kind === "name");
   const next = !isSorted ? key : order.reverse ? "" : `-${key}`;
   const mark = !isSorted ? "" : isAscending ? " ▲" : " ▼";
   const sort = () => {
-    state.set({ sort: next });
+    sorting.state.set({ [sorting.key]: next });
   };
   return html(
     "th",
@@ -51,8 +57,12 @@ export function sortingHead(state: State, { key, text, doc, kind }: Head): HTMLE
       class: kind,
       "aria-sort": isSorted && (isAscending ? "ascending" : "descending"),
       "data-sort": key,
-      title: doc,
     },
-    html("button", { type: "button", click: sort }, text, html("span", { "aria-hidden": "true" }, mark)),
+    html(
+      "button",
+      { type: "button", click: sort, "data-says": doc && `${text}\n${doc}` },
+      text,
+      html("span", { "aria-hidden": "true" }, mark),
+    ),
   );
 }

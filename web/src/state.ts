@@ -2,7 +2,7 @@
 
 /** The defaults; keys with these values are not in the fragment. */
 const DEFAULTS = {
-  /** The first view with content, if it is empty. */
+  /** The views that are open, separated by commas. */
   view: "",
   metric: "",
   filter: "",
@@ -10,10 +10,15 @@ const DEFAULTS = {
   sort: "",
   /** Which of the values a column is sorted by. */
   by: "change",
-  bars: "scale",
   open: "",
   group: "",
   section: "",
+  "values-filter": "",
+  "values-sort": "",
+  "host-filter": "",
+  "host-sort": "",
+  "captures-filter": "",
+  "captures-sort": "",
   /** The first and the last part of a series that is looked at. */
   period: "",
   theme: "",
@@ -24,17 +29,14 @@ export type Values = Record<Key, string>;
 
 const KEYS = Object.keys(DEFAULTS) as Key[];
 
-/** What has to be drawn again: all, or what a control of the view changed. */
-export type Change = "whole" | "part";
-
 export class State {
   private values: Values;
-  private listener: (change: Change) => void = () => undefined;
+  private listener: (isLink: boolean) => void = () => undefined;
 
   constructor() {
     this.values = this.read();
     window.addEventListener("hashchange", () => {
-      this.replace(this.read(), "whole");
+      this.replace(this.read(), true);
     });
   }
 
@@ -42,14 +44,12 @@ export class State {
     return this.values[key];
   }
 
-  /** Sets values; the browser's history gets an entry for another view. */
+  /** Sets values. Only links make entries in the browser's history. */
   set(values: Partial<Values>): void {
     const next = { ...this.values, ...values };
     const fragment = this.fragment(next);
-    const address = fragment ? `#${fragment}` : location.pathname + location.search;
-    if (next.view !== this.values.view) history.pushState(null, "", address);
-    else history.replaceState(null, "", address);
-    this.replace(next, next.view === this.values.view ? "part" : "whole");
+    history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname + location.search);
+    this.replace(next, false);
   }
 
   /** The fragment with other values. */
@@ -57,14 +57,25 @@ export class State {
     return `#${this.fragment({ ...this.values, ...values })}`;
   }
 
-  onChange(listener: (change: Change) => void): void {
+  /** The fragment that also opens a view. */
+  linkTo(view: string, values: Partial<Values> = {}): string {
+    return this.link({ ...values, view: [...this.opened().filter((one) => one !== view), view].join() });
+  }
+
+  /** The names of the open views; the last one was opened last. */
+  opened(): string[] {
+    return this.values.view.split(",").filter((name) => name !== "");
+  }
+
+  /** Calls this after each change, and says whether a link made it. */
+  onChange(listener: (isLink: boolean) => void): void {
     this.listener = listener;
   }
 
-  private replace(next: Values, change: Change): void {
+  private replace(next: Values, isLink: boolean): void {
     const isSame = KEYS.every((key) => next[key] === this.values[key]);
     this.values = next;
-    if (!isSame) this.listener(change);
+    if (!isSame) this.listener(isLink);
   }
 
   private read(): Values {

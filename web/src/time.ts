@@ -1,14 +1,16 @@
-// The time axis of a series: stacked areas of the leading groups, a row per group, and a period to look at.
+// The time axis of a series: stacked columns of the leading groups, a row per group, and a period to look at.
 
 import type { App } from "./app";
-import { average, commandOf, edges, endOf, isWhole, partAt, periodOf, sinceText, startOf, type Period } from "./course";
+import * as course from "./course";
+import type { Period } from "./course";
 import type { Course, CourseColumn } from "./data";
 import { html, legend, select, svg } from "./dom";
 import { headingOf, numberText } from "./format";
+import { drawing, mark } from "./marks";
+import { partLine } from "./period";
 import { sortedBy } from "./sorting";
 import { table, type Column } from "./table";
 
-const NONE = "The report has no steps. They are in series, which ctprof record --every 1s -o FILE records.";
 const KEYS = "Drag over the chart, or move “from” and “to” with the arrow keys, to select a period.";
 
 /** Groups with a color of their own. */
@@ -26,7 +28,7 @@ interface Line {
 export class TimeView {
   private readonly chart = html("div", { class: "areas" });
   private readonly rest = html("div");
-  private readonly command = html("p", { class: "command" });
+  private readonly part = html("div");
   private readonly ends: HTMLInputElement[];
 
   constructor(
@@ -43,18 +45,18 @@ export class TimeView {
   }
 
   draw(): HTMLElement {
-    const { state, tooltip } = this.app;
-    const names = this.course.columns.map(({ name }): [string, string] => [name, name]);
+    const { state } = this.app;
+    const names = this.course.columns
+      .filter(({ groups }) => groups.length > 0)
+      .map(({ name }): [string, string] => [name, name]);
     const column = select("Column", names, this.column()?.name ?? "", (name) => {
       state.set({ metric: `overview/${name}` });
     });
     const ends = ["from", "to"].map((text, end) => html("label", {}, `${text} `, this.ends[end] ?? null));
-    tooltip.delegate(this.rest, "rect[data-part]", (rect) => this.explain(rect));
     this.drag();
     this.refresh();
-    const element = html("div", { class: "course" }, html("div", { class: "toolbar" }, column, ...ends));
-    element.append(this.command, this.chart, this.rest);
-    return element;
+    const toolbar = html("div", { class: "toolbar" }, column, ...ends);
+    return html("div", { class: "course" }, toolbar, this.part, this.chart, this.rest);
   }
 
   refresh(): void {
@@ -63,23 +65,29 @@ export class TimeView {
     this.ends.forEach((input, end) => {
       const part = period[end] ?? 0;
       input.value = String(part);
-      input.setAttribute("aria-valuetext", sinceText((end === 0 ? startOf : endOf)(this.course, part)));
+      const text = course.sinceText((end === 0 ? course.startOf : course.endOf)(this.course, part));
+      input.setAttribute("aria-valuetext", text);
     });
-    const { file } = this.app.report.document;
-    const command = isWhole(this.course, period) ? KEYS : html("code", {}, commandOf(this.course, file, period));
-    this.command.replaceChildren(command);
+    const isWhole = course.isWhole(this.course, period);
+    this.part.replaceChildren(
+      isWhole ? html("p", { class: "hint" }, KEYS) : partLine(this.app, "", this.course, period),
+    );
     if (!column) return;
     const lines = this.lines(column, period);
     // Colors stay with their groups, whatever the period is.
     this.chart.replaceChildren(...this.areas(this.lines(column, this.whole), column, period));
     this.rest.replaceChildren(
-      html("p", { class: "note" }, this.steps()),
+      html(
+        "p",
+        { class: "note" },
+        `${this.whole[1] + 1} parts. Steps of the recording are merged where there are more.`,
+      ),
       table("Groups over time", this.columns(lines, column, period), lines, undefined, AT_ONCE),
     );
   }
 
   private period(): Period {
-    return periodOf(this.course, this.app.state.get("period"));
+    return course.periodOf(this.course, this.app.state.get("period"));
   }
 
   private get whole(): Period {
@@ -87,7 +95,7 @@ export class TimeView {
   }
 
   private choose(period: Period): void {
-    this.app.state.set({ period: isWhole(this.course, period) ? "" : period.join("..") });
+    this.app.state.set({ period: course.isWhole(this.course, period) ? "" : period.join("..") });
   }
 
   private column(): CourseColumn | undefined {
@@ -101,7 +109,7 @@ export class TimeView {
     const lines = groups.map((index, at) => ({
       name: this.app.report.pathOf(index).join(" » "),
       values: values[at] ?? [],
-      average: average(this.course, values[at] ?? [], period),
+      average: course.average(this.course, values[at] ?? [], period),
     }));
     return sortedBy(lines, false, (line) => line.average);
   }
@@ -111,42 +119,67 @@ export class TimeView {
     const parts = this.course.duration_ns.map((_, part) => part);
     const sum = (list: Line[]) => parts.map((part) => list.reduce((all, { values }) => all + (values[part] ?? 0), 0));
     const others = lines.slice(LEADING);
-    const bands = [...lines.slice(0, LEADING).map(({ values }) => values.map((value) => value ?? 0))];
-    if (others.length > 0) bands.push(sum(others));
-    const capacity = column.name === "run" ? this.app.report.document.capacity : null;
-    const most = Math.max(...sum(lines), capacity ?? 0) || 1;
-    const y = (value: number) => (HEIGHT * (1 - value / most)).toFixed(1);
-    let below = parts.map(() => 0);
-    const paths = bands.map((band, at) => {
-      const above = below.map((value, part) => value + (band[part] ?? 0));
-      const edge = (part: number, level: number[]) => {
-        const [left, right] = edges(this.course, part).map((share) => (share * WIDTH).toFixed(1));
-        return [`${left},${y(level[part] ?? 0)}`, `${right},${y(level[part] ?? 0)}`];
-      };
-      const [top, bottom] = [parts.flatMap((part) => edge(part, above)), parts.flatMap((part) => edge(part, below))];
-      below = above;
-      return svg("path", {
-        class: at < LEADING ? `band${at}` : "other",
-        d: `M${[...top, ...bottom.reverse()].join("L")}Z`,
-      });
-    });
+    const bands = lines.slice(0, LEADING);
+    if (others.length > 0) bands.push({ name: `${others.length} other groups`, values: sum(others), average: 0 });
+    const sums = sum(lines);
+    const isOfCpus = ["run", "usr", "sys"].includes(column.name);
+    const top = course.topOf(sums, isOfCpus ? this.app.report.document.capacity : null);
     const text = this.texts(column);
-    const cpus = capacity === null ? "" : `, the line is all CPUs: ${text(capacity)}`;
-    const label = `${headingOf(column.name, column.unit)} over time, 0 to ${text(most)}${cpus}`;
-    const line = capacity === null ? null : svg("rect", { class: "capacity", y: y(capacity), width: WIDTH, height: 1 });
-    const attributes = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" };
-    const names = lines.slice(0, LEADING).map(({ name }, at): [string, string] => [`band${at}`, name]);
-    return [
-      html("p", { class: "note" }, label),
-      svg("svg", { ...attributes, "aria-label": label }, ...paths, line, ...this.shade(period, HEIGHT)),
-      this.axis(),
-      legend(others.length > 0 ? [...names, ["other", `${others.length} other`]] : names),
+    const y = (value: number) => HEIGHT * (1 - Math.min(1, value / top));
+    let below = parts.map(() => 0);
+    const rows = bands.map(({ name, values }, at) => {
+      const above = below.map((value, part) => value + (values[part] ?? 0));
+      const rects = parts.map((part) => {
+        const [from, to] = [y(below[part] ?? 0), y(above[part] ?? 0)];
+        // Columns overlap a little, so that no line shows between them.
+        const width = Number(this.place(part).width) + 0.5;
+        const size = { y: to.toFixed(1), height: (from - to).toFixed(1), width };
+        return this.cell(part, size, `${name}: ${text(values[part] ?? 0)}`, `all groups: ${text(sums[part] ?? 0)}`);
+      });
+      below = above;
+      return svg("g", { class: at < LEADING ? `band${at}` : "other" }, ...rects);
+    });
+    const heading = headingOf(column.name, column.unit);
+    const start = new Date((this.course.started_at_unix_ns[0] ?? 0) / 1e6).toISOString().slice(11, 19);
+    const label = `${heading} over time from ${start} UTC, 0 to ${text(top)}${isOfCpus ? ", which is all CPUs" : ""}`;
+    const names = bands.map(({ name }, at): [string, string] => [at < LEADING ? `band${at}` : "other", name]);
+    const cut = sums.filter((value) => value > top * 1.01);
+    const scale = this.app.report.scale(column.unit);
+    const levels = course.ticks(top, scale).map((value) => this.tick("top", 1 - value / top, text(value)));
+    const marks = parts.filter((part) => (sums[part] ?? 0) > top * 1.01);
+    const cuts = marks.map((part) => svg("rect", { class: "cut", y: 2, height: 2, ...this.place(part) }));
+    const notes = [
+      cut.length > 0 && `${cut.length} of ${sums.length} parts are cut: they are up to ${text(Math.max(...cut))}.`,
+      column.name === "wait" && "The kernel counts a wait in the part in which it ends.",
     ];
+    return [
+      html("p", { class: "note" }, [label, ...notes.filter((note) => note)].join(". ")),
+      html(
+        "div",
+        { class: "plot" },
+        ...levels,
+        drawing("", label, [WIDTH, HEIGHT], ...rows, ...cuts, ...this.shade(period, HEIGHT)),
+      ),
+      this.axis(),
+      legend(names),
+    ];
+  }
+
+  private place(part: number): { x: string; width: string } {
+    const [left, right] = course.edges(this.course, part);
+    return { x: (left * WIDTH).toFixed(1), width: ((right - left) * WIDTH).toFixed(1) };
+  }
+
+  /** What a group did in a part. */
+  private cell(part: number, size: Record<string, string | number>, ...lines: string[]): SVGElement {
+    const time = [course.startOf(this.course, part), course.endOf(this.course, part)].map(course.sinceText).join("..");
+    const [title = "", ...rest] = lines;
+    return mark("rect", { ...this.place(part), ...size }, title, time, ...rest);
   }
 
   /** What is outside of the period. */
   private shade([from, to]: Period, height: number): SVGElement[] {
-    const [left, right] = [edges(this.course, from)[0] * WIDTH, edges(this.course, to)[1] * WIDTH];
+    const [left, right] = [course.edges(this.course, from)[0] * WIDTH, course.edges(this.course, to)[1] * WIDTH];
     const sides = [
       [0, left],
       [right, WIDTH - right],
@@ -154,13 +187,16 @@ export class TimeView {
     return sides.map(([x, width]) => svg("rect", { class: "shade", x, width: Math.max(0, width), height }));
   }
 
+  private tick(edge: "top" | "left", share: number, text: string): HTMLElement {
+    const tick = html("span", { class: "tick" }, text);
+    tick.style.setProperty(edge, `${(share * 100).toFixed(2)}%`);
+    return tick;
+  }
+
   private axis(): HTMLElement {
-    const { course } = this;
-    const whole = endOf(course, course.duration_ns.length - 1);
-    const start = new Date((course.started_at_unix_ns[0] ?? 0) / 1e6).toISOString().slice(11, 19);
-    const text = (share: number) => sinceText(Math.round((share * whole) / 1e7) * 1e7);
-    const ticks = [0, 0.25, 0.5, 0.75].map((share) => html("span", {}, share === 0 ? `${start} UTC` : text(share)));
-    return html("div", { class: "axis" }, ...ticks, html("span", {}, text(1)));
+    const whole = course.endOf(this.course, this.whole[1]) || 1;
+    const ticks = course.timeTicks(this.course).filter((ns) => ns < whole * 0.97);
+    return html("div", { class: "times" }, ...ticks.map((ns) => this.tick("left", ns / whole, course.sinceText(ns))));
   }
 
   private texts({ unit }: CourseColumn): (number: number) => string {
@@ -170,50 +206,30 @@ export class TimeView {
   private columns(lines: Line[], column: CourseColumn, period: Period): Column<Line>[] {
     const text = this.texts(column);
     const most = Math.max(0, ...lines.flatMap(({ values }) => values.map((value) => value ?? 0)));
+    const heading = headingOf(column.name, column.unit);
+    const row = (line: Line) => this.row(line, most, period, text);
     return [
       { key: "group", text: "group", kind: "name", cell: (line) => line.name },
-      { key: "course", text: "over time", cell: (line) => this.row(line, most, period) },
-      { key: "average", text: headingOf(column.name, column.unit), kind: "number", cell: (line) => text(line.average) },
+      { key: "course", text: "over time", kind: "bar", copy: null, cell: row },
+      { key: "average", text: `${heading} on average`, kind: "number", cell: (line) => text(line.average) },
     ];
   }
 
   /** A cell per part, stronger where the group did more. */
-  private row({ name, values }: Line, most: number, period: Period): SVGElement {
+  private row({ name, values }: Line, most: number, period: Period, text: (number: number) => string): SVGElement {
     const cells = values.map((value, part) => {
       if (!value) return null;
-      const [left, right] = edges(this.course, part);
-      const opacity = Math.sqrt(value / most).toFixed(2);
-      const [x, width] = [(left * WIDTH).toFixed(1), ((right - left) * WIDTH).toFixed(1)];
-      return svg("rect", { "data-part": part, "data-group": name, x, width, height: ROW, "fill-opacity": opacity });
+      const size = { height: ROW, "fill-opacity": Math.sqrt(value / most).toFixed(2) };
+      return this.cell(part, size, `${name}: ${text(value)}`);
     });
-    const attributes = { class: "row", viewBox: `0 0 ${WIDTH} ${ROW}`, preserveAspectRatio: "none", role: "img" };
-    return svg("svg", { ...attributes, "aria-label": `${name} over time` }, ...cells, ...this.shade(period, ROW));
-  }
-
-  private explain(rect: Element): string[] {
-    const column = this.column();
-    const [part, name] = [Number(rect.getAttribute("data-part")), rect.getAttribute("data-group") ?? ""];
-    if (!column) return [];
-    const line = this.lines(column, this.period()).find((one) => one.name === name);
-    const time = [startOf(this.course, part), endOf(this.course, part)].map(sinceText).join("..");
-    return [
-      `${name}: ${headingOf(column.name, column.unit)}`,
-      `${time}: ${this.texts(column)(line?.values[part] ?? 0)}`,
-    ];
-  }
-
-  /** How long the parts are. */
-  private steps(): string {
-    const sorted = [...this.course.duration_ns].sort((a, b) => a - b);
-    const [least = 0, most = 0] = [sorted[0], sorted.at(-1)];
-    return `${sorted.length} parts of ${sinceText(least)} to ${sinceText(most)}. Steps of the recording are merged where there are more than 240.`;
+    return drawing("row", `${name} over time`, [WIDTH, ROW], ...cells, ...this.shade(period, ROW));
   }
 
   /** A period is selected with the pointer; what is selected meanwhile is only drawn. */
   private drag(): void {
     const at = ({ clientX }: PointerEvent) => {
       const { left, width } = (this.chart.querySelector("svg") ?? this.chart).getBoundingClientRect();
-      return partAt(this.course, Math.min(1, Math.max(0, (clientX - left) / width)));
+      return course.partAt(this.course, Math.min(1, Math.max(0, (clientX - left) / width)));
     };
     let began: number | null = null;
     this.chart.addEventListener("pointerdown", (event) => {
@@ -239,5 +255,3 @@ export class TimeView {
     });
   }
 }
-
-export const noSteps = (): HTMLElement => html("p", {}, NONE);

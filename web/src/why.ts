@@ -1,13 +1,13 @@
 // Why threads waited: the reasons of each group as bars, and who took CPUs from whom.
 
 import { TIMES, type App } from "./app";
+import { active, bars, scaleOf, type Part, type Scaled } from "./bars";
 import { changeOf, numbersOf, type Group, type Report, type Row, type Section } from "./data";
-import { html, svg } from "./dom";
-import { numberText } from "./format";
+import { html, legend } from "./dom";
+import { counted, numberText } from "./format";
 import { sortedBy } from "./sorting";
 import { table, type Column } from "./table";
 
-const NONE = "The report has no reasons. They are in windows that ctprof record sampled.";
 const NONE_THEN = "No thread was sampled in this period but those that were idle.";
 const NOTE =
   "Bars are the time in which threads were not idle: each part is a reason. Times come from counters, their shares from samples.";
@@ -21,13 +21,21 @@ export const hasWhy = (report: Report): boolean => (report.sections.get("reasons
 
 export function why({ report }: App): HTMLElement {
   const section = report.sections.get("reasons");
-  if (!section || section.groups.length === 0) return html("p", {}, section?.doc ? NONE_THEN : NONE);
+  if (!section || section.groups.length === 0) return html("p", {}, NONE_THEN);
+  const all = lines(section);
+  const [awake, asleep] = [all.filter(({ size }) => size > 0), all.filter(({ size }) => size === 0)];
+  const scaled = { scale: scaleOf(all.map(({ sides }) => sides)), capacity: report.document.capacity };
+  const drawn = (label: string, list: Line[]) => table(label, columns(report, scaled), list);
+  const sleepers = html("details", {}, html("summary", {}, `${counted(asleep.length, "group")} that only slept`));
+  sleepers.append(drawn("Reasons of groups that only slept", asleep));
   return html(
     "div",
     { class: "why" },
-    table("Reasons", columns(report), lines(section)),
+    html("div", { class: "toolbar" }, legend(TIMES.map((name) => [name, name]))),
+    drawn("Reasons", awake),
+    asleep.length > 0 && sleepers,
     html("p", { class: "note" }, `${NOTE} ${section.notes.join("; ")}`),
-    html("h2", {}, "Who ran while others waited for a CPU"),
+    html("h3", {}, "Who ran while others waited for a CPU"),
     matrix(section) ?? html("p", {}, "No thread was seen waiting for a CPU that another one ran on."),
   );
 }
@@ -36,65 +44,68 @@ interface Line {
   group: Group;
   /** Without idle time, the largest first; of two sides, those that changed most. */
   rows: Row[];
+  /** The parts of the bar of each side. */
+  sides: Part[][];
+  /** How long threads ran, waited and were blocked, or how much of that changed. */
+  size: number;
 }
 
+const sizeOf = (row: Row): number => Math.abs(changeOf(row) ?? 0);
+
+/** The groups that waited and were blocked most come first. */
 function lines(section: Section): Line[] {
   const rows = new Map<Group, Row[]>();
   for (const value of section.values.values()) {
     if (value.reason?.class === "idle") continue;
     for (const row of value.rows) rows.set(row.group, [...(rows.get(row.group) ?? []), row]);
   }
-  const size = (row: Row) => Math.abs(changeOf(row) ?? 0);
-  const all = [...rows].map(([group, list]) => ({ group, rows: sortedBy(list, false, size) }));
-  return sortedBy(all, false, (line) => line.rows.reduce((sum, row) => sum + size(row), 0));
+  const sum = (list: Row[], names: string[]) =>
+    list.reduce((all, row) => (names.includes(columnOf(row)) ? all + sizeOf(row) : all), 0);
+  const all = [...rows].map(([group, list]) => ({
+    group,
+    rows: sortedBy(list, false, sizeOf),
+    sides: sidesOf(list),
+    size: Math.max(sum(list, ["run", "wait", "block"]), ...sidesOf(list).map(active)),
+  }));
+  return sortedBy(all, false, (line) => sum(line.rows, ["wait", "block"]));
 }
 
-function columns(report: Report): Column<Line>[] {
+function columns(report: Report, scaled: Scaled): Column<Line>[] {
+  const bar = ({ group, sides }: Line) => bars(group.label, sides, scaled);
+  const text = ({ rows }: Line) => rows.slice(0, NAMED).map(named).join("; ");
+  const length = scaled.scale ? `, 0 to ${numberText(scaled.scale, report.scale(unitOf(report)))}` : "";
   return [
     { key: "group", text: "group", kind: "name", cell: ({ group }) => group.label },
-    { key: "bar", text: "time", cell: (line) => bars(line, report) },
-    { key: "reasons", text: report.two ? "largest changes" : "largest reasons", cell: names },
+    { key: "bar", text: `time${length}`, kind: "bar", copy: null, cell: bar },
+    { key: "reasons", text: `largest ${report.two ? "changes" : "reasons"}`, cell: names, copy: text },
   ];
 }
 
+const unitOf = (report: Report): string => report.sections.get("reasons")?.rows[0]?.value.unit ?? "";
+
 const columnOf = ({ value }: Row): string => value.name.slice(0, value.name.indexOf(":"));
 
+const named = ({ value, delta, cells }: Row): string => `${value.name} ${(delta ?? cells[0])?.text ?? "-"}`;
+
 function names({ rows }: Line): HTMLElement {
-  const text = ({ delta, cells }: Row) => (delta ?? cells[0])?.text ?? "-";
-  const entry = (row: Row) =>
-    html("li", {}, html("span", { class: `swatch ${columnOf(row)}` }), `${row.value.name} ${text(row)}`);
+  const entry = (row: Row) => html("li", {}, html("span", { class: `swatch ${columnOf(row)}` }), named(row));
   return html("ul", {}, ...rows.slice(0, NAMED).map(entry));
 }
 
-const [WIDTH, HEIGHT, GAP] = [200, 9, 3];
-
-/** One bar per side, with a part for each reason, in the order of the columns of the overview. */
-function bars({ rows }: Line, report: Report): SVGElement {
-  const sides = rows[0]?.cells.length ?? 1;
-  const numbers = (row: Row) => numbersOf(row) ?? [];
-  const sums = Array.from({ length: sides }, (_, side) =>
-    rows.reduce((sum, row) => sum + (numbers(row)[side] ?? 0), 0),
-  );
-  const whole = Math.max(...sums);
+/** The parts of a bar per side, in the order of the columns of the overview. */
+function sidesOf(rows: Row[]): Part[][] {
   const ordered = TIMES.flatMap((name) => rows.filter((row) => columnOf(row) === name));
-  const rects = sums.flatMap((_, side) => {
-    let left = 0;
-    return ordered.flatMap((row) => {
-      const width = whole > 0 ? ((numbers(row)[side] ?? 0) / whole) * WIDTH : 0;
-      const [x, y] = [left, side * (HEIGHT + GAP)];
-      left += width;
-      // A gap between two reasons of one color.
-      const shown = Math.max(0, width - 0.6);
-      if (shown === 0) return [];
-      const title = svg("title", {}, `${row.value.name} ${row.cells[side]?.text ?? ""}`);
-      const attributes = { class: columnOf(row), x: x.toFixed(2), y, width: shown.toFixed(2), height: HEIGHT };
-      return [svg("rect", attributes, title)];
-    });
-  });
-  const height = sides * (HEIGHT + GAP) - GAP;
-  const labels = sums.map((sum) => numberText(sum, report.scale(rows[0]?.value.unit ?? "")));
-  const attributes = { class: "bars", viewBox: `0 0 ${WIDTH} ${height}`, preserveAspectRatio: "none", role: "img" };
-  return svg("svg", { ...attributes, "aria-label": `${labels.join(" → ")} not idle` }, ...rects);
+  return (rows[0]?.cells ?? []).map((_, side) =>
+    ordered.map((row) => ({
+      name: columnOf(row),
+      value: numbersOf(row)?.[side] ?? 0,
+      lines: [
+        `${row.value.name} ${row.cells[side]?.text ?? ""}`,
+        row.group.label,
+        row.cells.length > 1 && (side === 0 ? "baseline" : "candidate"),
+      ],
+    })),
+  );
 }
 
 /** Victims by culprits; `null` if there are none. */
@@ -120,7 +131,7 @@ function matrix(section: Section): HTMLElement | null {
     const wait = waits.find(({ row, culprit: by }) => row.group === victim && by === culprit);
     if (!wait || wait.time === 0) return "";
     const text = [...new Set(wait.row.cells.map(({ text }) => text))].join(" → ");
-    const element = html("span", { class: "heat" }, text);
+    const element = html("span", { class: "heat wait" }, text);
     element.style.setProperty("--heat", (wait.time / largest).toFixed(2));
     return element;
   };

@@ -1,12 +1,12 @@
 //! The course of a series: what groups did, and why, in each of its parts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use super::super::number;
 use super::shared::{Paths, significant};
-use crate::compare::{GroupReason, GroupTrend, Trend};
+use crate::compare::{GroupReason, GroupTrend, OverviewColumn, Trend};
 use crate::model::{Cell, ReasonClass};
 
 /// The course of a series, in parts.
@@ -38,16 +38,29 @@ struct CourseReason<'p> {
     values: Vec<Cell>,
 }
 
-/// Maximum of groups over time that a page has, per column.
+/// Maximum of groups over time that a page has, per column of what groups did or suffered.
 const MOST_GROUPS: usize = 200;
+/// Maximum of groups per other column, those that the first column has the most of: what groups have, such as memory, changes
+/// a little in each part, and would be most of the page.
+const MOST_BUSY_GROUPS: usize = 40;
 /// Maximum of reasons over time that a page has.
 const MOST_REASONS: usize = 150;
 
 impl<'p> CourseData<'p> {
     pub(super) fn new(trends: &'p [Trend], paths: &mut Paths<'p>) -> Option<Self> {
         let Trend { started_at_unix_ns, duration_ns, .. } = trends.first()?;
+        let of_column = |trend: &'p Trend| largest_first(trend.groups.iter().map(move |group| (trend, group)));
+        let busiest: BTreeSet<_> = trends
+            .first()
+            .into_iter()
+            .flat_map(of_column)
+            .take(MOST_BUSY_GROUPS)
+            .map(|(_, group)| &group.path)
+            .collect();
         let mut column = |trend: &'p Trend| {
-            let groups = largest_first(trend.groups.iter().map(|group| (trend, group))).into_iter().take(MOST_GROUPS);
+            let is_ranked = OverviewColumn::named(&trend.column).is_some_and(OverviewColumn::is_ranked);
+            let groups = of_column(trend).into_iter().filter(|(_, group)| is_ranked || busiest.contains(&group.path));
+            let groups = groups.take(MOST_GROUPS);
             let known = groups.filter_map(|(_, group)| Some((paths.place(&group.path)?, over_time(group))));
             let (groups, values) = known.unzip();
             CourseColumn { name: &trend.column, unit: trend.unit, groups, values }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::super::{Fact, FactData, FactLine, explains_gaps, gates, ladder};
+use super::answer;
 use super::course::CourseData;
 use super::rows::PageSection;
 use super::sections::{RunDots, SectionData};
@@ -16,12 +17,15 @@ use crate::model::{Section, Unit};
 #[derive(Serialize)]
 pub(super) struct PageData<'p> {
     title: String,
+    /// What the report says, in a sentence.
+    answer: String,
     /// The file of the only side, or of the baseline.
     file: &'p str,
     lines: Vec<LineData<'p>>,
-    /// Sources that could not be read; the view of captures says why.
+    /// Sources that no thread has, and sources that some threads lack; the view of captures says why.
     missing: Vec<String>,
-    gates: Option<GateTable>,
+    partial: Vec<String>,
+    gates: Option<GateTable<'p>>,
     two: bool,
     verdicts: bool,
     group_by: GroupBy,
@@ -52,10 +56,11 @@ struct LineData<'p> {
 
 /// The results of gates, as in the other formats.
 #[derive(Serialize)]
-struct GateTable {
-    summary: String,
+struct GateTable<'p> {
     headings: &'static [&'static str],
     rows: Vec<[String; 9]>,
+    /// The values of the runs that each row is about.
+    dots: Vec<Option<RunDots<'p>>>,
 }
 
 #[derive(Serialize)]
@@ -74,6 +79,13 @@ impl<'p> PageData<'p> {
         tree: Option<Vec<PageSection<'p>>>,
     ) -> Self {
         let mut shared = Shared::default();
+        let answer = answer::sentence(report, groups.iter().find(|page| page.name() == Section::Overview));
+        let [partial, missing] = [true, false].map(|is_partial| {
+            let gaps = report.needed_gaps().filter(|gap| gap.affected.is_some() == is_partial);
+            let mut sources: Vec<_> = gaps.map(|gap| gap.source.to_string()).collect();
+            sources.dedup();
+            if tells_gaps(report, facts) { sources } else { Vec::new() }
+        });
         let mut sections = sides::sections(report, &mut shared);
         let mut read = |page: PageSection<'p>, report| SectionData::new(page, report, &mut shared);
         sections.extend(groups.into_iter().map(|page| read(page, report)));
@@ -83,9 +95,11 @@ impl<'p> PageData<'p> {
         let scale = |unit: &Unit| (unit.name(), UnitSteps { steps: ladder(*unit), decimal: unit.is_rate() });
         Self {
             title: sides::title(report),
+            answer,
             file: report.header.as_ref().map(|header| &*header.sides.baseline.file).unwrap_or_default(),
             lines: lines(report, facts),
-            missing: missing(report, facts),
+            missing,
+            partial,
             gates: Some(&report.gates[..]).filter(|results| !results.is_empty()).map(GateTable::new),
             two: report.is_comparison(),
             verdicts: report.has_verdicts(),
@@ -115,12 +129,9 @@ fn lines<'p>(report: &'p Report, facts: &'p [Fact<'p>]) -> Vec<LineData<'p>> {
     facts.iter().filter(|fact| !is_missing(report, fact)).flat_map(of_fact).collect()
 }
 
-/// The sources of data that is missing, each once; without sections but the overview, a line says it.
-fn missing(report: &Report, facts: &[Fact<'_>]) -> Vec<String> {
-    let is_told = facts.iter().any(|fact| is_missing(report, fact) && !fact.lines.is_empty());
-    let mut sources: Vec<_> = report.needed_gaps().filter(|_| is_told).map(|gap| gap.source.to_string()).collect();
-    sources.dedup();
-    sources
+/// Whether a fact says what data is missing; without sections but the overview, a line says it.
+fn tells_gaps(report: &Report, facts: &[Fact<'_>]) -> bool {
+    facts.iter().any(|fact| is_missing(report, fact) && !fact.lines.is_empty())
 }
 
 /// Whether the lines of a fact say of which sources data is missing, and why.
@@ -136,9 +147,10 @@ fn capacity(report: &Report) -> Option<u64> {
     (is_share && first > 0 && cpus.all(|cpus| cpus == Some(first))).then_some(first * 100)
 }
 
-impl GateTable {
-    fn new(results: &[GateResult]) -> Self {
-        let rows = gates::worst_first(results).into_iter().map(gates::cells).collect();
-        Self { summary: gates::counts(results), headings: &gates::HEADINGS, rows }
+impl<'p> GateTable<'p> {
+    fn new(results: &'p [GateResult]) -> Self {
+        let results = gates::worst_first(results);
+        let dots = results.iter().map(|result| RunDots::of_gate(result)).collect();
+        Self { headings: &gates::HEADINGS, rows: results.into_iter().map(gates::cells).collect(), dots }
     }
 }

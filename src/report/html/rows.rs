@@ -81,7 +81,7 @@ impl<'r> PageSection<'r> {
         (!texts.is_empty()).then(|| texts.join(", "))
     }
 
-    fn name(&self) -> Section {
+    pub(super) fn name(&self) -> Section {
         self.shown.section.section
     }
 

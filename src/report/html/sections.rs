@@ -10,7 +10,7 @@ use super::super::{
 };
 use super::rows::PageSection;
 use super::shared::Shared;
-use crate::compare::{GroupReason, Report, ReportSection, Row};
+use crate::compare::{GateResult, GroupReason, Report, ReportSection, Row};
 use crate::model::{Section, Unit};
 
 #[derive(Serialize)]
@@ -50,13 +50,20 @@ struct OverviewLine<'p> {
     only: Option<&'static str>,
     verdict: String,
     dots: Option<RunDots<'p>>,
+    /// Whether the group did nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    idle: bool,
 }
 
 /// The values of the runs that a verdict is about, by side.
 #[derive(Serialize)]
 pub(super) struct RunDots<'p> {
+    name: &'p str,
     unit: &'static str,
     runs: Vec<&'p [f64]>,
+    /// The value beyond which a gate fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bound: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -72,16 +79,26 @@ struct ValueData<'p> {
 impl<'p> RunDots<'p> {
     pub(super) fn new(row: &'p Row) -> Option<Self> {
         let runs = row.runs.as_ref()?.values.iter().map(|values| &**values).collect();
-        Some(Self { unit: row.unit.name(), runs })
+        Some(Self { name: &row.name, unit: row.unit.name(), runs, bound: None })
+    }
+
+    /// The runs that a gate was judged by; `None` of a gate on single runs.
+    pub(super) fn of_gate(result: &'p GateResult) -> Option<Self> {
+        let (runs, bound) = result.judged()?;
+        let runs = runs.iter().map(|values| &**values).collect();
+        Some(Self { name: &result.metric, unit: result.unit.name(), runs, bound: Some(bound) })
     }
 }
 
 impl<'p> SectionData<'p> {
     pub(super) fn new(page: PageSection<'p>, report: &'p Report, shared: &mut Shared<'p>) -> Self {
         let section = page.shown.section;
+        // Gaps are rows of their own.
+        let gaps: Vec<_> = report.gaps.iter().map(ToString::to_string).collect();
+        let notes = section.notes.iter().map(ToString::to_string).filter(|note| !gaps.contains(note));
         let mut data = Self {
             doc: section.section.doc(),
-            notes: page.left_out().into_iter().chain(section.notes.iter().map(ToString::to_string)).collect(),
+            notes: page.left_out().into_iter().chain(notes).collect(),
             ..Self::empty(section.section.name())
         };
         let (mut groups, mut values) = (HashMap::new(), HashMap::new());
@@ -97,6 +114,10 @@ impl<'p> SectionData<'p> {
             data.rows.push([group, value].into_iter().chain(cells(row, shared)).collect());
         }
         if section.section == Section::Overview {
+            for rows in page.shown.rows_of_groups() {
+                let line = groups.get(&rows[0].group).and_then(|place| data.groups[*place].line.as_mut());
+                line.into_iter().for_each(|line| line.idle = page.shown.did_nothing(rows));
+            }
             for (group, lines) in why::lines(report, &page.shown) {
                 groups.get(&group).into_iter().for_each(|place| data.groups[*place].why.clone_from(&lines));
             }
@@ -155,7 +176,7 @@ impl<'p> OverviewLine<'p> {
     fn new(section: &'p ReportSection, row: &Row, shared: &mut Shared<'p>) -> Self {
         let group = &section.groups[row.group];
         if group.exited_work().is_some() {
-            return Self { threads: None, only: None, verdict: String::new(), dots: None };
+            return Self { threads: None, only: None, verdict: String::new(), dots: None, idle: false };
         }
         let only = match group.members().both() {
             Some((None, Some(_))) => Some("new"),
@@ -168,6 +189,7 @@ impl<'p> OverviewLine<'p> {
             only,
             verdict: group_change(section, row),
             dots: of_headline(section, row).and_then(|(row, _)| RunDots::new(row)),
+            idle: false,
         }
     }
 }

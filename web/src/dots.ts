@@ -1,0 +1,51 @@
+// The values of runs as dots on an axis, with the bound of a gate.
+
+import type { Dots, Report } from "./data";
+import { svg } from "./dom";
+import { numberText } from "./format";
+import { drawing, mark } from "./marks";
+
+export const SIDES = ["baseline", "candidate"] as const;
+
+const [WIDTH, ROW, EDGE] = [240, 10, 8];
+
+/** A line of dots per side, a dot per run, on one axis from the least to the most. */
+export function dots({ name, unit, runs, bound }: Dots, report: Report): SVGElement {
+  const text = (value: number) => numberText(value, report.scale(unit));
+  const known = [...runs.flat(), bound ?? null].filter((value) => value !== null);
+  const [least, most] = [Math.min(...known), Math.max(...known)];
+  const at = (value: number) => (EDGE + ((value - least) / (most - least || 1)) * (WIDTH - 2 * EDGE)).toFixed(1);
+  const side = (values: (number | null)[], side: number) => {
+    const of = SIDES[side] ?? "";
+    const dot = (value: number | null, run: number) =>
+      value === null
+        ? null
+        : mark(
+            "circle",
+            { class: of, cx: at(value), cy: 5 + side * ROW, r: 3 },
+            `${name}: ${text(value)}`,
+            `${runs.length > 1 ? `${of}, ` : ""}run ${run + 1}`,
+          );
+    return svg("g", {}, ...values.map(dot));
+  };
+  const bottom = runs.length * ROW + 1;
+  const tick = (value: number, anchor: string) =>
+    svg("text", { x: at(value), y: bottom + 11, "text-anchor": anchor }, text(value));
+  const limit =
+    bound === undefined
+      ? null
+      : mark("rect", { class: "bound", x: at(bound), y: 0, width: 1.5, height: bottom }, `bound: ${text(bound)}`);
+  const axis = svg("rect", { class: "axis", x: EDGE, y: bottom, width: WIDTH - 2 * EDGE, height: 1 });
+  const element = drawing(
+    "dots",
+    `${name} of each run, ${text(least)} to ${text(most)}`,
+    [WIDTH, bottom + 13],
+    ...runs.map(side),
+    axis,
+    limit,
+    tick(least, "start"),
+    least < most && tick(most, "end"),
+  );
+  element.setAttribute("preserveAspectRatio", "xMinYMid meet");
+  return element;
+}
