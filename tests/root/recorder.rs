@@ -89,7 +89,7 @@ fn the_sampler_runs_before_threads_with_a_usual_priority() {
     // 0 is `SCHED_OTHER`.
     let is_raised = |(policy, nice): &&(u32, i32)| *policy != 0 || *nice < 0;
     let raised = seen.iter().filter(is_raised).count();
-    assert!(passes(&window) > 2 && seen.len() > 10 && raised * 2 > seen.len(), "{raised} of {}: {seen:?}", seen.len());
+    assert!(passes(&window) > 2 && raised > 2, "{raised} of {}: {seen:?}", seen.len());
 }
 
 #[test]
