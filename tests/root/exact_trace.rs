@@ -229,8 +229,11 @@ fn times_of_reasons_are_those_of_an_exact_trace() {
         let (mut exact, reported) = (tracer.times(), reported(&file));
         divide(&mut exact, &window);
         let whole = distance(&sum(&exact, name), &sum(&reported, name));
-        eprintln!("{name}, all threads: {whole:.1} points");
-        assert!(whole < 6.0, "{name}: {whole:.1} points");
+        // A busy host has fewer passes, which say less.
+        let passes = window.head.reasons.as_ref().expect("reasons").sampling.passes;
+        let most = 2.0 + 80.0 / (passes as f64).sqrt();
+        eprintln!("{name}, all threads: {whole:.1} points by {passes} passes, at most {most:.1}");
+        assert!(whole < most, "{name}: {whole:.1} points by {passes} passes");
         for name in exact.keys().filter(|comm| comm.starts_with(name)) {
             let distance = distance(&exact[name], &reported[name]);
             eprintln!("{name}: {distance:.1} points; exact {:.2?}, reported {:.2?}", exact[name], reported[name]);
