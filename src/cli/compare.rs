@@ -41,7 +41,7 @@ impl<'a> Prepared<'a> {
         if let Some((gate, error)) = misfit {
             return Err(usage_error(format!("--fail-on '{}': {error}", gate.text)));
         }
-        args.view.check_columns(|column| column != Column::Value)?;
+        args.view.check_columns(|column| column != Column::Value).map_err(usage_error)?;
         Ok(Self { args, options })
     }
 

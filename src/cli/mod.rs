@@ -18,6 +18,7 @@ mod runs;
 mod show;
 mod steps;
 mod values;
+mod view_args;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -36,7 +37,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use self::{
     args::*, errors::*, format::*, input::*, output::*, program_file::name_program, progress::*, runs::*, steps::*,
-    values::*,
+    values::*, view_args::*,
 };
 use crate::capture::CaptureError;
 pub use crate::process::Allocator;

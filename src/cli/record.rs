@@ -35,7 +35,7 @@ pub(super) fn check(args: &RecordArgs) -> anyhow::Result<()> {
     check_output(args.output.as_deref())?;
     check_roots(&args.sources)?;
     if args.every.is_none() || args.view.format != Format::Perfetto {
-        args.view.check_columns(Column::is_of_views)?;
+        args.view.check_columns(Column::is_of_views).map_err(usage_error)?;
     }
     if args.view.scope == Some(Scope::Command) && args.command.is_empty() {
         return Err(usage_error("--scope command needs a command: ctprof record --scope command -- COMMAND"));

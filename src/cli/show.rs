@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     DigestReader, Format, Messages, ShowArgs, StepPrinter, Stream, free_at_exit, groups_exist, misfit, part_of,
-    warn_of, write_report,
+    usage_error, warn_of, write_report,
 };
 use crate::compare::{OverviewColumn, Sides, report, trends};
 use crate::model::Section;
@@ -20,7 +20,7 @@ pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
     if args.steps || args.view.format == Format::Perfetto && args.later.is_none() {
         return show_steps(args);
     }
-    args.view.check_columns(Column::is_of_views)?;
+    args.view.check_columns(Column::is_of_views).map_err(usage_error)?;
     let options = args.view.options(Sides::one(args.snapshot.display().to_string()));
     let mut input = DigestReader::new(options, &args.view, messages);
     let (parts, columns, sections) = course(args);

@@ -9,8 +9,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, Resettable, TypedValueP
 
 use crate::capture::Smaps;
 use crate::compare::{
-    OverviewColumn, Quantity, SelectError, SortKey, Threshold, Units, parse_metric, parse_section, parse_sort_key,
-    unknown,
+    Names, OverviewColumn, Quantity, SelectError, SortKey, Threshold, Units, parse_metric_or, parse_section,
+    parse_sort_key,
 };
 use crate::model::Section;
 use crate::report::Column;
@@ -45,36 +45,36 @@ pub(super) struct NamedParser<T> {
     parse: fn(&str) -> Result<T, SelectError>,
 }
 
-pub(super) const METRICS: NamedParser<Quantity> =
-    NamedParser { names: || Quantity::all().map(Quantity::name).collect(), parse: parse_metric };
+pub(super) const METRICS: NamedParser<MetricChoice> =
+    NamedParser { names: || Quantity::all().map(Quantity::name).chain(table_columns()).collect(), parse: parse_choice };
 pub(super) const SORT_KEYS: NamedParser<SortKey> = NamedParser {
     names: || Quantity::all().filter(|value| value.has_order()).map(Quantity::name).collect(),
     parse: parse_sort_key,
 };
 pub(super) const SECTIONS: NamedParser<Section> =
     NamedParser { names: || Section::ALL.iter().copied().map(Section::name).collect(), parse: parse_section };
-pub(super) const COLUMNS: NamedParser<ColumnChoice> =
-    NamedParser { names: || column_names().collect(), parse: parse_column };
 
-/// A column that is selected by name.
+/// What `--metrics` names: a value that groups have, or a column of tables with a row per value.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ColumnChoice {
-    Table(Column),
-    Overview(Quantity),
+pub(super) enum MetricChoice {
+    OfGroups(Quantity),
+    OfTable(Column),
 }
 
-fn of_overview() -> impl Iterator<Item = Quantity> {
-    Quantity::all().filter(|value| matches!(value, Quantity::Column(_)))
+fn table_columns() -> impl Iterator<Item = &'static str> {
+    Column::ALL.iter().copied().map(Column::name)
 }
 
-fn column_names() -> impl Iterator<Item = &'static str> {
-    Column::ALL.iter().copied().map(Column::name).chain(of_overview().map(Quantity::name))
+fn parse_choice(name: &str) -> Result<MetricChoice, SelectError> {
+    let of_table = Column::named(name).map(MetricChoice::OfTable);
+    let of_groups = || parse_metric_or(name, table_columns()).map(MetricChoice::OfGroups);
+    of_table.map_or_else(of_groups, Ok)
 }
 
-fn parse_column(name: &str) -> Result<ColumnChoice, SelectError> {
-    let of_overview = || of_overview().find(|column| column.name() == name).map(ColumnChoice::Overview);
-    let found = Column::named(name).map(ColumnChoice::Table).or_else(of_overview);
-    found.ok_or_else(|| SelectError(unknown("column", name, column_names())))
+/// Whether names are shown as they are.
+pub(super) fn names() -> impl TypedValueParser<Value = Names> {
+    PossibleValuesParser::new(["merged", "exact"])
+        .map(|name| if name == "exact" { Names::Literal } else { Names::Patterns })
 }
 
 impl<T: Clone + Send + Sync + 'static> TypedValueParser for NamedParser<T> {

@@ -73,8 +73,16 @@ pub(super) fn similar<'n>(name: &str, known: impl IntoIterator<Item = &'n str>, 
 /// The column of the overview, metric, derived metric or `thread_count` of that name; if there is none, the error has the
 /// most similar name.
 pub fn parse_metric(name: &str) -> Result<Quantity, SelectError> {
+    parse_metric_or(name, [])
+}
+
+/// A metric, where these other names are known too.
+pub(crate) fn parse_metric_or<'n>(
+    name: &str,
+    others: impl IntoIterator<Item = &'n str>,
+) -> Result<Quantity, SelectError> {
     let known = Quantity::named(if name == "threads" { "thread_count" } else { name });
-    known.ok_or_else(|| SelectError(unknown_metric(name, [])))
+    known.ok_or_else(|| SelectError(unknown_metric(name, others)))
 }
 
 /// The message about an unknown name of a metric, or of one of `others`. What every kernel has is suggested first.

@@ -154,11 +154,11 @@ impl TableWriter<'_> {
         let mut lines = Vec::new();
         let mut rows = sections.flat_map(|section| &section.rows);
         if rows.any(|row| row.partial && row.hidden_reason().is_none()) {
-            lines.push("* excludes members whose value is unknown (counts with --columns coverage)".to_owned());
+            lines.push("* excludes members whose value is unknown (counts with --metrics coverage)".to_owned());
         }
         if !self.left_out.is_empty() {
             let names = self.left_out.iter().copied().collect::<Vec<_>>().join(", ");
-            lines.push(format!("left out for lack of width: {names} (choose with --columns)"));
+            lines.push(format!("left out for lack of width: {names} (choose with --metrics)"));
         }
         for (place, text) in lines.iter().enumerate() {
             let gap = if place == 0 { "\n" } else { "" };

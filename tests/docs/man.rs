@@ -40,10 +40,10 @@ fn pages() -> Vec<(String, Vec<u8>)> {
 
 /// The page of a command, with sections in place of the end of its help.
 fn page(command: clap::Command, others: &[String]) -> Vec<u8> {
-    let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let help = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default();
     let source = format!("ctprof {}", env!("CARGO_PKG_VERSION"));
     let mut page = Vec::new();
-    let command = command.version(None).after_help(Resettable::Reset);
+    let command = command.version(None).after_help(Resettable::Reset).after_long_help(Resettable::Reset);
     Man::new(command).source(source).manual("ctprof").render(&mut page).unwrap();
     let mut add = |title: &str, text: &str| write!(page, ".SH \"{title}\"\n{text}\n").unwrap();
     let mut status = EXIT_STATUS;

@@ -38,7 +38,7 @@ impl Lab {
 
     /// Runs two commands in turn.
     fn ab(&self, options: &[&str], baseline: &str, candidate: &str) -> Output {
-        self.run(&[&["ab", "--baseline", baseline, "--candidate", candidate], options].concat())
+        self.run(&[&["ab", baseline, candidate], options].concat())
     }
 
     /// What commands appended to `log`, as one line.
@@ -213,7 +213,7 @@ fn a_terminal_shows_which_run_is_next_and_the_time_left() {
     let Ok(recorded) = show("record --runs 2 -o runs -- true") else { return skipped(Missing::Tool("script")) };
     let shown = text(&recorded.stdout);
     assert!(shown.contains("ctprof: run 1 of 2\r\n") && shown.contains("ctprof: run 2 of 2, about "), "{shown}");
-    let compared = text(&show("ab --runs 1 --baseline true --candidate true").unwrap().stdout);
+    let compared = text(&show("ab --runs 1 true true").unwrap().stdout);
     for step in ["warm-up of the baseline", "run 1 of 1 of the candidate, about "] {
         assert!(compared.contains(step), "{compared}");
     }
@@ -346,7 +346,7 @@ fn a_report_does_not_name_the_temporary_directory() {
 fn a_signal_compares_the_runs_so_far() {
     let lab = Lab::new();
     let (baseline, candidate) = (hangs_at(8, "A"), hangs_at(8, "B"));
-    let command = ["ab", "--baseline", &baseline, "--candidate", &candidate, "--format", "json"];
+    let command = ["ab", &baseline, &candidate, "--format", "json"];
     let mut process = lab.command(&command).spawn().unwrap();
     lab.signal_after(8, &mut process, SIGINT);
     let output = process.wait_with_output().unwrap();
@@ -361,7 +361,7 @@ fn a_signal_compares_the_runs_so_far() {
 fn a_signal_decides_the_exit_status_also_where_the_runs_so_far_cannot_be_compared() {
     let lab = Lab::new();
     let fails_once = format!("{}; [ -e failed ] || {{ touch failed; exit 1; }}", hangs_at(6, "B"));
-    let command = ["ab", "--no-warmup", "--baseline", &hangs_at(6, "A"), "--candidate", &fails_once];
+    let command = ["ab", "--no-warmup", &hangs_at(6, "A"), &fails_once];
     let mut process = lab.command(&command).spawn().unwrap();
     lab.signal_after(6, &mut process, SIGINT);
     let output = process.wait_with_output().unwrap();
@@ -375,7 +375,7 @@ fn a_signal_decides_the_exit_status_also_where_the_runs_so_far_cannot_be_compare
 fn a_signal_before_both_commands_have_run_leaves_nothing_to_compare() {
     let lab = Lab::new();
     let script = hangs_at(1, "A");
-    let mut process = lab.command(&["ab", "--baseline", &script, "--candidate", "true"]).spawn().unwrap();
+    let mut process = lab.command(&["ab", &script, "true"]).spawn().unwrap();
     lab.signal_after(1, &mut process, SIGINT);
     let output = process.wait_with_output().unwrap();
     assert_eq!((code(&output), text(&output.stdout).as_str()), (Some(130), ""));

@@ -459,7 +459,7 @@ fn the_exit_status_is_that_of_the_command_or_says_why_there_is_none() {
         (&["record", "--", "/etc/passwd"], 126),
         (&["record", "--bogus"], 125),
         (&["-q", "record", "--bogus"], 125),
-        (&["record", "-c", "delta", "--", "true"], 125),
+        (&["record", "-m", "delta", "--", "true"], 125),
         (&["record", "-d", "soon"], 125),
         (&["record", "-d", "1s", "--", "true"], 125),
         (&["record", "-o", "/nonexistent/w", "--", "sh", "-c", "exit 7"], 125),

@@ -270,7 +270,7 @@ fn pods_of_one_workload_are_one_row_and_other_containers_are_not() {
     ]);
     assert_eq!(groups(&all, &["-g", "container"]), ["shop/api:server 12", "shop/api:proxy 2", "lonely 1"]);
     assert_eq!(groups(&all, &["-g", "pod"]), ["shop/api 14", "lonely 1"]);
-    let exact = groups(&all, &["-g", "pod", "--no-cgroup-normalize"]);
+    let exact = groups(&all, &["-g", "pod", "--names", "exact"]);
     assert_eq!(exact, ["shop/api-7d4b9c6f5d-x2k4p 8", "shop/api-7d4b9c6f5d-zzzzz 6", "lonely 1"]);
     let hostile = snapshot(&[("/docker/x", json!({"name": "\u{1b}[31m\n\u{202e}evil"}), 1)]);
     let page = page(&hostile);

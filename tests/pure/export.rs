@@ -647,8 +647,8 @@ static ASKED: LazyLock<Asked> = LazyLock::new(|| {
     let metrics = "run_time_ns,wait_time_ns,allocated_bytes,deallocated_bytes,nonvoluntary_csw";
     paths.par_iter().for_each(|path| {
         let name = path.file_name().unwrap().to_str().unwrap().trim_end_matches(".ctprof.zst");
-        let threads = ["-u", "-g", "all", "--no-thread-normalize", "--no-cgroup-normalize", "-m", metrics];
-        let cgroups = ["-g", "cgroup", "--no-cgroup-normalize", "--sections", "cgroup-stats,cgroup-limits"];
+        let threads = ["-u", "-g", "all", "--names", "exact", "-m", metrics];
+        let cgroups = ["-g", "cgroup", "--names", "exact", "--sections", "cgroup-stats,cgroup-limits"];
         for (args, kind) in [(&threads[..], "threads"), (&cgroups[..], "cgroups")] {
             let out = Command::new(CTPROF).args(["show", "-f", "json"]).args(args).arg(path).output().unwrap();
             assert!(out.status.success());

@@ -569,7 +569,7 @@ fn columns_of_the_overview_are_selected_and_sorted_by_like_metrics() {
         assert_eq!(groups(&["-s", key]), ["young", "old"], "{key}: as shown, per second");
     }
     assert_eq!(groups(&["-s", "run_time_ns", "-m", "run_time_ns"]), ["old", "young"], "amounts, as shown there");
-    for select in ["-m", "--columns"] {
+    for select in ["-m", "--metrics"] {
         assert_eq!(
             table(&["show", &file, select, "wait,run"])[..2],
             ["group threads run wait", "young 1 50% 25%"],
@@ -707,7 +707,7 @@ fn processes_of_one_name_have_a_row_each_by_id() {
     let file = files.file("s", &snapshot(10, &[script(5, "a.py", 30), script(6, "a.py", 10)], &json!({})));
     let lines = table(&["show", &file, "-g", "pid"]);
     assert!(lines[1].starts_with("python3 a.py[5] 1 ") && lines[2].starts_with("python3 a.py[6] 1 "), "{lines:?}");
-    let pids = table(&["show", &file, "-g", "pid", "-m", "run_time_ns", "-c", "group,pid"]);
+    let pids = table(&["show", &file, "-g", "pid", "-m", "run_time_ns,group,pid"]);
     assert!(pids.contains(&"python3 a.py[6] 6".to_owned()), "{pids:?}");
 }
 

@@ -391,7 +391,7 @@ fn a_markdown_page_of_1000_groups_has_less_than_64_kib() {
         let cgroups: serde_json::Map<_, _> = (1..=1000).map(cgroup).collect();
         sides.write(name, &json!({"format_version": 1, "threads": threads, "cgroup_stats": cgroups}));
     }
-    let literal = ["--no-cgroup-normalize", "--no-thread-normalize", "--no-cgroup-match"];
+    let literal = ["--names", "exact"];
     for axis in ["pcomm", "cgroup", "all"] {
         let gate = ["-g", axis, "-f", "markdown", "--fail-on", "*:run_time_ns>0s"];
         let out = sides.compare(&[&gate[..], &literal].concat());

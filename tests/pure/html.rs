@@ -402,7 +402,7 @@ fn runs_have_verdicts_intervals_and_gates() {
 
     browser.open(&format!("{report}#view=values&section=primary"));
     let sides: Vec<&str> = sides.iter().map(String::as_str).collect();
-    let columns = ["--sections", "primary", "--columns", "group,metric,baseline,candidate,delta,%,interval,verdict"];
+    let columns = ["--sections", "primary", "--metrics", "group,metric,baseline,candidate,delta,%,interval,verdict"];
     let markdown = printed(&[&sides, &columns[..], &["--format", "markdown", "--limit", "0"]].concat());
     let mut expected: Vec<Vec<String>> =
         markdown.lines().filter(|line| line.starts_with('|')).skip(2).map(cells).collect();
@@ -513,7 +513,7 @@ fn tables_copy_as_markdown_and_as_csv_in_which_no_name_is_a_formula() {
     };
     let [before, after] =
         [1, 2].map(|second| files.snapshot(&format!("{second}.json"), 1000 + second, &threads(second), &json!({})));
-    browser.open(&files.report("copy.html", &["show", &before, &after, "-g", "pcomm", "--no-thread-normalize"]));
+    browser.open(&files.report("copy.html", &["show", &before, &after, "-g", "pcomm", "--names", "exact"]));
     let csv = copied(&mut browser, ".rest .copy:last-child button");
     let lines: Vec<_> = csv.split("\r\n").map(|line| line.split(",1,").next().unwrap()).collect();
     assert!(csv.starts_with("group,threads,run,") && lines[0].ends_with(",why"), "{csv}");
@@ -644,10 +644,7 @@ fn hostile_names_stay_text() {
     let before = files.snapshot("before.json", 1000, &threads(1), &json!(cgroups));
     let after = files.snapshot("<img src=x>.json", 1010, &threads(3), &json!(cgroups));
     for axis in ["pcomm", "all", "cgroup"] {
-        let report = files.report(
-            "hostile.html",
-            &["compare", &before, &after, "-g", axis, "--no-thread-normalize", "--no-cgroup-normalize"],
-        );
+        let report = files.report("hostile.html", &["compare", &before, &after, "-g", axis, "--names", "exact"]);
         for view in VIEWS {
             browser.open(&format!("{report}#view={view}"));
             browser.value("document.querySelectorAll('button.expander').forEach((one) => one.click())");

@@ -129,7 +129,7 @@ fn derived_values_say_that_their_inputs_are_partial() {
     let files = Snapshots::new();
     let whole = json!({"run_time_ns": 30, "wait_time_ns": 10});
     let path = files.with("s", &[thread(1, "app", whole), thread(2, "app", json!({"run_time_ns": 5}))]);
-    let page = printed(&["show", &path, "-m", "cpu_efficiency", "--columns", "group,metric,coverage"]);
+    let page = printed(&["show", &path, "-m", "cpu_efficiency,group,metric,coverage"]);
     assert!(page.contains("cpu_efficiency*") && page.contains("1/2"), "{page}");
     let rows = rows(&["show", &path, "-m", "cpu_efficiency"]);
     assert_eq!((&rows[0]["coverage"], &rows[0]["members"]), (&json!(1), &json!(2)));
@@ -325,7 +325,7 @@ fn axes_and_columns_have_the_names_that_people_type() {
     for (ours, theirs) in [("pcomm", "process"), ("comm", "thread")] {
         assert_eq!(printed(&["show", OLD, "-g", ours]), printed(&["show", OLD, "-g", theirs]));
     }
-    let columns = |percent| printed(&["compare", OLD, NEW, "--columns", &format!("group,metric,{percent}")]);
+    let columns = |percent| printed(&["compare", OLD, NEW, "--metrics", &format!("group,metric,{percent}")]);
     assert_eq!(columns("%"), columns("percent"));
 }
 
@@ -425,7 +425,7 @@ fn every_json_output_is_as_its_published_schema_says() {
         ("show", &["show", "tests/fixtures/v2-window-linux-6.18.ctprof.zst", "-g", "pid"]),
         ("show", &["show", run, "--sections", "primary"]),
         ("show", &["show", baseline]),
-        ("compare", &["compare", a, b, "-g", "cgroup", "--no-cgroup-match"]),
+        ("compare", &["compare", a, b, "-g", "cgroup", "--names", "exact"]),
         ("compare", &["compare", "tests/fixtures/v1-linux-5.10-a.ctprof.zst", a]),
         ("compare", &["compare", run, other, "--fail-on", "run>900%"]),
         ("compare", &["compare", runs, "--fail-on", "elapsed>900%"]),

@@ -53,7 +53,6 @@ fn gates_changes_and_why_lines_are_the_same_under_every_selection() {
         &["--metrics", "run,block"],
         &["--metrics", "block", "--only", "redis*"],
         &["--sort-by", "run:asc", "--unchanged"],
-        &["--columns", "run,block"],
         &["--long", "--sections", "overview"],
         &["--sections", "primary", "--metrics", "run_time_ns"],
     ] {

@@ -7,7 +7,7 @@ use crate::attacks_support::{Granted, directory, said};
 
 const DENIED: &str = "Permission denied";
 
-const AB: [&str; 8] = ["ab", "--runs", "2", "--no-warmup", "--baseline", "true", "--candidate", "true"];
+const AB: [&str; 6] = ["ab", "--runs", "2", "--no-warmup", "true", "true"];
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()

@@ -56,7 +56,7 @@ fn shown(file: &str, part: Option<[f64; 2]>) -> Sums {
         "--group-by",
         "pcomm",
     ]);
-    show.args(["--no-thread-normalize", "--scope", "host"]);
+    show.args(["--names", "exact", "--scope", "host"]);
     let metrics = ["run_time_ns", "voluntary_csw", "nonvoluntary_csw"];
     let output = show.args(["--metrics", &format!("run,{}", metrics.join(","))]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,0 +1,196 @@
+//! Arguments that choose what reports show.
+
+use std::collections::BTreeSet;
+
+use clap::{Args as ClapArgs, ColorChoice, ValueEnum};
+
+use super::{Format, METRICS, MetricChoice, NO_STEPS, SECTIONS, SORT_KEYS, names, one_of_variants, size, units};
+use crate::compare::{
+    CompareOptions, Flatten, Form, GroupBy, GroupGlob, Grouping, Names, Per, Quantity, Scope, Selection, Sides,
+    SortKey, Units,
+};
+use crate::model::Section;
+use crate::report::Column;
+use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct LimitArgs {
+    /// Refuse snapshots larger than this uncompressed
+    ///
+    /// By default 1G.
+    #[arg(hide_short_help = true, help_heading = "Expert", long, value_name = "SIZE", default_value_t = MAX_DECOMPRESSED_SNAPSHOT_BYTES, hide_default_value = true, value_parser = size)]
+    pub(super) max_snapshot_bytes: u64,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Report")]
+pub(super) struct ViewArgs {
+    /// Group by command, process, thread, pid, tid, cgroup, …
+    ///
+    /// Or by container, pod, all. A command is a process name and the script or main class that an interpreter runs; a process is a process name, a thread a thread name; pid is a row per process, tid a row per thread; a pod is those of one workload; all is the tree of cgroups, processes and threads.
+    #[arg(short, long, value_parser = one_of_variants(GroupBy::value_variants()), value_name = "AXIS", default_value = "command", hide_default_value = true, hide_possible_values = true)]
+    group_by: GroupBy,
+    /// Show these values, separated by commas: run,wait,majflt
+    ///
+    /// Columns of the overview, metrics (`ctprof metrics` lists them), or columns of --long: group, threads, pid, metric, baseline, candidate, delta, percent, interval, verdict, value, tags, coverage, uptime.
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',', value_parser = METRICS, hide_possible_values = true)]
+    metrics: Vec<MetricChoice>,
+    /// Sort by these values: wait,run; wait:asc, wait:abs
+    ///
+    /// By default, show and record have the most CPU time first, compare and ab the largest change.
+    #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = SORT_KEYS, hide_possible_values = true)]
+    sort_by: Vec<SortKey>,
+    /// Show at most so many rows and groups (0: all)
+    ///
+    /// By default, terminals have 50 rows in each section and as many groups as fit, Markdown has 10 rows and 20 groups, other formats have all rows and 20 groups.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(super) limit: Option<usize>,
+    /// Show all values, each in a row
+    ///
+    /// Implied by --metrics and --sections.
+    #[arg(short, long)]
+    long: bool,
+    /// Show values per second, run or cpu-second
+    ///
+    /// Per run is the total; per cpu-second divides by the CPU time of all groups. By default, values are per second, and per run where commands without the host are compared, and of two snapshots.
+    #[arg(long, value_parser = one_of_variants(Per::value_variants()), value_name = "UNIT", hide_short_help = true)]
+    per: Option<Per>,
+    /// Divide by the work that was done in a window: N units
+    ///
+    /// N,M are N units of the baseline and M of the candidate.
+    #[arg(long, value_parser = units, value_name = "N[,M]", conflicts_with = "per", hide_short_help = true)]
+    per_unit: Option<Units>,
+    /// Only a part: command, container:NAME, pod:NAME
+    ///
+    /// `host` is everything, `command` the recorded command and its descendants. By default, comparisons of commands and directories of their runs have the command, else it is the host.
+    #[arg(long, value_parser = Scope::parse, value_name = "SCOPE")]
+    pub(super) scope: Option<Scope>,
+    /// Only groups whose name matches: 'make*' (repeatable)
+    #[arg(long, value_name = "GLOB", value_parser = GroupGlob::new)]
+    only: Vec<GroupGlob>,
+    /// Show all reasons why threads waited [of GROUP]
+    #[arg(long, value_name = "GROUP", value_parser = GroupGlob::new, num_args = 0..=1, require_equals = true)]
+    why: Option<Option<GroupGlob>>,
+    /// Also show unchanged rows, idle groups and rows without data
+    #[arg(short, long, hide_short_help = true)]
+    pub(super) unchanged: bool,
+    /// Print a table, or json, csv, markdown, html, folded, …
+    ///
+    /// Or jsonl, perfetto. jsonl has the rows of JSON, one per line; html is one file for a browser, with charts; folded is for flame graphs; perfetto has the steps of a series as counters, for ui.perfetto.dev.
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "table",
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    pub(super) format: Format,
+    /// When to use color: auto, always, never
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_short_help = true,
+        hide_possible_values = true
+    )]
+    pub(super) color: ColorChoice,
+    /// Show names of threads and cgroups as they are, or merged where only digits or ids of instances differ
+    ///
+    /// `exact` also matches no renamed cgroups.
+    #[arg(long, value_name = "WHICH", default_value = "merged", value_parser = names(), hide_short_help = true, help_heading = "Expert")]
+    names: Names,
+    /// Merge all cgroups matching GLOB into one group: `*` within a segment, `**` across (repeatable)
+    #[arg(long, value_name = "GLOB", value_parser = Flatten::new, hide_short_help = true, help_heading = "Expert")]
+    cgroup_flatten: Vec<Flatten>,
+    /// Show these sections, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = SECTIONS, hide_short_help = true, help_heading = "Expert")]
+    sections: Vec<Section>,
+    #[command(flatten)]
+    pub(super) limits: LimitArgs,
+}
+
+impl ViewArgs {
+    pub(super) fn options(&self, labels: Sides<String>) -> CompareOptions {
+        let grouping = Grouping {
+            axis: self.group_by,
+            names: self.names,
+            cgroups: self.names,
+            flatten: self.cgroup_flatten.clone(),
+            renamed_cgroups: self.names,
+            scope: self.scope.clone(),
+            per: self.per_unit.map(|_| Per::Unit).or(self.per).or((self.format == Format::Folded).then_some(Per::Run)),
+            units: self.per_unit,
+        };
+        let selection = Selection {
+            only: self.named_groups().cloned().collect(),
+            form: self.form(),
+            sections: self.sections().into_iter().collect(),
+            metrics: self.metrics(),
+            sort_by: self.sort_by.clone(),
+        };
+        CompareOptions {
+            grouping,
+            selection,
+            has_whole_stacks: self.format == Format::Folded,
+            labels,
+            has_tree: self.format.is_interactive(),
+            // Rows are made when the files have been read.
+            max_bytes: usize::try_from(self.limits.max_snapshot_bytes).ok().map(|bytes| bytes.saturating_mul(2)),
+            ..CompareOptions::default()
+        }
+    }
+
+    /// Whether neither the number nor the order of groups is chosen.
+    pub(super) fn has_usual_order(&self) -> bool {
+        self.limit.is_none() && self.sort_by.is_empty()
+    }
+
+    /// The groups that are named.
+    pub(super) fn named_groups(&self) -> impl Iterator<Item = &GroupGlob> {
+        self.only.iter().chain(self.why.iter().flatten())
+    }
+
+    fn form(&self) -> Form {
+        let is_long = self.long || self.why.is_some() || !self.metrics.is_empty() || !self.sections.is_empty();
+        self.format.form(is_long)
+    }
+
+    /// The selected values of groups.
+    fn metrics(&self) -> Vec<Quantity> {
+        let of_groups = |choice: &_| if let MetricChoice::OfGroups(quantity) = choice { Some(*quantity) } else { None };
+        self.metrics.iter().filter_map(of_groups).collect()
+    }
+
+    /// The selected columns of tables with a row per value.
+    pub(super) fn table_columns(&self) -> Vec<Column> {
+        let of_table = |choice: &_| if let MetricChoice::OfTable(column) = choice { Some(*column) } else { None };
+        self.metrics.iter().filter_map(of_table).collect()
+    }
+
+    /// The sections to report: the selected ones, or those of the selected metrics.
+    fn sections(&self) -> BTreeSet<Section> {
+        let reasons: &[Section] = match (self.format, &self.why) {
+            (Format::Folded, _) => return [Section::Reasons].into(),
+            (_, Some(_)) => &[Section::Host, Section::Reasons],
+            _ => &[],
+        };
+        let metrics = self.metrics();
+        let is_selected = !reasons.is_empty() || !self.sections.is_empty();
+        if !is_selected && !metrics.is_empty() && !self.format.is_interactive() {
+            return [Section::Host].into_iter().chain(metrics.into_iter().map(Quantity::section)).collect();
+        }
+        self.sections.iter().chain(reasons).copied().collect()
+    }
+
+    /// Checks that the report has the selected columns; if not, the error says what it lacks.
+    pub(super) fn check_columns(&self, has: fn(Column) -> bool) -> Result<(), String> {
+        if self.format == Format::Perfetto {
+            return Err(NO_STEPS.to_owned());
+        }
+        let missing = self.table_columns().into_iter().find(|column| !has(*column));
+        missing.map_or(Ok(()), |other| Err(format!("this report has no column `{}`", other.name())))
+    }
+}
