@@ -53,13 +53,29 @@ pub(super) fn subcommand() -> Option<OsString> {
     std::env::args_os().skip(1).find(|argument| !argument.as_encoded_bytes().starts_with(b"-"))
 }
 
-/// The error about an argument of `record` that no option takes, with what makes it the command.
-pub(super) fn with_separator(mut error: clap::Error) -> clap::Error {
+/// Options of earlier versions, and what to write instead.
+const RENAMED: [(&str, &str); 7] = [
+    ("--baseline", "ctprof ab OLD NEW"),
+    ("--candidate", "ctprof ab OLD NEW"),
+    ("--columns", "--metrics NAMES"),
+    ("-c", "-m NAMES"),
+    ("--no-thread-normalize", "--names exact"),
+    ("--no-cgroup-normalize", "--names exact"),
+    ("--no-cgroup-match", "--names exact"),
+];
+
+/// The error about an argument that no option takes, with what to write instead, if that is known.
+pub(super) fn with_tip(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return error };
-    let is_word = error.kind() == ErrorKind::UnknownArgument && !unknown.starts_with('-');
-    if is_word && subcommand().is_some_and(|name| name == "record") {
-        let words = std::env::args_os().skip_while(|word| *word != **unknown).map(|word| word.display().to_string());
-        let tip = format!("a command follows `--`: ctprof record -- {}", words.collect::<Vec<_>>().join(" "));
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let renamed = RENAMED.iter().find(|(option, _)| option == unknown).map(|(_, now)| format!("it is now: {now}"));
+    let is_word = !unknown.starts_with('-') && subcommand().is_some_and(|name| name == "record");
+    let words = || std::env::args_os().skip_while(|word| *word != **unknown).map(|word| word.display().to_string());
+    let command = || format!("a command follows `--`: ctprof record -- {}", words().collect::<Vec<_>>().join(" "));
+    if let Some(tip) = renamed.or_else(|| is_word.then(command)) {
+        error.remove(ContextKind::SuggestedArg);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error

@@ -63,7 +63,7 @@ pub fn run() -> ExitCode {
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(instead) => return usage(&with_separator(instead)),
+        Err(instead) => return usage(&with_tip(instead)),
     };
     let captures = matches!(args.command, Command::Ab(_) | Command::Capture(_) | Command::Record(_));
     let raised = captures.then_some(raised);

@@ -117,9 +117,7 @@ impl ViewArgs {
         let grouping = Grouping {
             axis: self.group_by,
             names: self.names,
-            cgroups: self.names,
             flatten: self.cgroup_flatten.clone(),
-            renamed_cgroups: self.names,
             scope: self.scope.clone(),
             per: self.per_unit.map(|_| Per::Unit).or(self.per).or((self.format == Format::Folded).then_some(Per::Run)),
             units: self.per_unit,

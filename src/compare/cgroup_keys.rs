@@ -42,7 +42,7 @@ impl CgroupKeys {
         let flattened = |path: &str| grouping.flatten.iter().find_map(|glob| glob.apply(path));
         let paths: Vec<_> = paths.into_iter().map(|path| (path, flattened(path))).collect();
         let paths = paths.iter().map(|(path, flattened)| (*path, flattened.as_deref().unwrap_or(path)));
-        let patterns = match grouping.cgroups {
+        let patterns = match grouping.names {
             Names::Patterns => Keys::learn(NameKind::Cgroup, paths.clone().map(|(_, flattened)| flattened)),
             Names::Literal => Keys::literal(),
         };
@@ -58,7 +58,7 @@ impl CgroupKeys {
         let mut counts = HashMap::new();
         keys.values().for_each(|key: &String| *counts.entry(key.clone()).or_default() += 1);
         let mut keys = Self { keys, counts, ..Self::default() };
-        if let (Names::Patterns, Sides { baseline, candidate: Some(candidate) }) = (grouping.renamed_cgroups, threads) {
+        if let (Names::Patterns, Sides { baseline, candidate: Some(candidate) }) = (grouping.names, threads) {
             let numbers = pattern_numbers(baseline.iter().chain(candidate).copied());
             keys.list = renamed(&keys.kinds(baseline, &numbers), &keys.kinds(candidate, &numbers));
             keys.renamed = keys.list.iter().map(|pair| (pair.candidate.clone(), pair.baseline.clone())).collect();
@@ -95,7 +95,7 @@ impl CgroupKeys {
 
 /// The name of a container, or of its pod, by which it is grouped.
 fn name_of(container: &Container, grouping: &Grouping) -> Option<String> {
-    let shown = match grouping.cgroups {
+    let shown = match grouping.names {
         Names::Patterns => workload,
         Names::Literal => str::to_owned,
     };

@@ -44,12 +44,11 @@ impl Measurement {
     /// A counter's rise, or a column's amount, per unit of work. Times stay times, as a share of a CPU would be one of a second.
     fn per_unit(&mut self, units: f64) {
         let is_column = matches!(self.quantity, Some(Quantity::Column(column)) if column.is_divided());
-        let Some((rate, _)) = rate_unit(self.unit).filter(|_| self.is_increase || is_column) else { return };
-        let (unit, scale) = if self.unit.is_time() { (Unit::Ns, nanoseconds(self.unit)) } else { (rate, 1.0) };
-        let per_unit = |amount: f64| amount * scale / units;
+        let Some((unit, scale)) = per_unit(self.unit).filter(|_| self.is_increase || is_column) else { return };
+        let divided = |amount: f64| amount * scale / units;
         let cell = |amount| if unit == Unit::Ns { Cell::Number(whole(amount)) } else { Cell::Ratio(amount) };
-        self.cell = self.cell.as_ref().and_then(number).map(|amount| cell(per_unit(amount)));
-        (self.unit, self.quantum) = (unit, per_unit(self.quantum));
+        self.cell = self.cell.as_ref().and_then(number).map(|amount| cell(divided(amount)));
+        (self.unit, self.quantum) = (unit, divided(self.quantum));
     }
 
     /// A counter's rise as a rate, of a window of so many seconds.
@@ -91,13 +90,16 @@ pub(super) enum Divisor {
     Units(f64),
 }
 
-/// How many nanoseconds a unit of time has.
-fn nanoseconds(unit: Unit) -> f64 {
-    match unit {
-        Unit::Us => 1e3,
-        Unit::Ticks => NS_PER_TICK as f64,
-        _ => 1.0,
-    }
+/// A unit of amounts as one of amounts per unit of work, and how many of that are one of it.
+fn per_unit(unit: Unit) -> Option<(Unit, f64)> {
+    Some(match unit {
+        Unit::Ns => (Unit::Ns, 1.0),
+        Unit::Us => (Unit::Ns, 1e3),
+        Unit::Ticks => (Unit::Ns, NS_PER_TICK as f64),
+        Unit::Bytes => (Unit::BytesPerUnit, 1.0),
+        Unit::Count => (Unit::CountPerUnit, 1.0),
+        _ => return None,
+    })
 }
 
 /// A unit of amounts as one of rates per second, and how many of it are one of the rate.

@@ -139,14 +139,10 @@ pub enum DifferentHosts {
 pub struct Grouping {
     /// How threads are grouped.
     pub axis: GroupBy,
-    /// Whether thread and process names are replaced by patterns.
+    /// Whether names of processes, threads and cgroups are replaced by patterns, and renamed cgroups matched with their old names.
     pub names: Names,
-    /// Whether cgroup paths are replaced by patterns.
-    pub cgroups: Names,
     /// Globs that merge cgroups. They apply before patterns.
     pub flatten: Vec<Flatten>,
-    /// Whether renamed cgroups are matched with their old names.
-    pub renamed_cgroups: Names,
     /// The threads that are looked at; `None` for [`Scope::Host`], or what [`CompareOptions::for_captures`] says.
     pub scope: Option<Scope>,
     /// What values of the overview are divided by; `None` for what suits the snapshots.

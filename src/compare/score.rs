@@ -79,7 +79,7 @@ fn floor(unit: Unit) -> f64 {
     match unit {
         Unit::Ns => 1e6,
         Unit::Us => 1e3,
-        Unit::Bytes | Unit::BytesPerSecond => 65_536.0,
+        Unit::Bytes | Unit::BytesPerSecond | Unit::BytesPerUnit => 65_536.0,
         Unit::Percent => 0.1,
         Unit::Ticks => 10.0,
         _ => 100.0,

@@ -188,12 +188,13 @@ impl GroupTotals {
     }
 
     /// How often the cgroups of the threads that waited, and those above them, had used their CPU quotas in a window; `None`
-    /// if they had not, or there are too many.
+    /// if they had not, if that is unknown, or if there are too many.
     fn throttled(&self, snapshot: &SnapshotHead) -> Option<Throttled> {
         let mut all = Throttled::default();
-        for cpu in self.waited_in(snapshot) {
-            all.periods = all.periods.saturating_add(cpu.nr_periods.map_or(0, u64::from));
-            all.throttled = all.throttled.saturating_add(cpu.nr_throttled.map_or(0, u64::from));
+        let known = self.waited_in(snapshot).filter_map(|cpu| cpu.nr_periods.zip(cpu.nr_throttled));
+        for (periods, throttled) in known {
+            all.periods = all.periods.saturating_add(periods.into());
+            all.throttled = all.throttled.saturating_add(throttled.into());
         }
         (all.throttled > 0).then_some(all)
     }

@@ -34,6 +34,10 @@ named! {
         CountPerSecond = "count/s",
         /// Bytes per second.
         BytesPerSecond = "bytes/s",
+        /// Events per unit of work.
+        CountPerUnit = "count/unit",
+        /// Bytes per unit of work.
+        BytesPerUnit = "bytes/unit",
         /// Not a quantity: never scaled.
         None = "",
     }
@@ -45,9 +49,14 @@ impl Unit {
         matches!(self, Self::Ns | Self::Us | Self::Ticks | Self::Percent)
     }
 
-    /// Whether it is an amount per second.
+    /// Whether it is an amount per second or per unit of work, with decimals.
     pub(crate) fn is_rate(self) -> bool {
-        matches!(self, Self::Percent | Self::CountPerSecond | Self::BytesPerSecond)
+        self == Self::Percent || self.per().is_some()
+    }
+
+    /// What amounts in it are divided by, as names of columns end; `None` for totals and shares.
+    pub(crate) fn per(self) -> Option<&'static str> {
+        self.name().rsplit_once('/').map(|(_, per)| per)
     }
 }
 

@@ -37,7 +37,8 @@ fn of_one_side(report: &Report) -> Vec<Fact<'_>> {
     let gaps = if side.is_some() { gaps(report) } else { Vec::new() };
     let warnings = header.map(|header| &header.warnings[..]).unwrap_or_default();
     let about = side.map(|side| about(label, side)).unwrap_or_default();
-    let per_lines = if report.threshold.is_some() { per(report).lines } else { Vec::new() };
+    let is_told = report.threshold.is_some() || report.per == Per::Unit;
+    let per_lines = if is_told { per(report).lines } else { Vec::new() };
     vec![
         Fact::new("snapshot", FactData::Side(side), about),
         Fact { lines: per_lines, ..per(report) },

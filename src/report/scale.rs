@@ -13,7 +13,7 @@ pub(super) fn ladder(unit: Unit) -> &'static [(f64, &'static str)] {
         Unit::Bytes => {
             &[(1.0, "B"), (KIB, "KiB"), (KIB * KIB, "MiB"), (KIB * KIB * KIB, "GiB"), (KIB * KIB * KIB * KIB, "TiB")]
         }
-        Unit::BytesPerSecond => ladder(Unit::Bytes),
+        Unit::BytesPerSecond | Unit::BytesPerUnit => ladder(Unit::Bytes),
         Unit::Ticks => &[(1.0, " ticks")],
         Unit::Percent => &[(1.0, "%")],
         _ => &[(1.0, ""), (1e3, "K"), (1e6, "M"), (1e9, "G")],
@@ -109,7 +109,7 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
     }
 }
 
-/// A rate, without its "per second". Below 10, with one decimal; a rate that would be shown as 0 is `0.0`, and
+/// A rate, without what it is divided by. Below 10, with one decimal; a rate that would be shown as 0 is `0.0`, and
 /// none at all is `0`.
 fn rate_text(rate: f64, unit: Unit) -> String {
     let digits = match rate {

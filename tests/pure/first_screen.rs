@@ -977,3 +977,34 @@ fn a_group_that_has_memory_and_does_nothing_is_idle_unless_groups_are_sorted_by_
     };
     assert_eq!([&[][..], &["-s", "rss"], &["-m", "rss,sleep"], &["-u"]].map(shown), [1, 2, 2, 2]);
 }
+
+#[test]
+fn renamed_cgroups_are_one_row_with_a_mark_unless_names_are_exact() {
+    let files = Files::new();
+    let side = |cgroup: &str, run: u64| {
+        let thread = |(tid, comm): (u32, &str)| {
+            with(process(6, comm, 1, &ran(run, 0)), &json!({"tid": tid, "tgid": 6, "pcomm": "web", "cgroup": cgroup}))
+        };
+        let threads: Vec<_> = [(6, "accept"), (7, "parse"), (8, "reply")].map(thread).to_vec();
+        files.file(&cgroup[1..], &snapshot(10, &threads, &json!({})))
+    };
+    let (old, new) = (side("/alpha", 5), side("/omega", 9));
+    let args = ["compare", &old, &new, "-g", "cgroup", "--sections", "primary", "-m", "run_time_ns"];
+    let page = printed(&args);
+    assert!(page.contains("\n≈ /alpha  ") && !page.contains("\n/omega  "), "{page}");
+    assert!(page.contains("\nrenamed cgroups (≈) and how alike their threads are\n100%  "), "{page}");
+    assert!(page.contains("  /alpha → /omega\n"), "{page}");
+    let exact = printed(&[&args[..], &["--names", "exact"]].concat());
+    assert!(!exact.contains('≈') && exact.contains("\n/alpha  ") && exact.contains("\n/omega  "), "{exact}");
+}
+
+#[test]
+fn a_quota_whose_periods_are_unknown_is_not_throttled_in_so_many_of_none() {
+    let files = Files::new();
+    let of = |throttled: u64| json!({"cgroup_stats": {"/pod": {"cpu": {"nr_throttled": throttled}}}});
+    let thread = |run: u64| vec![process(6, "app", 1, &with(ran(run, run), &json!({"cgroup": "/pod"})))];
+    let before = files.file("before", &snapshot(10, &thread(1), &of(5)));
+    let after = files.file("after", &snapshot(15, &thread(11), &of(43)));
+    let lines = table(&["show", &before, &after]);
+    assert!(!lines.iter().any(|line| line.contains("periods")), "{lines:?}");
+}

@@ -190,7 +190,8 @@ fn sides_of_different_processors_have_no_percentages_of_times_unless_they_are_al
 #[test]
 fn per_unit_a_service_that_did_more_work_is_not_slower_and_one_that_needs_more_for_each_request_is() {
     let window = |run_ms: u64| {
-        let fields = json!({"run_time_ns": run_ms * 1_000_000, "minflt": run_ms, "utime_clock_ticks": run_ms / 10});
+        let fields =
+            json!({"run_time_ns": run_ms * 1_000_000, "minflt": run_ms, "majflt": 0, "utime_clock_ticks": run_ms / 10});
         let threads = [process(1, "server", &fields)];
         json!({"format_version": 2, "window": {"duration_ns": 2_000_000_000}, "threads": threads})
     };
@@ -214,10 +215,13 @@ fn per_unit_a_service_that_did_more_work_is_not_slower_and_one_that_needs_more_f
     assert_eq!(report["per"], "unit");
     assert_eq!(row("run_time_ns"), (json!("ns"), json!(1_000_000), json!(1_000_000)));
     assert_eq!(row("utime_clock_ticks"), (json!("ns"), json!(1_000_000), json!(1_000_000)));
-    assert_eq!(row("minflt"), (json!("count/s"), json!(1.0), json!(1.0)));
+    assert_eq!(row("minflt"), (json!("count/unit"), json!(1.0), json!(1.0)));
     let shown = text(&sides.compare(&["--per-unit", "1000"]).stdout);
     assert!(shown.contains("values are per unit of work (--per-unit), of the whole host"), "{shown}");
-    assert!(shown.contains("1.00ms → 1.30ms"), "{shown}");
+    assert!(shown.contains("1.00ms → 1.30ms") && shown.contains("faults/unit"), "{shown}");
+    let one = text(&sides.run(&["show", "a", "--per-unit", "1000"]).stdout);
+    assert!(one.contains("values are per unit of work (--per-unit)\n") && one.contains("faults/unit"), "{one}");
+    assert!(!shown.contains("faults/s") && !one.contains("faults/s"), "{shown}{one}");
     for wrong in ["0", "-1", "x", "1,0", "1,2,3"] {
         assert_eq!(status(&["--per-unit", wrong]), Some(2), "{wrong}");
     }

@@ -63,7 +63,7 @@ fn pair(files: &Files) -> [String; 2] {
         [main, idle, logger].into_iter().chain(pool).collect::<Vec<_>>()
     };
     let cgroups = |current: u64, throttled: u64| {
-        json!({"/db": {"cpu": {"usage_usec": current / 10, "nr_periods": 100, "nr_throttled": throttled},
+        json!({"/db": {"cpu": {"usage_usec": current / 10, "nr_periods": 4 * throttled, "nr_throttled": throttled},
                        "memory": {"current": current, "max": 10_000_000}},
                "/batch": {"memory": {"current": 5, "max": "max"}}})
     };
@@ -319,7 +319,7 @@ fn repeated(files: &Files) -> (Vec<String>, String) {
 
 #[test]
 fn a_page_begins_with_its_answer() {
-    const DATABASE: &str = "database is the busiest: run 140%, wait 133% (CPU quota (throttled in 25 of 0 periods)).";
+    const DATABASE: &str = "database is the busiest: run 140%, wait 133% (CPU quota (throttled in 25 of 100 periods)).";
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();
     let [before, after] = &pair(&files);

@@ -16,8 +16,8 @@ export function numberText(number: number, { steps, decimal }: Scale): string {
   return `${digits(step)}${steps[step]?.[1] ?? ""}`;
 }
 
-/** The unit after a heading: values per second have no unit of their own. */
-export const headingOf = (name: string, unit: string): string => (unit.endsWith("/s") ? `${name}/s` : name);
+/** The unit after a heading: what values are divided by, which they do not say themselves. */
+export const headingOf = (name: string, unit: string): string => name + (/\/.*/.exec(unit)?.[0] ?? "");
 
 /** A count with its noun: `1 group`, `2 groups`. */
 export const counted = (count: number, noun: string): string =>

@@ -14,7 +14,7 @@ pub(in crate::capture) type ElfHeader = FileHeader64<Endianness>;
 
 pub(in crate::capture) const ENDIAN: Endianness = Endianness::Little;
 
-/// What the headers of a file say. Most files are refused by that: their tables of symbols can be large.
+/// The headers of a file. Most files are refused by their headers, without their tables of symbols, which can be large.
 pub(in crate::capture) struct Headers<'d, R: ReadRef<'d>> {
     pub(in crate::capture) data: R,
     pub(in crate::capture) segments: &'d [elf::ProgramHeader64<Endianness>],

@@ -10,7 +10,7 @@ pub(in crate::capture) struct Tls {
     pub(in crate::capture) align: u64,
 }
 
-/// A machine.
+/// A processor architecture that programs are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::capture) enum Machine {
     /// x86-64.

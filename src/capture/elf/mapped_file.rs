@@ -24,7 +24,7 @@ pub(in crate::capture) fn device(file: &Metadata) -> (u32, u32) {
     [major(file.dev()), minor(file.dev())].map(|number| u32::try_from(number).unwrap_or(u32::MAX)).into()
 }
 
-/// What changes when a file is written.
+/// The numbers of a file that change when it is written.
 pub(in crate::capture) fn version(file: &Metadata) -> FileVersion {
     [file.size().cast_signed(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()]
 }
@@ -44,7 +44,7 @@ pub(in crate::capture) fn open(directory: &ProcDirectory, module: &Module) -> Op
 }
 
 /// Whether a file is the mapped one. Some file systems without a disk of their own, such as btrfs and overlayfs, have
-/// another device in the list of mappings: only those of disks are compared.
+/// another device in the list of mappings: only devices of disks are compared.
 fn is_mapped(file: &Metadata, module: &Module) -> bool {
     let (device, mapped) = (device(file), module.mapping.device);
     let is_comparable = device.0 != 0 && mapped.0 != 0;
@@ -65,7 +65,7 @@ pub(in crate::capture) fn debug_file<'d>(
     open_regular(directory, &rooted(&path))
 }
 
-/// `ab/cdef….debug`.
+/// The name of a debug file below `.build-id`: `ab/cdef….debug`.
 fn id_path(id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = id.split_first()?;
     let hex = rest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -80,22 +80,12 @@ mod tests {
         ProcDirectory::open("/proc/self".as_ref()).unwrap()
     }
 
-    /// A module of this process: the file, mapped from a device.
-    fn module(file: &Path, device: (u32, u32)) -> Module {
-        let inode = file.metadata().unwrap().ino();
-        let path = file.as_os_str().as_bytes().to_vec();
-        Module {
-            mapping: Mapping { start: 0, end: 4096, offset: 0, is_executable: true, device, inode, path },
-            is_program: false,
-        }
-    }
-
     #[test]
     fn a_file_with_the_inode_of_the_mapped_one_on_another_disk_is_not_opened() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let device = file.as_file().metadata().unwrap().dev();
         let own = [major(device), minor(device)].map(|number| u32::try_from(number).unwrap());
-        let is_opened = |device| open(&this_process(), &module(file.path(), device)).is_some();
+        let is_opened = |device| open(&this_process(), &Module::of_file(file.path(), device)).is_some();
         assert!(is_opened((own[0], own[1])), "the mapped file itself");
         assert!(is_opened((0, 77)), "a file system without a disk");
         assert_eq!(is_opened((own[0] + 1, own[1])), own[0] == 0, "another disk");

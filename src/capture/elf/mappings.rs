@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use crate::sys;
 use crate::sys::maps::{self, Mapping};
 
-/// The first mapping of a file in the process whose `maps` this is, and those that are executable, by address.
+/// The first mapping of a file in the process whose `maps` this is, and all executable mappings of files, by address.
 pub(in crate::capture) fn file_mappings(mut maps: File) -> Result<Vec<Mapping>, Errno> {
     // Whatever prevents queries, the text has its own errors.
     maps::file_mappings(&maps).or_else(|_| {
@@ -25,7 +25,7 @@ pub(in crate::capture) fn fuzz_maps(bytes: &[u8]) {
     super::modules::modules(parse(bytes), b"/bin/program");
 }
 
-/// The first mapping of a file in a text of `maps`, and those that are executable.
+/// The first mapping of a file in a text of `maps`, and all executable mappings of files.
 fn parse(maps: &[u8]) -> impl Iterator<Item = Mapping> {
     let mappings = maps.split(|&b| b == b'\n').filter_map(mapping).enumerate();
     mappings.filter_map(|(number, mapping)| (number == 0 || mapping.is_executable).then_some(mapping))

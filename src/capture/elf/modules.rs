@@ -7,11 +7,23 @@ use crate::sys::maps::Mapping;
 /// A file that is mapped into a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::capture) struct Module {
-    /// Its first executable mapping, or the first one of all if that is the program's: programs can copy their code to
+    /// The first executable mapping of the file. Of the program it is the first mapping of all: programs can copy their code to
     /// other memory.
     pub(in crate::capture) mapping: Mapping,
     /// Whether it is the program itself.
     pub(in crate::capture) is_program: bool,
+}
+
+#[cfg(test)]
+impl Module {
+    /// A file, as if this process had mapped it from a device.
+    pub(in crate::capture) fn of_file(file: &std::path::Path, device: (u32, u32)) -> Self {
+        use std::os::unix::ffi::OsStrExt;
+        use std::os::unix::fs::MetadataExt;
+        let (inode, path) = (file.metadata().unwrap().ino(), file.as_os_str().as_bytes().to_vec());
+        let mapping = Mapping { start: 0, end: 4096, offset: 0, is_executable: true, device, inode, path };
+        Self { mapping, is_program: false }
+    }
 }
 
 /// The files with code, each once, the program first.

@@ -28,12 +28,12 @@ const WAIT: Duration = Duration::from_millis(5);
 /// A sparse file can state any size. Few file systems compress better.
 const MAX_RATIO: u64 = 16;
 
-/// What examining the files of a capture may take.
+/// The memory and time that examining all files of a capture may take.
 #[derive(Clone, Debug)]
 pub(in crate::capture) struct SharedBudget {
     /// Bytes of memory left.
     left: Arc<AtomicU64>,
-    /// Nanoseconds used.
+    /// Time used so far, in nanoseconds.
     used: Arc<AtomicU64>,
 }
 

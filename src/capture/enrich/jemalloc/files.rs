@@ -153,8 +153,6 @@ fn look(
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStrExt;
-    use std::path::Path;
 
     use mapped_file::device;
 
@@ -164,20 +162,10 @@ mod tests {
         ProcDirectory::open("/proc/self".as_ref()).unwrap()
     }
 
-    /// A module of this process: the file, mapped from a device.
-    fn module(file: &Path, device: (u32, u32)) -> Module {
-        let inode = file.metadata().unwrap().ino();
-        let path = file.as_os_str().as_bytes().to_vec();
-        Module {
-            mapping: Mapping { start: 0, end: 4096, offset: 0, is_executable: true, device, inode, path },
-            is_program: false,
-        }
-    }
-
     #[test]
     fn a_file_that_was_written_anew_is_examined_again() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let (files, module) = (ExaminedFiles::default(), module(file.path(), (0, 7)));
+        let (files, module) = (ExaminedFiles::default(), Module::of_file(file.path(), (0, 7)));
         let now = || file.as_file().metadata().unwrap();
         let key = (device(&now()), module.mapping.inode, module.mapping.path.clone(), None);
         assert_eq!(files.layout(&this_process(), &module), Err(ProbeFailure::JemallocNotFound));
@@ -190,7 +178,7 @@ mod tests {
     #[test]
     fn a_file_that_a_capture_did_not_use_is_forgotten_by_the_next_one() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let (files, module) = (ExaminedFiles::default(), module(file.path(), (0, 7)));
+        let (files, module) = (ExaminedFiles::default(), Module::of_file(file.path(), (0, 7)));
         let is_known = || {
             files.begin_capture();
             lock(&files.earlier).len() == 1
