@@ -46,6 +46,9 @@ stored! {
         /// Number of lost records for which the kernel did not run the program, because a thread was exiting on the same
         /// CPU.
         optional not_run: u64,
+        /// How often a process executed another program of which no record was kept: what it had done until then belongs to
+        /// the program that followed.
+        optional execs_lost: u64,
     }
 }
 

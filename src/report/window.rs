@@ -223,6 +223,12 @@ fn notes(info: &WindowInfo) -> Vec<String> {
         };
         notes.push(format!("{} of {all} exit records were lost: some exited threads are missing{fix}", records.lost));
     }
+    if let Some(records) = info.exit_records.as_ref().filter(|records| records.execs_lost > 0) {
+        let lost = counted(records.execs_lost, "record");
+        notes.push(format!(
+            "{lost} of execve(2) lost: what those processes did before counts as work of the programs that followed"
+        ));
+    }
     if let Some(suspended) = info.suspended_ns {
         notes.push(format!("the host was suspended for another {}", spaced(suspended.into(), Unit::Ns)));
     }

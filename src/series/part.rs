@@ -56,6 +56,7 @@ impl Part {
             all.received = all.received.saturating_add(more.received);
             all.lost = all.lost.saturating_add(more.lost);
             all.not_run = all.not_run.saturating_add(more.not_run);
+            all.execs_lost = all.execs_lost.saturating_add(more.execs_lost);
         }
         self.folded.impossible_delays = self.folded.impossible_delays.saturating_add(impossible_delays);
         folded.into_iter().for_each(|(tgid, part, row)| self.folded.add_row(tgid, part, row));

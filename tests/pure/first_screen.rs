@@ -417,6 +417,17 @@ fn a_larger_ring_is_no_fix_for_exits_that_the_kernel_does_not_record() {
 }
 
 #[test]
+fn programs_that_were_left_without_a_record_are_counted_in_a_note() {
+    let files = Files::new();
+    let page = |name, execs_lost| {
+        let records = json!({"source": "bpf", "received": 70, "lost": 0, "execs_lost": execs_lost});
+        printed(&["show", &files.window(name, (&[], &[]), &json!({"exit_records": records}))])
+    };
+    assert!(page("some", 3).contains("3 records of execve(2) lost"));
+    assert!(!page("none", 0).contains("execve(2)"));
+}
+
+#[test]
 fn the_header_says_what_is_not_explained_and_what_is_not_known() {
     let files = Files::new();
     let page = printed(&["show", &eventful(&files)]);

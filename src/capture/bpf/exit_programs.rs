@@ -31,7 +31,7 @@ use crate::sys::bpf::ring::Ring;
 pub(super) struct ExitPrograms {
     pub(super) ring: Ring,
     /// The number of threads whose exit had no room in the ring.
-    pub(super) without_room: SharedWords,
+    without_room: SharedWords,
     /// The program at the exit.
     program: OwnedFd,
     _links: [OwnedFd; 2],
@@ -44,9 +44,32 @@ pub(super) struct ExitPrograms {
 /// The program at the execution of a file.
 pub(super) struct ExecProgram {
     pub(super) layout: Layout,
+    /// The number of executions that had no room in the ring.
+    without_room: SharedWords,
     _link: OwnedFd,
     /// The program before it, which records what the process has done until then.
     _renames: OwnedFd,
+}
+
+/// How often something happened for which there is no record.
+#[derive(Clone, Copy, Default)]
+pub(super) struct WithoutRecord {
+    /// Exits of threads for which there was no room in the ring.
+    pub(super) no_room: u64,
+    /// Exits of threads for which the kernel did not run the program.
+    pub(super) not_run: u64,
+    /// Executions of a program for which there was no room in the ring.
+    pub(super) execs: u64,
+}
+
+impl WithoutRecord {
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            no_room: self.no_room.saturating_sub(earlier.no_room),
+            not_run: self.not_run.saturating_sub(earlier.not_run),
+            execs: self.execs.saturating_sub(earlier.execs),
+        }
+    }
 }
 
 impl ExitPrograms {
@@ -85,26 +108,33 @@ impl ExitPrograms {
             let new_cgroups = new_cgroups.map(|(_, link)| link);
             let of_renamed = of_thread(ThreadEvent::Rename, lost_freed);
             let execs = attach("ctprof_renames", "btf_trace_task_rename", &of_renamed)
-                .and_then(|(_, renames)| exec_program((btf, kernel), renames, [to_ring, lost_freed]));
+                .and_then(|(_, renames)| exec_program((btf, kernel), renames, to_ring));
             let execs = execs.inspect_err(|error| tracing::info!("no started programs: {error:?}")).ok();
             let links = [exit, free];
             Ok((Self { ring, without_room, program, _links: links, _new_cgroups: new_cgroups, execs }, layout))
         })
     }
 
+    /// What has no record, since the programs were attached.
+    pub(super) fn without_record(&self) -> WithoutRecord {
+        WithoutRecord {
+            no_room: self.without_room.get(0),
+            not_run: self.not_run(),
+            execs: self.execs.as_ref().map_or(0, |execs| execs.without_room.get(0)),
+        }
+    }
+
     /// Threads for whose exit the kernel did not run the program.
-    pub(super) fn not_run(&self) -> u64 {
+    fn not_run(&self) -> u64 {
         let fdinfo = format!("/proc/self/fdinfo/{}", self.program.as_raw_fd());
         recursion_misses(&fs::read_to_string(fdinfo).unwrap_or_default())
     }
 }
 
 /// Loads and attaches the program at the execution of a file.
-fn exec_program(
-    (btf, kernel): (&Btf<'_>, Kernel),
-    renames: OwnedFd,
-    [ring, lost]: [RawFd; 2],
-) -> Result<ExecProgram, NoBpf> {
+fn exec_program((btf, kernel): (&Btf<'_>, Kernel), renames: OwnedFd, ring: RawFd) -> Result<ExecProgram, NoBpf> {
+    let without_room = SharedWords::new(1).map_err(of_errno)?;
+    let lost = without_room.map.as_raw_fd();
     let mut layout = Layout::resolve(btf, kernel.task, columns::execs());
     let tracepoint = btf.find(kind::TYPEDEF, "btf_trace_sched_process_exec");
     let TypeId(btf_id) = tracepoint.ok_or(BpfObstacle::NoTaskIterator)?;
@@ -112,7 +142,7 @@ fn exec_program(
     let emit = |layout: &Layout| Emitter { kernel, layout }.tracepoint(ThreadEvent::Exec, ring, lost);
     let program = load(&spec, &mut layout, emit)?;
     let link = attach_tracepoint(program.as_fd()).map_err(of_errno)?;
-    Ok(ExecProgram { layout, _link: link, _renames: renames })
+    Ok(ExecProgram { layout, without_room, _link: link, _renames: renames })
 }
 
 /// How often the kernel did not run a program because it was running on that CPU, from the text of its `fdinfo`

@@ -17,7 +17,7 @@ use super::super::executed::ExecutedPrograms;
 use super::super::options::{Engine, Options, Tree};
 use super::super::start::Start;
 use super::exit_decoder::{Decoder, ExecFields, ExitFields, ExitNames, LeftProgram};
-use super::exit_programs::ExitPrograms;
+use super::exit_programs::{ExitPrograms, WithoutRecord};
 use super::host_parameters::HostParameters;
 use super::layout::{Layout, RecordScope, TIME, ThreadRecord, words_of};
 use super::new_cgroup;
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(PAUSE_MS as u64);
 /// a thread's counters are those read at exit.
 const MAX_EXITING: usize = 1 << 16;
 /// Programs that were left, of 1 KB each. Beyond this many, and beyond [`MAX_LEFT_BY_ONE`] of a process, what was done in them
-/// belongs to the programs that follow.
+/// belongs to the programs that follow, and is counted.
 const MAX_LEFT: usize = 1 << 14;
 const MAX_LEFT_BY_ONE: usize = 64;
 /// The kernel frees a thread after a grace period of RCU: mostly 10 to 40 ms, at most this long.
@@ -298,7 +298,7 @@ impl Inbox {
     }
 
     fn drain(&mut self, exited_before_ns: u64) -> (Vec<u8>, ExitRecords) {
-        self.received.drain(exited_before_ns, [self.programs.without_room.get(0), self.programs.not_run()])
+        self.received.drain(exited_before_ns, self.programs.without_record())
     }
 }
 
@@ -321,9 +321,10 @@ struct ExitReceiver {
     received: u64,
     /// Threads whose record had no room in memory, and one for each damaged record: how many were behind it is unknown.
     not_stored: u64,
-    /// What the programs had counted at the last answer: threads without room in the ring, and threads for whose exit the
-    /// kernel did not run the program.
-    counted: [u64; 2],
+    /// Executions of a program of which it is not known what the process had done until then.
+    execs_not_stored: u64,
+    /// What the programs had counted at the last answer.
+    counted: WithoutRecord,
     last_freed: Instant,
 }
 
@@ -340,22 +341,23 @@ impl ExitReceiver {
             folding: None,
             received: 0,
             not_stored: 0,
-            counted: [0; 2],
+            execs_not_stored: 0,
+            counted: WithoutRecord::default(),
             last_freed: Instant::now(),
         }
     }
 
     /// Takes the records of freed threads, and of others that exited before this time. `counted` is what the programs have counted.
-    fn drain(&mut self, exited_before_ns: u64, counted: [u64; 2]) -> (Vec<u8>, ExitRecords) {
+    fn drain(&mut self, exited_before_ns: u64, counted: WithoutRecord) -> (Vec<u8>, ExitRecords) {
         // A capture that still lists such a thread counts it; of the others, this is all there is.
         let exited = self.exiting.extract_if(|_, exiting| exiting[TIME] < exited_before_ns);
         exited.collect::<Vec<_>>().into_iter().for_each(|(_, exiting)| self.store(exiting));
-        let [without_room, not_run] = [0, 1].map(|kind| counted[kind].saturating_sub(self.counted[kind]));
-        self.counted = counted;
+        let WithoutRecord { no_room, not_run, execs } = counted.since(std::mem::replace(&mut self.counted, counted));
         let received = std::mem::take(&mut self.received);
-        let lost = std::mem::take(&mut self.not_stored).saturating_add(without_room).saturating_add(not_run);
+        let lost = std::mem::take(&mut self.not_stored).saturating_add(no_room).saturating_add(not_run);
+        let execs_lost = std::mem::take(&mut self.execs_not_stored).saturating_add(execs);
         let records = std::mem::replace(&mut self.records, PackedRecords::new(MAX_BYTES)).finish();
-        (records, ExitRecords { source: "bpf".to_owned(), received, lost, not_run })
+        (records, ExitRecords { source: "bpf".to_owned(), received, lost, not_run, execs_lost })
     }
 
     /// Whether a thread that exited before this time is not freed yet.
@@ -393,7 +395,10 @@ impl ExitReceiver {
 
     /// Adds that a process, whose name has changed just before, has executed a file. `program` is what it ran until then.
     fn execute(&mut self, EventTrailer { thread, old_id, .. }: EventTrailer, program: Option<Name>) {
-        let Some(mut record) = self.renamed.remove(&thread) else { return };
+        let Some(mut record) = self.renamed.remove(&thread) else {
+            self.execs_not_stored += 1;
+            return;
+        };
         self.fields.set_caller(&mut record, old_id, self.exiting.values());
         let is_new = |folding: &Folding| self.fields.started_since(&record, folding.since_monotonic_ns);
         let is_new = self.folding.as_ref().is_some_and(is_new);
@@ -406,8 +411,9 @@ impl ExitReceiver {
             false => (&mut self.left, MAX_LEFT),
         };
         if all.len() < most {
-            let left = LeftProgram { record, program };
-            all.push(left);
+            all.push(LeftProgram { record, program });
+        } else {
+            self.execs_not_stored += 1;
         }
     }
 

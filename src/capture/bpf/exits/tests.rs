@@ -96,15 +96,19 @@ fn freed(fields: &Layout, start_ns: u64, run_ns: u64) -> Vec<u64> {
     record(fields, (RecordScope::Thread, 6_000_000_000, 0xabc), &values)
 }
 
+fn without_record(no_room: u64, not_run: u64) -> WithoutRecord {
+    WithoutRecord { no_room, not_run, execs: 0 }
+}
+
 #[test]
 fn what_was_drained_is_neither_received_nor_lost_again() {
     let fields = fields();
     let mut received = ExitReceiver::new(&fields);
     received.take(&exiting(&fields, 100));
-    let (_, ExitRecords { received: first, lost, not_run, .. }) = received.drain(u64::MAX, [4, 3]);
+    let (_, ExitRecords { received: first, lost, not_run, .. }) = received.drain(u64::MAX, without_record(4, 3));
     assert_eq!((first, lost, not_run), (1, 7, 3));
     received.take(&freed(&fields, 2_000_000_000, 130));
-    let (_, ExitRecords { received: second, lost, not_run, .. }) = received.drain(u64::MAX, [4, 5]);
+    let (_, ExitRecords { received: second, lost, not_run, .. }) = received.drain(u64::MAX, without_record(4, 5));
     assert_eq!((second, lost, not_run), (0, 2, 2));
 }
 
@@ -113,12 +117,13 @@ fn a_thread_that_exits_while_others_are_taken_is_taken_with_all_of_its_work_by_t
     let fields = fields();
     let mut received = ExitReceiver::new(&fields);
     received.take(&exiting(&fields, 100));
-    let taken = [5_000_000_000, 5_000_000_001].map(|now_ns| received.drain(now_ns, [0; 2]).1.received);
+    let taken =
+        [5_000_000_000, 5_000_000_001].map(|now_ns| received.drain(now_ns, WithoutRecord::default()).1.received);
     assert_eq!(taken, [0, 1]);
     received.take(&exiting(&fields, 100));
-    received.drain(5_000_000_000, [0; 2]);
+    received.drain(5_000_000_000, WithoutRecord::default());
     received.take(&freed(&fields, 2_000_000_000, 130));
-    assert_eq!(received.drain(5_000_000_000, [0; 2]).1.received, 1);
+    assert_eq!(received.drain(5_000_000_000, WithoutRecord::default()).1.received, 1);
 }
 
 /// The threads of these records.
@@ -129,7 +134,7 @@ fn exits(records: &[Vec<u64>]) -> Vec<ExitedThread> {
 fn exits_of(fields: Layout, records: &[Vec<u64>]) -> Vec<ExitedThread> {
     let mut received = ExitReceiver::new(&fields);
     records.iter().for_each(|record| received.take(record));
-    let (records, summary) = received.drain(u64::MAX, [0; 2]);
+    let (records, summary) = received.drain(u64::MAX, WithoutRecord::default());
     let left = received.left;
     let cgroup_names = Arc::new(CgroupNames::default());
     cgroup_names.add(key(UNIFIED, 0xff00).get(), "/build".into());
@@ -243,7 +248,7 @@ fn threads_that_start_and_exit_while_records_are_folded_are_not_kept() {
     }
     // The kernel uses the memory of the first one for the second one.
     [100; 2].into_iter().for_each(|thread| received.take(&exiting(&fields, thread)));
-    let (records, summary) = received.drain(u64::MAX, [0; 2]);
+    let (records, summary) = received.drain(u64::MAX, WithoutRecord::default());
     assert_eq!((unpacked(&records).count(), summary.received), (2, 4), "an older one, and one that is not freed");
     assert_eq!(taken.try_iter().collect::<Vec<_>>(), [1_900_000_000; 2], "one whose last record was lost, too");
 }
@@ -297,4 +302,23 @@ fn programs_that_a_folded_process_has_left_are_folded_with_it_and_others_are_kep
     assert_eq!(received.left.len(), 0);
     received.keep_all();
     assert_eq!((received.left.len(), received.left_by.len()), (1, 0), "it lives on");
+}
+
+#[test]
+fn programs_that_were_left_without_a_record_are_counted() {
+    let fields = fields();
+    let mut received = ExitReceiver::new(&fields);
+    let [renamed, executed] = executing(&fields, 2_000_000, 40);
+    received.take(&executed);
+    for _ in 0..=MAX_LEFT {
+        [&renamed, &executed].into_iter().for_each(|record| received.take(record));
+    }
+    let without_room = WithoutRecord { execs: 5, ..WithoutRecord::default() };
+    let lost = |(_, ExitRecords { execs_lost, .. })| execs_lost;
+    assert_eq!(
+        lost(received.drain(u64::MAX, without_room)),
+        1 + 1 + 5,
+        "no name before, no room here, and none in the ring"
+    );
+    assert_eq!(lost(received.drain(u64::MAX, without_room)), 0);
 }
