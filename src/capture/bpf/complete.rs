@@ -10,7 +10,7 @@ use super::super::context::CaptureContext;
 use super::super::procfs::cgroup_paths::{CgroupPaths, ThreadCgroups};
 use super::super::procfs::directory::Numbered;
 use super::super::procfs::parsers::Parsers;
-use super::super::thread_flags::PF_WQ_WORKER;
+use super::super::thread_flags::{PF_EXITING, PF_WQ_WORKER};
 use super::read::BpfThread;
 use crate::model::{Metrics, Name, SourceFile, ThreadState, may_be_cut, printable};
 
@@ -53,7 +53,8 @@ fn sched_ext(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut V
 }
 
 /// Threads in the same cgroups have the paths that the file of one of them says. One that has moved since BPF read it has those
-/// of its own file.
+/// of its own file. The file of one that exits says the roots of hierarchies of version 1, so that it is asked last, and for
+/// others only.
 fn cgroups(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut Vec<u8>) -> BTreeSet<Name> {
     let names = &context.cgroup_names;
     let mut paths = CgroupPaths::default();
@@ -63,7 +64,12 @@ fn cgroups(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut Vec
     let take = |thread: &mut ThreadState, cgroups: &ThreadCgroups| {
         (thread.cgroup, thread.cpu_cgroup) = (Some(Name::clone(&cgroups.group)), cgroups.cpu.clone());
     };
-    for BpfThread { state: thread, facts } in &mut *threads {
+    let (exiting, living): (Vec<_>, Vec<_>) =
+        threads.iter_mut().partition(|thread| thread.facts.flags & PF_EXITING != 0);
+    for BpfThread { state: thread, facts } in living.into_iter().chain(exiting) {
+        if facts.flags & PF_EXITING != 0 && names.of_living(&facts.cgroups, &mut paths.seen).is_none() {
+            facts.cgroups = facts.cgroups.of_exiting();
+        }
         let keys = &facts.cgroups;
         if keys.group.is_none() || *keys == last || known.contains_key(keys) {
             continue;
@@ -230,10 +236,13 @@ mod tests {
         let files = [("7/cgroup", "4:memory:/\n0::/\n"), ("8/cgroup", "4:memory:/job/7\n0::/\n")];
         let of_memory = Some(key(0, 40));
         let keys = CgroupIds { group: of_memory, below_root: [of_memory, None, None, None, None, None] };
-        let of = |keys, tid| with(|facts| facts.cgroups = keys, thread(tid, "sh"));
-        let mut threads = [of(keys.of_exiting(), 7), of(keys, 8)];
+        let of = |flags, tid| with(|facts| (facts.cgroups, facts.flags) = (keys, flags), thread(tid, "sh"));
+        let mut threads = [of(PF_EXITING, 7), of(0, 8)];
         completed(&recorded(&files), &mut threads);
-        assert_eq!(cgroups_of(&threads), [Some("/"), Some("/job/7")]);
+        assert_eq!(cgroups_of(&threads), [Some("/job/7"); 2]);
+        let mut threads = [of(PF_EXITING, 7)];
+        completed(&recorded(&files[..1]), &mut threads);
+        assert_eq!(cgroups_of(&threads), [Some("/")], "as procfs has it, if nothing else is known");
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl RecordReader {
         let facts = ThreadFacts {
             flags,
             start_ns: start,
-            cgroups: if flags & PF_EXITING == 0 { cgroups } else { cgroups.of_exiting() },
+            cgroups,
             sched_class: record.number(self.sched_class),
             thread_pointer: thread_pointer.filter(|_| has_own_thread_pointer(flags)),
             resident_bytes: if is_first { self.resident_bytes(record) } else { None },
