@@ -2,6 +2,7 @@
 
 use crate::skip::{Missing, skipped};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
@@ -233,39 +234,50 @@ fn steps(workflow: &str) -> Vec<(String, String)> {
 }
 
 /// A runner of a CI service: `make` and `gh` are stubs, and there is a page for the summary.
-struct Runner(tempfile::TempDir);
+pub(super) struct Runner(pub(super) tempfile::TempDir);
 
 impl Runner {
     /// `make -C DIR bench` takes the CPU time that the file `loops` of the directory says.
     const MAKE: &str = "dir=.; while [ $# -gt 0 ]; do [ \"$1\" = -C ] && dir=$2; shift; done
         i=0; loops=$(cat \"$dir/loops\") || exit 1; while [ $i -lt \"$loops\" ]; do i=$((i + 1)); done";
-    /// The last run on the main branch has the artifact in `artifact`, if there is one.
-    const GH: &str = "case $2 in list) test ! -d artifact || echo 1 ;; download) cp -r artifact baseline ;; esac";
+    /// The last run on the main branch has the artifact in `artifact`, if there is one. If there is the file `expired`, it had one.
+    /// With `no-token`, nobody may ask.
+    const GH: &str = "test ! -e no-token || exit 4
+        case $2 in list) test ! -d artifact && test ! -e expired || echo 1 ;; esac
+        while [ $# -gt 1 ]; do [ \"$1\" = --dir ] && { cp -r artifact \"$2\" || exit 1; }; shift; done";
 
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let runner = Self(tempfile::tempdir().unwrap());
         fs::create_dir(runner.0.path().join("tools")).unwrap();
-        for (name, script) in [("make", Self::MAKE), ("gh", Self::GH)] {
-            let path = runner.0.path().join("tools").join(name);
-            fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-            succeeded(&Command::new("chmod").arg("+x").arg(path).output().unwrap());
-        }
+        runner.program("tools/make", Self::MAKE);
+        runner.program("tools/gh", Self::GH);
         runner.checkout(".", 50_000);
         runner
     }
 
-    fn checkout(&self, dir: &str, loops: u32) {
+    /// A file that can be executed.
+    pub(super) fn file(&self, path: &str, text: &str) {
+        let path = self.0.path().join(path);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn program(&self, path: &str, script: &str) {
+        self.file(path, &format!("#!/bin/sh\n{script}\n"));
+    }
+
+    pub(super) fn checkout(&self, dir: &str, loops: u32) {
         fs::create_dir_all(self.0.path().join(dir)).unwrap();
         fs::write(self.0.path().join(dir).join("loops"), loops.to_string()).unwrap();
     }
 
-    fn run(&self, script: &str) -> Output {
+    pub(super) fn run(&self, script: &str) -> Output {
         let tools = self.0.path().join("tools");
         let environment = format!("PATH={}:$PATH; export GITHUB_STEP_SUMMARY=summary.md MAIN=main", tools.display());
         run(self.0.path(), &format!("{environment}\n{script}"))
     }
 
-    fn summary(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         fs::read_to_string(self.0.path().join("summary.md")).unwrap()
     }
 }
@@ -305,24 +317,77 @@ fn with_few_runs(script: &str) -> String {
 }
 
 #[test]
-fn the_workflow_that_compares_both_checkouts_fails_for_the_slower_one() {
+fn the_first_command_of_the_guide_is_a_gate() {
     let runner = Runner::new();
-    runner.checkout("baseline", 30_000);
-    runner.checkout("candidate", 120_000);
-    let steps = steps(&part(&guide("ci.md"), "## Compare both checkouts"));
-    let names: Vec<_> = steps.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["Install ctprof", "Build both", "Compare", "Write a report"]);
-    succeeded(&runner.run(&steps[1].1));
-    let compared = runner.run(&with_few_runs(&steps[2].1));
-    let said = String::from_utf8_lossy(&compared.stderr);
-    assert_eq!(compared.status.code(), Some(3), "{said}");
+    for (version, loops) in [("old", 30_000), ("new", 120_000)] {
+        runner.checkout(version, loops);
+        runner.program(&format!("{version}/program"), &format!("exec make -C {version}"));
+    }
+    let gate = commands(&guide("ci.md"), "# In CI").replace("ctprof ab", "ctprof ab --runs 5");
+    let done = runner.run(&gate);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(3), "{said}");
     assert!(said.lines().last().unwrap().starts_with("ctprof: gate failed: all groups run: "), "{said}");
-    // Other load can hide how long the program took.
-    let summary = runner.summary();
-    assert!(summary.starts_with("**") && summary.contains("| failed | all groups | run |"), "{summary}");
-    assert!(runner.0.path().join("runs/candidate").is_dir());
-    succeeded(&runner.run(&steps[3].1));
-    assert!(fs::read_to_string(runner.0.path().join("runs/report.html")).unwrap().starts_with("<!DOCTYPE html>"));
+}
+
+#[test]
+fn the_step_for_a_comment_writes_what_a_comment_can_hold() {
+    let runner = Runner::new();
+    runner.program("tools/gh", "while [ $# -gt 1 ]; do [ \"$1\" = --body-file ] && cp \"$2\" posted; shift; done");
+    let all = steps(&part(&guide("ci.md"), "## Compare both checkouts"));
+    let comment = &all.iter().find(|(name, _)| name == "Comment").unwrap().1;
+    succeeded(&runner.run(&format!("yes line | head -c 100000 > long.md; export NUMBER=7 SUMMARY=long.md\n{comment}")));
+    assert_eq!(fs::metadata(runner.0.path().join("posted")).unwrap().len(), 60_000);
+}
+
+/// A service that needs so many milliseconds of CPU time for a request, and a client that prints how many it has had answered.
+const SERVER: &str = "import socket, time
+server = socket.create_server(('127.0.0.1', 0))
+open('port', 'w').write(str(server.getsockname()[1]))
+while True:
+    connection = server.accept()[0]
+    while connection.recv(1):
+        end = time.thread_time() + COST / 1000
+        while time.thread_time() < end: pass
+        connection.send(b'x')
+";
+const CLIENT: &str = "import socket, sys, time
+rate, seconds = float(sys.argv[2]), float(sys.argv[4])
+connection = socket.create_connection(('127.0.0.1', int(open('port').read())))
+start = time.monotonic()
+for number in range(int(rate * seconds)):
+    time.sleep(max(0, start + number / rate - time.monotonic()))
+    connection.send(b'x')
+    connection.recv(1)
+print(int(rate * seconds))
+";
+
+#[test]
+fn a_service_is_slower_if_a_request_costs_more_and_not_if_it_answers_more_of_them() {
+    let runner = Runner::new();
+    let python = runner.run("python3 -c 'import sys; print(sys.executable)'");
+    if !python.status.success() {
+        return skipped(Missing::Tool("python3"));
+    }
+    // By way of env(1), the kernel would know only the interpreter.
+    let script =
+        |path: &str, text: &str| runner.file(path, &format!("#!{}{text}", String::from_utf8_lossy(&python.stdout)));
+    let service = |version: &str, cost: &str| {
+        fs::create_dir_all(runner.0.path().join(version)).unwrap();
+        script(&format!("{version}/server"), &SERVER.replace("COST", cost));
+    };
+    script("client", CLIENT);
+    // The newer one is asked twice as often.
+    let recipe = commands(&guide("ci.md"), "## Compare a service").replace("--seconds 10", "--seconds 1");
+    let rate = "--rate $(test $version = new && echo 100 || echo 50)";
+    let recipe = recipe.replace("--rate 200", rate).replace("run>10%", "run>30%");
+    service("old", "4");
+    for (cost, status) in [("4", 0), ("8", 3)] {
+        service("new", cost);
+        let done = runner.run(&recipe);
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(status), "{cost} ms: {said}{}", String::from_utf8_lossy(&done.stdout));
+    }
 }
 
 #[test]
