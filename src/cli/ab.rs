@@ -27,6 +27,12 @@ pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode>
     if messages == Messages::All {
         say(format_args!("{}", what_is_found(args)));
     }
+    for gate in args.comparing.fail_on.iter().filter(|gate| gate.allows_no_change()) {
+        tracing::warn!(
+            "the gate {} stays unclear with any number of runs if nothing has changed: give it a bound, such as 2%",
+            gate.text
+        );
+    }
     // Removed at the end.
     let temporary;
     let parent = match args.output.as_deref() {

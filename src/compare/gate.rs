@@ -43,6 +43,11 @@ impl FromStr for Gate {
 }
 
 impl Gate {
+    /// Whether it allows no change at all: however many runs there are, those of equal programs do not decide it.
+    pub fn allows_no_change(&self) -> bool {
+        self.limit.scale == Scale::Ratio && self.limit.limit == 1.0
+    }
+
     /// Parses a gate; `limit` makes the bound from the amount, the values and the text of the bound.
     pub(super) fn parse(
         text: &str,

@@ -142,7 +142,7 @@ fn threshold(report: &Report) -> Option<Fact<'static>> {
         let is_long = report.sections.iter().all(|section| section.section != Section::Overview);
         let hint = if is_long { "" } else { " (--long shows them)" };
         let paired = if report.design == Design::Paired { " of paired runs" } else { "" };
-        let text = format!("against {within}, by 95% intervals of the ratio of medians{paired}{hint}");
+        let text = format!("against {within}, by 95% intervals of the ratio{paired}{hint}");
         FactLine::fact("verdicts", text)
     } else {
         FactLine::warning("note", format!("no intervals or verdicts with fewer than {MIN_RUNS} runs per side"))

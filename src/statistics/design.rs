@@ -71,21 +71,15 @@ impl Samples {
         are_enough && self.sides.iter().flatten().all(is_valid)
     }
 
-    /// The change: of independent runs that of the medians, of paired runs the estimate of Hodges and Lehmann, which is the
-    /// median of the known averages of two changes. `None` without values.
+    /// The change by Hodges and Lehmann: the median of its known [estimates](Self::estimates), which is the middle of every
+    /// interval. `None` without values.
     pub(super) fn change(&self, scale: Scale) -> Option<f64> {
-        let [baseline, candidate] = &self.sides;
-        match self.design {
-            Design::Independent => Some(scale.change(median(candidate)?, median(baseline)?)),
-            Design::Paired => {
-                let mut averages = self.estimates(scale, 0.0);
-                averages.retain(|average| !average.is_nan());
-                averages.sort_by(f64::total_cmp);
-                let upper = *averages.get(averages.len() / 2)?;
-                let middle = scale.average(averages[(averages.len() - 1) / 2], upper, 0.0);
-                Some(if middle.is_nan() { 1.0 } else { middle })
-            }
-        }
+        let mut estimates = self.estimates(scale, 0.0);
+        estimates.retain(|estimate| !estimate.is_nan());
+        estimates.sort_by(f64::total_cmp);
+        let upper = *estimates.get(estimates.len() / 2)?;
+        let middle = scale.average(estimates[(estimates.len() - 1) / 2], upper, 0.0);
+        Some(if middle.is_nan() { 1.0 } else { middle })
     }
 
     /// Every estimate of the change, with values off by `quanta` of their quantum in its favor: of all pairs of runs;

@@ -19,9 +19,8 @@
 //! * **Ties** widen it (5): the coverage of 95 % is a lower limit. So does **quantization**: with values counted in
 //!   units of q, the lower end is computed from baseline values enlarged by q and candidate values reduced by q, the
 //!   upper end the other way round.
-//! * The **estimate** is the ratio of the medians, because readers see the medians. The interval always contains it:
-//!   in the rare case of a ratio of medians outside of the interval, the interval is widened. Of paired runs, it is the
-//!   median of the averages whose ends are the interval (Hodges and Lehmann), as medians of the sides ignore the pairs.
+//! * The **estimate** is the median of the ratios, or of the averages, of which two are the ends of the interval (Hodges and
+//!   Lehmann), so that it is what the interval is about. That of the medians, which readers see, can differ a little.
 //! * **Several gates** are corrected by Holm's method (6), which gives each gate the level of its interval. That interval
 //!   is printed, and decides. A few pairs cannot decide many gates, however clear they are: the
 //!   p-value of 6 pairs is at least 1/64. Where the number of pairs does not suffice for the number of gates, all gates are

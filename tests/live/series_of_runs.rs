@@ -334,6 +334,21 @@ fn gates_are_checked_before_the_runs_and_decide_the_exit_status() {
 }
 
 #[test]
+fn a_gate_that_equal_programs_leave_unclear_is_told_before_the_first_run() {
+    let lab = Lab::new();
+    let said = |gate: &str| {
+        let done = lab.ab(
+            &["--runs", "1", "--prepare", "echo prepared >&2", "--show-output", "--fail-on", gate],
+            "true",
+            "true",
+        );
+        let said = text(&done.stderr);
+        said.split("prepared").next().unwrap().contains("stays unclear with any number of runs")
+    };
+    assert!(said("elapsed>0%") && !said("elapsed>5000%"));
+}
+
+#[test]
 fn a_report_does_not_name_the_temporary_directory() {
     let lab = Lab::new();
     let report = text(&lab.ab(&["--runs", "1"], "true", "true").stdout);

@@ -364,7 +364,7 @@ fn exited_threads_and_exited_work_are_marked_in_windows() {
 fn a_series_has_the_rows_of_each_step_with_its_number() {
     let dir = tempfile::tempdir().unwrap();
     let output = dir.path().join("fleet");
-    export(&[Path::new(&crate::over_time::series(dir.path(), 10))], &output);
+    export(&[Path::new(&crate::changes_over_time::series(dir.path(), 10))], &output);
     let captures = rows(&output.join("captures"));
     let ids: std::collections::BTreeSet<_> = captures.iter().map(|row| row["capture_id"].to_string()).collect();
     assert_eq!((captures.len(), ids.len()), (10, 10), "a join by the id of a capture is one by step");
@@ -379,7 +379,7 @@ fn a_series_has_the_rows_of_each_step_with_its_number() {
 #[test]
 fn a_part_of_a_series_has_the_rows_of_its_steps() {
     let dir = tempfile::tempdir().unwrap();
-    let file = crate::over_time::series(dir.path(), 10);
+    let file = crate::changes_over_time::series(dir.path(), 10);
     let [part, other, tiny, empty] = ["2s..6s", "6s..9s", "2.1s..2.2s", "6s..2s"].map(|part| format!("{file}@{part}"));
     let output = dir.path().join("fleet");
     export(&[Path::new(&part), Path::new(&other)], &output);
@@ -418,10 +418,10 @@ fn a_part_of_a_directory_has_the_rows_of_that_part_of_the_series() {
     fs::create_dir(&file).unwrap();
     fs::create_dir(&directory).unwrap();
     for seconds in [0..5, 5..10, 20..25] {
-        crate::over_time::segment(&directory, seconds);
+        crate::changes_over_time::segment(&directory, seconds);
     }
     let part = |part: &str| PathBuf::from(format!("{}@{part}", directory.display()));
-    export(&[Path::new(&format!("{}@2s..8s", crate::over_time::series(&file, 10)))], &of_file);
+    export(&[Path::new(&format!("{}@2s..8s", crate::changes_over_time::series(&file, 10)))], &of_file);
     export(&[&part("2s..8s")], &of_directory);
     for dataset in ["threads", "cgroups", "captures", "reasons"] {
         let [expected, found] = [&of_file, &of_directory].map(|path| rows_without_ids(&path.join(dataset)));
@@ -444,13 +444,13 @@ fn a_part_of_a_directory_is_the_same_capture_while_its_recorder_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let [directory, output] = ["directory", "fleet"].map(|name| dir.path().join(name));
     fs::create_dir(&directory).unwrap();
-    let [first, _] = [0..5, 5..15].map(|seconds| crate::over_time::segment(&directory, seconds));
+    let [first, _] = [0..5, 5..15].map(|seconds| crate::changes_over_time::segment(&directory, seconds));
     let part = |part: &str| PathBuf::from(format!("{}@{part}", directory.display()));
     let by_clock = part("22:13:26..22:13:28");
     export(&[&by_clock, &part("6s..8s")], &output);
     let before = contents(&output);
     fs::remove_file(first).unwrap();
-    crate::over_time::segment(&directory, 15..20);
+    crate::changes_over_time::segment(&directory, 15..20);
     export(&[&by_clock], &dir.path().join("later"));
     let captures = |output: &Path| -> std::collections::BTreeSet<String> {
         rows(&output.join("captures")).iter().map(|row| row["capture_id"].to_string()).collect()
@@ -466,7 +466,7 @@ fn a_part_of_a_directory_is_the_same_capture_while_its_recorder_goes_on() {
 #[test]
 fn an_export_says_what_of_a_series_is_lost() {
     let dir = tempfile::tempdir().unwrap();
-    let segments = [0..5, 5..10, 10..15].map(|seconds| crate::over_time::segment(dir.path(), seconds));
+    let segments = [0..5, 5..10, 10..15].map(|seconds| crate::changes_over_time::segment(dir.path(), seconds));
     fs::write(&segments[1], "").unwrap();
     let bytes = fs::read(&segments[2]).unwrap();
     fs::write(&segments[2], &bytes[..bytes.len() - 10]).unwrap();
@@ -497,7 +497,7 @@ fn a_long_series_takes_the_memory_of_a_short_one() {
     let dir = tempfile::tempdir().unwrap();
     let peak_kib = |steps: u64| {
         let output = dir.path().join(format!("of {steps}"));
-        let peak = peak_kib(&crate::over_time::series(dir.path(), steps), &output)?;
+        let peak = peak_kib(&crate::changes_over_time::series(dir.path(), steps), &output)?;
         assert_eq!(rows(&output.join("captures")).len(), usize::try_from(steps).unwrap());
         Some(peak)
     };
@@ -642,7 +642,7 @@ static ASKED: LazyLock<Asked> = LazyLock::new(|| {
     let paths = Fleet { hosts: 12, days: 2, windows: 3, threads: 100 }.write(&template(), &snapshots);
     // The views leave the totals of a snapshot out.
     export(&[&snapshots, Path::new(TEMPLATE)], &directory.path().join("fleet"));
-    let series = crate::over_time::series(directory.path(), 10);
+    let series = crate::changes_over_time::series(directory.path(), 10);
     export(&[Path::new(&series)], &directory.path().join("series"));
     let metrics = "run_time_ns,wait_time_ns,allocated_bytes,deallocated_bytes,nonvoluntary_csw";
     paths.par_iter().for_each(|path| {

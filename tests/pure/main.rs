@@ -3,6 +3,7 @@
 
 mod bounds_files;
 mod browser;
+mod changes_over_time;
 mod command_line;
 mod comparison;
 mod containers;
@@ -20,7 +21,7 @@ mod html;
 mod malformed_values;
 mod metric_table;
 mod names;
-mod over_time;
+
 mod program;
 mod properties;
 mod reasons;

@@ -66,7 +66,7 @@ proptest! {
         for (design, a, b) in designs(&a, &b) {
             let ratio = |a: &[f64], b: &[f64]| samples(design, a, b, quantum).estimate(Scale::Ratio, TAIL).unwrap();
             let (there, back) = (ratio(&a, &b), ratio(&b, &a));
-            // The ratio of the medians need not be inverted to the last bit, but is in the interval of both.
+            // A ratio need not be inverted to the last bit.
             prop_assert!(is_same(there, inverse(back)), "{design:?}: {there:?} {back:?}");
             // An end on the threshold itself, but for rounding, can be on either side of it.
             let ends = [there.interval.low, there.interval.high];
