@@ -47,6 +47,7 @@ pub mod series;
 pub mod statistics;
 pub mod store;
 mod sys;
+mod top;
 #[doc(hidden)]
 pub mod window;
 

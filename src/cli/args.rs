@@ -7,14 +7,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use super::{
-    CpuList, Format, LimitArgs, ViewArgs, cpu_list, duration, keep, one_of_variants, overview_column, pid, ring_size,
-    share, size, smaps, threshold, why_rate,
+    CpuList, Format, LimitArgs, SORT_KEYS, ViewArgs, cpu_list, duration, keep, one_of_variants, overview_column, pid,
+    ring_size, share, size, smaps, threshold, why_rate,
 };
 use crate::capture::{Engine, Options, Smaps};
-use crate::compare::{CompareOptions, DifferentHosts, Gate, NewGroups, OverviewColumn, Sides, StepGate, Threshold};
+use crate::compare::{
+    CompareOptions, DifferentHosts, Gate, GroupBy, GroupGlob, NewGroups, OverviewColumn, Scope, Sides, SortKey,
+    StepGate, Threshold,
+};
 use crate::process::{Privileges, Streams};
 use crate::record::Recorder;
 use crate::store::Keep;
@@ -121,6 +124,9 @@ pub(super) enum Command {
     Capture(CaptureArgs),
     /// Record what happens over a period, or while a command runs, and show it
     Record(Box<RecordArgs>),
+    /// Show what every pool of threads does now, and why, on a full screen
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(Box<TopArgs>),
     /// Run two commands in turn, several times, and compare what they do
     Ab(Box<AbArgs>),
     /// Show a window, a snapshot, or what happened between two snapshots
@@ -361,6 +367,76 @@ impl RecordArgs {
         if self.command.is_empty() { Privileges::Record } else { Privileges::RecordCommand }
     }
 }
+
+/// What `top` shows, and of what.
+#[derive(Debug, ClapArgs)]
+pub(super) struct TopArgs {
+    /// Series that `record --every -o` wrote, to replay [default: this host]
+    ///
+    /// FILE@10m.. begins with a later part.
+    #[arg(value_name = "FILE", conflicts_with = "pids")]
+    pub(super) file: Option<PathBuf>,
+    /// Time from one screen to the next: 500ms, 10s
+    #[arg(short, long, value_name = "TIME", value_parser = duration, default_value = "2s")]
+    pub(super) delay: Duration,
+    /// Group by command, process, thread, pid, tid, cgroup, …
+    ///
+    /// Or by container, pod, all, as `record` does.
+    #[arg(help_heading = "Report", short, long, value_parser = one_of_variants(GroupBy::value_variants()), value_name = "AXIS", default_value = "command", hide_default_value = true, hide_possible_values = true)]
+    group_by: GroupBy,
+    /// Only groups whose name matches: 'make*' (repeatable)
+    #[arg(help_heading = "Report", long, value_name = "GLOB", value_parser = GroupGlob::new)]
+    only: Vec<GroupGlob>,
+    /// Only a part: container:NAME, pod:NAME
+    #[arg(help_heading = "Report", long, value_parser = Scope::parse, value_name = "SCOPE")]
+    scope: Option<Scope>,
+    /// When to use color: auto, always, never
+    #[arg(
+        help_heading = "Report",
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_short_help = true,
+        hide_possible_values = true
+    )]
+    pub(super) color: ColorChoice,
+    /// Sort by these values: wait,run; wait:asc
+    ///
+    /// By default, groups with the most CPU time are first.
+    #[arg(help_heading = "Report", short, long, value_name = "KEYS", value_delimiter = ',', value_parser = SORT_KEYS, hide_possible_values = true)]
+    sort_by: Vec<SortKey>,
+    #[command(flatten)]
+    pub(super) processes: ProcessChoice,
+    #[command(flatten)]
+    pub(super) recorder: RecorderArgs,
+    #[command(flatten)]
+    pub(super) sources: SourceArgs,
+    #[command(flatten)]
+    pub(super) limits: LimitArgs,
+}
+
+impl TopArgs {
+    /// Privileges that the recording, or reading the file, needs.
+    pub(super) fn privileges(&self) -> Privileges {
+        if self.file.is_some() { Privileges::Files } else { Privileges::Record }
+    }
+
+    pub(super) fn options(&self) -> CompareOptions {
+        let mut options = CompareOptions { labels: Sides::one("top".to_owned()), ..CompareOptions::default() };
+        (options.grouping.axis, options.grouping.scope) = (self.group_by, self.scope.clone());
+        (options.selection.only, options.selection.sort_by) = (self.only.clone(), self.sort_by.clone());
+        options
+    }
+}
+
+const TOP_EXAMPLES: &str = "\
+Keys: ? lists them
+
+Examples:
+  what runs here now     ctprof top
+  the pools of a server  ctprof top -p 1234 -g thread
+  what happened before   ctprof top series.ctprof.zst";
 
 const RECORD_EXAMPLES: &str = "\
 Examples:

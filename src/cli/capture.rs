@@ -114,7 +114,7 @@ fn use_unless(disabled: bool) -> Use {
 
 /// The default file name: host and time, in the working directory. Where names are replaced by hashes, it has no name of the
 /// host.
-fn default_path(redact_key: Option<&str>) -> PathBuf {
+pub(super) fn default_path(redact_key: Option<&str>) -> PathBuf {
     let host = || nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
     let host = redact_key.map_or_else(host, |_| "redacted".to_owned());
     let host = host.replace(|c: char| !c.is_ascii_alphanumeric() && !".-".contains(c), "_");

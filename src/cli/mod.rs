@@ -17,11 +17,12 @@ mod record;
 mod runs;
 mod show;
 mod steps;
+mod top;
 mod values;
 mod view_args;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::slice;
 
@@ -42,8 +43,8 @@ use self::{
 use crate::capture::CaptureError;
 pub use crate::process::Allocator;
 use crate::process::{
-    EndedUnrecorded, Privileges, RECORD_FAILED, RaisedPriority, check_stdout, end_at_panics, fail_writes_beyond_limit,
-    worker_per_cpu,
+    EndedUnrecorded, MessageWriter, Privileges, RECORD_FAILED, RaisedPriority, check_stdout, end_at_panics,
+    fail_writes_beyond_limit, worker_per_cpu,
 };
 use crate::store::StoreError;
 
@@ -65,7 +66,7 @@ pub fn run() -> ExitCode {
         Ok(args) => args,
         Err(instead) => return usage(&with_tip(instead)),
     };
-    let captures = matches!(args.command, Command::Ab(_) | Command::Capture(_) | Command::Record(_));
+    let captures = matches!(args.command, Command::Ab(_) | Command::Capture(_) | Command::Record(_) | Command::Top(_));
     let raised = captures.then_some(raised);
     log(&args);
     fail_writes_beyond_limit();
@@ -83,6 +84,7 @@ fn privileges(command: &Command) -> Privileges {
     match command {
         Command::Ab(_) => Privileges::RecordCommand,
         Command::Record(command) => command.privileges(),
+        Command::Top(command) => command.privileges(),
         Command::Capture(_) | Command::Doctor { .. } => Privileges::Capture,
         _ => Privileges::Files,
     }
@@ -98,6 +100,7 @@ fn execute(args: Args) -> anyhow::Result<ExitCode> {
                 None => record::run(&command, messages),
             };
         }
+        Command::Top(command) => return top::run(&command),
         Command::Ab(command) => return ab::run(&command, messages),
         Command::Show(command) => worker_per_cpu().install(|| show::run(&command, messages)),
         Command::Compare(command) => return worker_per_cpu().install(|| compare::run(&command, messages)),
@@ -157,7 +160,8 @@ fn log(args: &Args) {
         _ => LevelFilter::DEBUG,
     };
     let asked = std::env::var("RUST_LOG").ok().and_then(|filter| filter.parse::<Targets>().ok());
-    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false).event_format(MessageLine);
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(MessageWriter::default).with_ansi(false).event_format(MessageLine);
     let filter = asked.unwrap_or_else(|| Targets::new().with_default(level));
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
 }

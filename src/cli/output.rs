@@ -65,7 +65,7 @@ impl Stream {
 }
 
 /// Whether to use color. `NO_COLOR` and `CLICOLOR_FORCE` apply if the command line does not decide.
-fn has_color(choice: ColorChoice, stream: Stream) -> bool {
+pub(super) fn has_color(choice: ColorChoice, stream: Stream) -> bool {
     let value = |name| env::var_os(name).filter(|value| !value.is_empty());
     match choice {
         ColorChoice::Always => true,
@@ -151,7 +151,7 @@ pub(super) fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> Dis
 }
 
 /// The names of the users of single processes, if they are those of this host: elsewhere, an id can be another user's.
-fn users(report: &Report) -> UserNames {
+pub(super) fn users(report: &Report) -> UserNames {
     let Some(header) = report.header.as_ref().filter(|_| report.group_by == GroupBy::Pid) else {
         return UserNames::new();
     };

@@ -96,7 +96,7 @@ pub(super) struct ThreadNames {
 }
 
 impl ThreadNames {
-    fn of(thread: &ThreadState) -> Self {
+    pub(super) fn of(thread: &ThreadState) -> Self {
         Self {
             process: Name::clone(&thread.pcomm),
             program: thread.program.clone(),
@@ -107,7 +107,7 @@ impl ThreadNames {
         }
     }
 
-    fn seen_by(self, axis: GroupBy) -> Self {
+    pub(super) fn seen_by(self, axis: GroupBy) -> Self {
         let (Self { process, program, thread, cgroup, pid, tid }, none) = (self, Self::default());
         match axis {
             GroupBy::Command => Self { process, program, ..none },

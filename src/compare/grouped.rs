@@ -6,10 +6,9 @@ use std::sync::OnceLock;
 use super::group::cpu_time;
 use super::measure::GroupContext;
 use super::{
-    CgroupKeys, CompareOptions, Digest, Divisor, GroupBy, GroupGlob, GroupedReasons, Groups, Judge, KnownValues,
-    Naming, NoSuchGroup, OVERVIEW, Per, Quantity, ReasonName, ReasonRows, Renamed, ReportSection, Row, RowRuns,
-    SectionRuns, SideSection, Sides, SortKey, ThreadNames, Wanted, captures, group, includes_group, overview, reasons,
-    records,
+    CgroupKeys, CompareOptions, Digest, Divisor, GroupBy, GroupGlob, GroupKeys, GroupedReasons, Groups, Judge,
+    KnownValues, NoSuchGroup, OVERVIEW, Per, Quantity, ReasonName, ReasonRows, Renamed, ReportSection, Row, RowRuns,
+    SectionRuns, SideSection, Sides, SortKey, Wanted, captures, group, includes_group, overview, reasons, records,
 };
 use crate::diagnose::Side;
 use crate::model::{Psi, Reasons, SchedExtSysfs, Section, SnapshotHead};
@@ -19,7 +18,7 @@ use crate::statistics::Design;
 pub(super) struct Grouped {
     pub(super) sides: Sides<GroupedSide>,
     pub(super) too_large: OnceLock<TooManyRows>,
-    cgroups: CgroupKeys,
+    keys: GroupKeys,
     pub(super) judge: Judge,
     reason_rows: ReasonRows,
     max_bytes: Option<usize>,
@@ -76,22 +75,11 @@ impl Grouped {
     /// Groups every capture. The keys of names depend on the names of all captures together.
     pub(super) fn new(digests: Sides<Vec<Digest>>, design: Design, options: &CompareOptions) -> Self {
         let grouping = &options.grouping;
-        let names = || digests.iter().flatten().flat_map(|digest| digest.threads.by_names.keys());
-        let sampled = || digests.iter().flatten().filter_map(|digest| digest.head.reasons.as_deref());
-        let named = || names().map(|names| (&*names.process, &*names.thread)).chain(sampled().flat_map(reasons::names));
-        let (processes, threads) = (named().map(|(process, _)| process), named().map(|(_, thread)| thread));
-        let (process, thread) = (&group::keys(processes, grouping), &group::keys(threads, grouping));
-        let programs = names().filter_map(|names| names.program.as_deref());
-        let program = &group::keys(programs, grouping);
-        let tasks = digests.as_ref().map(|side| side.iter().flat_map(|digest| tasks(digest, grouping.axis)).collect());
-        let recorded = digests.iter().flatten().flat_map(|digest| digest.head.cgroup_stats.keys());
-        let containers = digests.iter().flatten().flat_map(|digest| &digest.head.containers);
-        let containers = containers.map(|(path, container)| (path.as_str(), container)).collect();
-        let cgroups = CgroupKeys::learn(&tasks, recorded.map(String::as_str), &containers, grouping);
+        let keys = GroupKeys::learn(&digests, grouping);
         let (is_compared, is_by_cgroup) = (digests.candidate.is_some(), grouping.axis.is_by_cgroup());
         let sides = digests.zip(Sides::two(Side::Baseline, Side::Candidate));
         let mut sides = sides.par_map(|(mut digests, side)| {
-            let naming = Naming { by: grouping.axis, process, program, thread, cgroups: &cgroups, side };
+            let naming = keys.naming(grouping.axis, side);
             let reasons = digests
                 .iter()
                 .map(|Digest { head, threads, .. }| Some(reasons::grouped(head.reasons.as_deref()?, threads, &naming)))
@@ -114,7 +102,7 @@ impl Grouped {
         let passes = sides.iter().map(passes).max().unwrap_or(0);
         let reason_rows = reasons::rows(&reasons, passes, options);
         let judge = Judge { design, threshold: options.threshold };
-        Self { sides, too_large: OnceLock::new(), cgroups, judge, reason_rows, max_bytes: options.max_bytes }
+        Self { sides, too_large: OnceLock::new(), keys, judge, reason_rows, max_bytes: options.max_bytes }
     }
 
     pub(super) fn are_repeated(&self) -> bool {
@@ -140,7 +128,8 @@ impl Grouped {
 
     pub(super) fn section(&self, query: Query<'_>) -> Option<ReportSection> {
         let section = query.section;
-        let context = SectionContext { query, cgroups: &self.cgroups, reasons: self.wanted_reasons(query.reason_sums) };
+        let context =
+            SectionContext { query, cgroups: &self.keys.cgroups, reasons: self.wanted_reasons(query.reason_sums) };
         let sides = self.sides.as_ref().par_map(|side| context.section(side));
         sides.iter().flatten().next()?;
         let keys = if is_sorted(section) { query.sort_by } else { &[] };
@@ -151,9 +140,9 @@ impl Grouped {
         let mut table = ReportSection::new(section, sides, keys, self.judge);
         let is_by_cgroup = is_sorted(section) || section.is_of_cgroups();
         for group in table.groups.iter_mut().filter(|_| is_by_cgroup) {
-            group.renamed = group.key.first().is_some_and(|cgroup| self.cgroups.is_renamed(cgroup));
+            group.renamed = group.key.first().is_some_and(|cgroup| self.keys.cgroups.is_renamed(cgroup));
             let cgroup = if let [cgroup] = &group.key[..] { Some(cgroup) } else { None };
-            group.cgroups = cgroup.filter(|_| is_sorted(section)).and_then(|cgroup| self.cgroups.count(cgroup));
+            group.cgroups = cgroup.filter(|_| is_sorted(section)).and_then(|cgroup| self.keys.cgroups.count(cgroup));
         }
         Some(table)
     }
@@ -187,7 +176,7 @@ impl Grouped {
     /// The renamed cgroups among the reported groups.
     pub(super) fn renamed(&self, only: &[GroupGlob]) -> Vec<Renamed> {
         let is_wanted = |pair: &&Renamed| includes_group(only, std::slice::from_ref(&pair.baseline));
-        self.cgroups.list.iter().filter(is_wanted).cloned().collect()
+        self.keys.cgroups.list.iter().filter(is_wanted).cloned().collect()
     }
 
     /// The selections of groups that match none, of threads or of cgroups.
@@ -200,20 +189,12 @@ impl Grouped {
             names.extend(groups.iter().flat_map(Groups::keys).flatten().cloned());
             if *is_by_cgroup {
                 let paths = digests.iter().flat_map(|digest| digest.head.cgroup_stats.keys());
-                names.extend(paths.map(|path| self.cgroups.key(*side, path)));
+                names.extend(paths.map(|path| self.keys.cgroups.key(*side, path)));
             }
         }
         let is_unmatched = |glob: &&GroupGlob| !names.iter().any(|name| glob.is_match(name));
         let unmatched = only.iter().filter(is_unmatched);
         unmatched.map(|glob| NoSuchGroup::new("group", glob, names.iter().map(String::as_str))).collect()
-    }
-}
-
-/// The names of all threads of a digest, which tell cgroups that have another name in the candidate.
-fn tasks(digest: &Digest, axis: GroupBy) -> Vec<&ThreadNames> {
-    match axis {
-        GroupBy::Cgroup => digest.threads.tasks.iter().collect(),
-        _ => digest.threads.by_names.keys().collect(),
     }
 }
 

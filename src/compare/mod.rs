@@ -15,6 +15,7 @@ mod gate_outcome;
 mod gate_room;
 mod globs;
 mod group;
+mod group_keys;
 mod grouped;
 mod headline;
 mod host;
@@ -48,8 +49,8 @@ use self::reasons::{GroupedReasons, ReasonRows, Wanted};
 use self::smaps::ProcessMemory;
 pub use self::smaps::collect_smaps_rollup;
 pub use self::{
-    cgroup_keys::*, course::*, delta::*, digest::*, gate::*, gate_outcome::*, globs::*, grouped::*, host::*,
-    options::*, overview_columns::*, quantity::*, reason::*, report::*, rows::*, runs::*, scope::*, select::*,
+    cgroup_keys::*, course::*, delta::*, digest::*, gate::*, gate_outcome::*, globs::*, group_keys::*, grouped::*,
+    host::*, options::*, overview_columns::*, quantity::*, reason::*, report::*, rows::*, runs::*, scope::*, select::*,
     sides::*, trend::*, until::*,
 };
 pub(crate) use self::{gate_cause::GateCause, measurement::*, why::*};

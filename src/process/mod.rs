@@ -13,6 +13,7 @@ mod progress;
 mod reader_pool;
 mod signals;
 mod stdout;
+mod terminal;
 mod watchdog;
 mod worker;
 mod workers;
@@ -32,7 +33,8 @@ pub(crate) use self::privileges::{as_caller, drop_file_capabilities, held, start
 pub use self::progress::Progress;
 pub(crate) use self::reader_pool::ReaderPool;
 pub(crate) use self::signals::without_stops;
-pub use self::signals::{Signals, fail_writes_beyond_limit};
+pub use self::signals::{ScreenEvent, Signals, Stopped, fail_writes_beyond_limit};
 pub(crate) use self::stdout::check_stdout;
+pub(crate) use self::terminal::{MessageWriter, NoScreen, TerminalScreen, last_message};
 pub use self::workers::{no_workers, worker_per_cpu, workers};
 pub use crate::sys::allocator::Allocator;

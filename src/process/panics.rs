@@ -8,6 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use super::terminal;
 use crate::sys::allocator::end_without_memory;
 use crate::sys::exit_now;
 
@@ -33,8 +34,12 @@ pub(crate) fn end_at_panics(status: u8) {
     take_stack();
     end_without_memory(|size| fail_now(format_args!("not enough memory: {size} bytes are missing")));
     set_hook(Box::new(|panic| {
+        let is_contained = IS_CONTAINED.try_with(Cell::get).unwrap_or(false);
+        if !is_contained {
+            terminal::give_back();
+        }
         Line::of(panic).print();
-        if !IS_CONTAINED.try_with(Cell::get).unwrap_or(false) {
+        if !is_contained {
             exit_now(FAILURE.load(Ordering::Relaxed));
         }
     }));
@@ -53,6 +58,7 @@ fn take_stack() {
 pub(crate) fn fail_now(message: impl fmt::Display) -> ! {
     let mut line = Line { bytes: [0; 400], length: 0 };
     let _ = write!(line, "ctprof: {message}");
+    terminal::give_back();
     line.print();
     exit_now(FAILURE.load(Ordering::Relaxed))
 }
@@ -79,8 +85,10 @@ impl Line {
         let end = self.length.min(self.bytes.len() - 1);
         self.bytes[..end].iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
         self.bytes[end] = b'\n';
-        // The lock of standard error may be held by a thread that waits for this one.
-        let _ = nix::unistd::write(io::stderr(), &self.bytes[..=end]);
+        if !terminal::hold(&self.bytes[..=end]) {
+            // The lock of standard error may be held by a thread that waits for this one.
+            let _ = nix::unistd::write(io::stderr(), &self.bytes[..=end]);
+        }
     }
 }
 

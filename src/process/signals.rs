@@ -1,14 +1,15 @@
 //! Signals that end a pause, or arrive while a command runs.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
 
 use super::watchdog::Watchdog;
 use crate::sys::signals::{self, keep_zombies, was_ignored};
@@ -18,6 +19,9 @@ const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
 /// Signals that must not end ctprof before a command ends, and the signal that announces its exit.
 const DURING_COMMAND: [Signal; 5] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD];
+
+/// Signals that a full-screen command receives beside those that end it: of the size of the terminal, and of a stop.
+const OF_SCREEN: [Signal; 3] = [Signal::SIGWINCH, Signal::SIGTSTP, Signal::SIGCONT];
 
 /// Dispositions that ctprof or Rust's runtime changes.
 const CHANGED: [Signal; 3] = [Signal::SIGPIPE, Signal::SIGCHLD, Signal::SIGXFSZ];
@@ -53,8 +57,36 @@ pub(super) struct Received {
 impl Received {
     /// The signal, if it would have ended ctprof.
     pub(super) fn interrupts(self) -> Option<i32> {
-        (self.signal != Signal::SIGCHLD).then_some(self.signal as i32)
+        would_end(self.signal).then_some(self.signal as i32)
     }
+}
+
+fn would_end(signal: Signal) -> bool {
+    signal != Signal::SIGCHLD && !OF_SCREEN.contains(&signal)
+}
+
+/// Who stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// This process.
+    Process,
+    /// All processes of its process group.
+    Group,
+}
+
+/// What a full-screen command waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScreenEvent {
+    /// The number of a signal that would have ended ctprof.
+    Ended(i32),
+    /// The terminal has another size, or the process goes on after a stop: the screen is to be drawn again.
+    Changed,
+    /// Another process asks to stop (SIGTSTP).
+    Stop,
+    /// A key was pressed, or the terminal is gone.
+    Input,
+    /// The time is over.
+    Elapsed,
 }
 
 /// Makes writes beyond the file size limit (`ulimit -f`) fail, so that they are reported as errors. SIGXFSZ would end the
@@ -95,6 +127,14 @@ impl Signals {
         Self::block(&DURING_COMMAND)
     }
 
+    /// Blocks what ends, stops or resizes a full-screen command: [`Signals::screen_event`] receives it.
+    ///
+    /// # Errors
+    /// If no file descriptor is available.
+    pub fn for_screen() -> io::Result<Self> {
+        Self::block(&[ENDING, OF_SCREEN].concat())
+    }
+
     fn block(signals: &[Signal]) -> io::Result<Self> {
         let ignored = CHANGED.into_iter().filter(|&signal| was_ignored(signal)).collect();
         keep_zombies()?;
@@ -103,7 +143,7 @@ impl Signals {
         let blocked: SigSet = signals.iter().copied().filter(counts).collect();
         let descriptor = SignalFd::with_flags(&blocked, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let fatal_signals: SigSet =
-            blocked.iter().filter(|&signal| signal != Signal::SIGCHLD && !was_ignored(signal)).collect();
+            blocked.iter().filter(|&signal| would_end(signal) && !was_ignored(signal)).collect();
         let fatal = SignalFd::with_flags(&fatal_signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let mask = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let watchdog =
@@ -162,6 +202,39 @@ impl Signals {
                 Err(errno) => return Err(errno.into()),
             }
         }
+    }
+
+    /// The next signal or input, waiting for one until `deadline`, or forever if there is none.
+    ///
+    /// # Errors
+    /// Errors of `ppoll(2)`: out of memory.
+    pub fn screen_event(&self, input: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<ScreenEvent> {
+        loop {
+            match self.arrived()?.map(|received| (received.signal, received.interrupts())) {
+                Some((Signal::SIGTSTP, _)) => return Ok(ScreenEvent::Stop),
+                Some((Signal::SIGWINCH | Signal::SIGCONT, _)) => return Ok(ScreenEvent::Changed),
+                Some((_, Some(signal))) => return Ok(ScreenEvent::Ended(signal)),
+                Some(_) | None => {}
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let mut polled = [self.descriptor.as_fd(), input].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+            match ppoll(&mut polled, left.map(Into::into), None) {
+                Ok(0) => return Ok(ScreenEvent::Elapsed),
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
+                // Keys wait for signals and for what is due.
+                Ok(_) if polled[0].any() == Some(false) => return Ok(ScreenEvent::Input),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// Stops this process, or its process group as a key of the terminal does, until it is continued.
+    pub fn stop(&self, whom: Stopped) {
+        let stop = SigSet::from(Signal::SIGTSTP);
+        let pid = if whom == Stopped::Group { Pid::from_raw(0) } else { Pid::this() };
+        // The signal is delivered before the mask has changed. Where no shell waits, the kernel discards it.
+        let _ = kill(pid, Signal::SIGTSTP).and_then(|()| stop.thread_unblock()).and_then(|()| stop.thread_block());
     }
 
     /// A signal that has arrived and would have ended ctprof; of several, the first. All are consumed.

@@ -135,6 +135,12 @@ impl OpenSeries<'_> {
         self.length.next()
     }
 
+    /// Makes steps this long from now on.
+    pub fn set_every(&mut self, every: Duration) {
+        self.length = StepLength::new(every);
+        self.info.every_ns = nanoseconds(every);
+    }
+
     /// Notes how long the engine took to read a step, and says once that it makes the next ones longer.
     fn note_time(&mut self, step: &SnapshotHead) {
         let Some(capture) = step.capture.as_ref().filter(|capture| capture.engine == "procfs") else { return };

@@ -14,11 +14,13 @@ mod layout;
 mod markdown;
 mod metrics;
 mod overview;
+mod overview_lines;
 mod scale;
 mod selection;
 mod sparkline;
 mod steps;
 mod table;
+mod terminal;
 mod trace;
 mod verdict;
 mod why;
@@ -26,8 +28,8 @@ mod window;
 
 pub(crate) use self::{capture::*, metrics::*};
 pub use self::{
-    columns::*, csv::*, escape::*, folded::*, gates::*, html::*, json::*, markdown::*, selection::*, steps::*,
-    table::*, trace::*,
+    columns::*, csv::*, escape::*, folded::*, gates::*, html::*, json::*, markdown::*, overview_lines::*, selection::*,
+    steps::*, table::*, terminal::*, trace::*,
 };
 use self::{fact_line::*, facts::*, layout::*, overview::*, scale::*, sparkline::*, verdict::*};
 

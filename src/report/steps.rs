@@ -6,13 +6,10 @@ use csv::{Writer, WriterBuilder};
 
 use super::{
     CORE, ColumnShape, DisplayOptions, Head, PivotColumn, ShownSection, Terminal, cell_digits, harmless, layout, pivot,
-    record, spaced, why, window,
+    record, why, window_heading,
 };
 use crate::compare::{OverviewColumn, Report, WindowSide};
-use crate::model::{Section, Unit};
-
-/// Several shorter steps begin in the same second.
-const SHORT_NS: u64 = 900_000_000;
+use crate::model::Section;
 
 /// Writes a step as text. Errors are those of `out`.
 pub fn write_step(
@@ -21,13 +18,8 @@ pub fn write_step(
     selection: &DisplayOptions,
     terminal: Terminal,
 ) -> io::Result<()> {
-    if let Some(WindowSide { info, .. }) = report.window() {
-        let form = if info.duration_ns < SHORT_NS { "%H:%M:%S%.3f" } else { "%H:%M:%S" };
-        let time = window::clock(info.started_at_unix_ns, form);
-        let length = spaced(info.duration_ns.into(), Unit::Ns);
-        let cpu =
-            info.cpu.as_ref().map_or_else(String::new, |cpu| format!(", {}", window::busy(cpu, info.duration_ns)));
-        writeln!(out, "{}   {length}{cpu}", time.unwrap_or_default())?;
+    if report.window().is_some() {
+        writeln!(out, "{}", window_heading(report))?;
     }
     let Some(section) = report.section(Section::Overview) else { return Ok(()) };
     let section = ShownSection::of_groups(section, selection);

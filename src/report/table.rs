@@ -1,51 +1,18 @@
 //! Reports as tables of text.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::{
-    CORE, Column, ColumnShape, DisplayOptions, FactLine, Head, List, ListLine, Outcome, PivotColumn, ShownSection,
-    escaped, facts, indent, layout, outcome, overview, why,
+    CORE, Column, ColumnShape, DisplayOptions, FactLine, Head, List, ListLine, OverviewLines, ShownSection, Terminal,
+    escaped, facts, indent, layout, outcome,
 };
 use crate::compare::{Change, Headline, Renamed, Report};
 use crate::diagnose::{counted, plural};
 use crate::model::Section;
 
-/// The properties of the output.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Terminal {
-    /// Width in columns; `None` if the output is not a terminal.
-    pub width: Option<u16>,
-    /// Whether headings are highlighted, with terminal escapes.
-    pub has_color: bool,
-}
-
-impl Terminal {
-    fn strong(self, text: &str) -> String {
-        self.rendered("1", text)
-    }
-
-    /// The color of what became worse or better.
-    fn tone(self, outcome: Outcome) -> Option<&'static str> {
-        match outcome {
-            _ if !self.has_color => None,
-            Outcome::Worse => Some("31"),
-            Outcome::Better => Some("32"),
-            Outcome::Neither => None,
-        }
-    }
-
-    /// Select Graphic Rendition of ECMA-48.
-    fn rendered(self, code: &str, text: &str) -> String {
-        if self.has_color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
-}
-
 const LABEL: usize = 10;
 const NOTE: &str = "  ";
-/// Before the first line that says why the time of a group passes.
-const WHY: &str = "  why   ";
-
 /// Writes a report as text. Errors are those of `out`.
 pub fn write_table(
     out: &mut dyn Write,
@@ -117,36 +84,10 @@ impl TableWriter<'_> {
     }
 
     fn overview(&mut self, section: &ShownSection<'_>) -> io::Result<()> {
-        let (report, width) = (self.report, self.terminal.width);
-        let mut pivot = overview::pivot(section, self.selection.users_of(report));
-        report.trends.iter().for_each(|trend| pivot.add_trend(trend, section));
-        if width.is_some_and(|width| pivot.width() > width.into()) {
-            pivot.leave_out_zeros();
-        }
-        let rank = |name: &str| section.section.foremost.iter().position(|column| *column == name);
-        let texts: Vec<_> = pivot.columns.iter().map(PivotColumn::heading).collect();
-        let head = |(place, text): (usize, _)| {
-            let dispensable = pivot.columns[place].dispensable(rank);
-            Head { text, shape: pivot.shape(place), dispensable }
-        };
-        let heads: Vec<_> = texts.iter().map(String::as_str).enumerate().map(head).collect();
-        let tones: Vec<_> = pivot.outcomes.iter().map(|outcome| self.terminal.tone(*outcome)).collect();
-        let (lines, left_out) = layout::lines(&heads, &pivot.lines, &tones, width);
-        let change = PivotColumn::Change.heading();
-        let left_out: Vec<_> = left_out.into_iter().filter(|head| **head != change).map(str::to_owned).collect();
-        let why: HashMap<_, _> = why::lines(report, section).into_iter().collect();
-        writeln!(self.out)?;
-        for (line, group) in lines.iter().zip([None].into_iter().chain(pivot.groups.iter().copied())) {
-            writeln!(self.out, "{line}")?;
-            for (place, text) in group.and_then(|group| why.get(&group)).into_iter().flatten().enumerate() {
-                let label = if place == 0 { WHY } else { "" };
-                let text = self.folded(&escaped(text), WHY.len());
-                writeln!(self.out, "{label:<width$}{text}", width = WHY.len())?;
-            }
-        }
-        let notes = section.section.notes.iter().map(|note| format!("note: {note}"));
-        let mut below = [overview::footer(section, &pivot, &left_out)].into_iter().chain(notes);
-        below.try_for_each(|text| writeln!(self.out, "{}", self.folded(&escaped(&text), 0)))
+        let lines = OverviewLines::of_section(self.report, section, self.selection, self.terminal);
+        writeln!(self.out, "\n{}", lines.heading)?;
+        let rows = lines.rows.iter().flat_map(|row| &row.lines);
+        rows.chain(&lines.below).try_for_each(|line| writeln!(self.out, "{line}"))
     }
 
     /// What marks mean, and which columns there is no room for.

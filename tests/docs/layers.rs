@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 /// Each stage with the stages it may use. `capture` and `compare` are independent of each other, `report`
 /// of `capture` and `store`.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("model", &[]),
     ("sys", &[]),
     ("process", &["sys"]),
@@ -26,6 +26,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("record", &["model", "process", "capture", "window", "reasons", "series"]),
     ("compare", &["model", "names", "diagnose", "statistics", "window"]),
     ("report", &["model", "names", "diagnose", "statistics", "compare"]),
+    ("top", &["model", "process", "diagnose", "series", "record", "compare", "report", "store"]),
     (
         "cli",
         &[
@@ -42,6 +43,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "record",
             "compare",
             "report",
+            "top",
         ],
     ),
 ];

@@ -28,11 +28,14 @@ mod reasons;
 mod recorded_trees;
 mod report_formats;
 mod same_answers;
+#[path = "../support/screen.rs"]
+mod screen;
 mod sides_of_runs;
 mod statistics;
 mod stored_files;
 #[path = "../support/mod.rs"]
 mod support;
+mod top;
 mod unusual_values;
 mod window_boundaries;
 mod window_exits;

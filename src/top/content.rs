@@ -1,0 +1,23 @@
+//! What fills the screen, whatever its height: lines above, and rows that are selected or scrolled.
+
+use crate::report::RowLines;
+
+/// What fills the screen.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    /// Lines that stay on top.
+    pub(super) title: Vec<String>,
+    /// The heading of the table; empty for text.
+    pub(super) heading: String,
+    pub(super) rows: Vec<RowLines>,
+    /// Columns that rows can be sorted by.
+    pub(super) columns: Vec<&'static str>,
+}
+
+impl Content {
+    /// The rows that can be selected, with the paths of their groups.
+    pub(super) fn selectable(&self) -> impl Iterator<Item = (usize, &[String])> {
+        let rows = self.rows.iter().enumerate().map(|(row, lines)| (row, &lines.path[..]));
+        rows.filter(|(_, path)| !path.is_empty())
+    }
+}

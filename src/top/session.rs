@@ -1,0 +1,229 @@
+//! The loop: windows, keys and signals, one after the other.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use super::content::Content;
+use super::course::Course;
+use super::fill::content;
+use super::keys::take_keys;
+use super::screen;
+use super::source::{NoWindows, WindowSource};
+use super::state::{Request, ScreenState, Shown, ShownColumns};
+use crate::compare::{CompareOptions, Report, show};
+use crate::model::CtprofSnapshot;
+use crate::process::{ScreenEvent, Signals, Stopped, TerminalScreen, last_message};
+use crate::report::{Terminal, UserNames};
+use crate::store::OutputTarget;
+
+/// What the command line says of a session.
+pub(crate) struct SessionOptions {
+    pub(crate) compare: CompareOptions,
+    pub(crate) every: Duration,
+    pub(crate) has_color: bool,
+    /// Files of at most so many bytes of JSON are read and written.
+    pub(crate) limit: u64,
+    /// The names of the users of groups.
+    pub(crate) users: fn(&Report) -> UserNames,
+    /// The file for a window that is written.
+    pub(crate) file_name: Box<dyn Fn() -> PathBuf>,
+}
+
+/// A screen, and what it shows.
+pub(crate) struct Session<'r> {
+    options: SessionOptions,
+    source: WindowSource<'r>,
+    screen: TerminalScreen,
+    signals: Signals,
+    state: ScreenState,
+    course: Course,
+    /// `None` before the first one.
+    window: Option<(CtprofSnapshot, Report)>,
+    content: Content,
+}
+
+impl<'r> Session<'r> {
+    pub(crate) fn new(
+        options: SessionOptions,
+        source: WindowSource<'r>,
+        screen: TerminalScreen,
+        signals: Signals,
+    ) -> Self {
+        let state = ScreenState::new(options.compare.clone(), options.every);
+        let content =
+            Content { title: vec!["the first interval takes half a second".to_owned()], ..Content::default() };
+        Self { options, source, screen, signals, state, course: Course::default(), window: None, content }
+    }
+
+    /// Shows windows until a key or a signal ends that, and returns the number of the signal.
+    pub(crate) fn run(mut self) -> anyhow::Result<Option<i32>> {
+        let mut typed = Vec::new();
+        self.draw()?;
+        loop {
+            let is_due = self.source.is_live() || self.state.shown == Shown::Latest;
+            let due = is_due.then(|| self.source.due(self.state.every));
+            self.signals.begin_recording();
+            match self.signals.screen_event(self.screen.input(), due)? {
+                ScreenEvent::Ended(signal) => return Ok(Some(signal)),
+                ScreenEvent::Elapsed => self.advance()?,
+                ScreenEvent::Changed => {
+                    self.screen.retake()?;
+                    self.fill();
+                }
+                ScreenEvent::Stop => self.stop(Stopped::Process)?,
+                ScreenEvent::Input => {
+                    let mut bytes = [0; 1024];
+                    match nix::unistd::read(self.screen.input(), &mut bytes) {
+                        Ok(length @ 1..) => typed.extend(&bytes[..length]),
+                        Err(Errno::EAGAIN | Errno::EINTR) => {}
+                        // The terminal is gone.
+                        Ok(0) | Err(_) => return Ok(Some(nix::libc::SIGHUP)),
+                    }
+                    for key in take_keys(&mut typed) {
+                        if self.press(key)?.is_break() {
+                            return Ok(None);
+                        }
+                    }
+                }
+            }
+            self.draw()?;
+        }
+    }
+
+    fn press(&mut self, key: super::keys::PressedKey) -> anyhow::Result<ControlFlow<()>> {
+        let every = self.state.every;
+        match self.state.press(key, &self.content) {
+            Request::Quit => return Ok(ControlFlow::Break(())),
+            Request::Draw => {}
+            Request::Report => self.report(),
+            Request::Regroup => self.regroup()?,
+            Request::Earlier => self.go(-1)?,
+            Request::Later => self.go(1)?,
+            Request::Latest => self.state.shown = Shown::Latest,
+            Request::Write => self.write(),
+            Request::Stop => self.stop(Stopped::Group)?,
+        }
+        if self.state.every != every {
+            self.source.set_every(self.state.every);
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Shows the window that is due.
+    fn advance(&mut self) -> anyhow::Result<()> {
+        let Some(window) = self.source.next(self.end_ns(), &self.signals)? else {
+            self.state.shown = Shown::Held;
+            self.state.message = Some("the file ends here".to_owned());
+            return Ok(());
+        };
+        let report = show(&window, &self.state.options());
+        self.course.add(&report);
+        self.state.is_first = self.window.is_none() && self.source.is_live();
+        if self.state.shown == Shown::Latest || self.window.is_none() {
+            self.window = Some((window, report));
+            self.fill();
+        }
+        Ok(())
+    }
+
+    /// Shows the window before or after the one on the screen, and stays there.
+    fn go(&mut self, by: i32) -> anyhow::Result<()> {
+        let Some((window, _)) = &self.window else { return Ok(()) };
+        let start_ns = window.head.window.as_ref().map_or(0, |window| window.started_at_unix_ns);
+        let (past, limit) = (&self.source.past, self.options.limit);
+        let found = if by < 0 { past.before(start_ns, limit) } else { past.after(self.end_ns(), limit) };
+        match found? {
+            Some(window) => {
+                self.state.shown = Shown::Held;
+                self.state.message = None;
+                let report = show(&window, &self.state.options());
+                self.course.add(&report);
+                self.window = Some((window, report));
+                self.fill();
+            }
+            None if by < 0 => self.state.message = Some("nothing before this is kept".to_owned()),
+            None if self.source.is_live() => self.state.shown = Shown::Latest,
+            None => self.state.message = Some("the file ends here".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// When the window on the screen ends, in nanoseconds since 1970.
+    fn end_ns(&self) -> u64 {
+        let info = self.window.as_ref().and_then(|(window, _)| window.head.window.as_ref());
+        info.map_or(0, |info| info.started_at_unix_ns.saturating_add(info.duration_ns))
+    }
+
+    /// Reports on the window again.
+    fn report(&mut self) {
+        if let Some((window, report)) = &mut self.window {
+            *report = show(window, &self.state.options());
+        }
+        self.fill();
+    }
+
+    /// Reports on the window in other groups, whose course is read again.
+    fn regroup(&mut self) -> Result<(), NoWindows> {
+        self.course.clear();
+        let end_ns = self.end_ns();
+        let options = self.state.options();
+        let mut add = |window: CtprofSnapshot| {
+            self.course.add(&show(&window, &options));
+            ControlFlow::Continue(())
+        };
+        if self.window.is_some() {
+            self.source.past.each([Course::needed_from(end_ns), end_ns], self.options.limit, &mut add)?;
+        }
+        self.report();
+        Ok(())
+    }
+
+    fn terminal(&self) -> (Terminal, usize) {
+        let size = terminal_size::terminal_size_of(std::io::stdout());
+        let (width, height) = size.map_or((80, 24), |(width, height)| (width.0, height.0));
+        (Terminal { width: Some(width), has_color: self.options.has_color }, height.into())
+    }
+
+    /// Makes the content of the screen from the window.
+    fn fill(&mut self) {
+        let terminal = self.terminal().0;
+        let Some((window, report)) = &mut self.window else { return };
+        // A bar takes at least two seconds.
+        let bars = usize::from(terminal.width.unwrap_or(0)).saturating_sub(60) / 5;
+        let has_course = self.state.columns == ShownColumns::Main && bars >= 4;
+        report.trends = if has_course { self.course.trends(report, bars.min(20)) } else { Vec::new() };
+        let users = (self.options.users)(report);
+        let body = Terminal { width: terminal.width.map(|width| width.saturating_sub(1)), ..terminal };
+        self.content = content(&self.state, (window, report), users, body);
+    }
+
+    fn draw(&mut self) -> anyhow::Result<()> {
+        let (terminal, height) = self.terminal();
+        if self.state.message.is_none() {
+            self.state.message = last_message();
+        }
+        let lines = screen::lines(&mut self.state, &self.content, height, terminal);
+        // Terminals that know it show all of it at once.
+        let bytes = format!("\x1b[?2026h\x1b[H\x1b[2K{}\x1b[?2026l", lines.join("\r\n\x1b[2K"));
+        Ok(self.screen.draw(bytes.as_bytes())?)
+    }
+
+    fn write(&mut self) {
+        let Some((window, _)) = &self.window else { return };
+        let target = OutputTarget::create_new(&(self.options.file_name)());
+        let written = target.and_then(|target| target.write(window, self.options.limit));
+        self.state.message = Some(match written {
+            Ok(written) => format!("written: {}", written.path.display()),
+            Err(error) => format!("{error:#}"),
+        });
+    }
+
+    fn stop(&mut self, whom: Stopped) -> anyhow::Result<()> {
+        self.screen.lend();
+        self.signals.stop(whom);
+        Ok(self.screen.retake()?)
+    }
+}

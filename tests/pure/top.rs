@@ -1,0 +1,123 @@
+//! `ctprof top` on a terminal, with the file of a series.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+
+use crate::screen::OnTerminal;
+
+const CTPROF: &str = env!("CARGO_BIN_EXE_ctprof");
+const SERIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v2-series-linux-6.18.ctprof");
+
+/// A replay that stays at the window that is 1.4 seconds after the beginning, as long as no key says otherwise.
+fn replay(size: (u16, u16)) -> OnTerminal {
+    let mut terminal = OnTerminal::start(CTPROF, &["top", "-d", "1h", &format!("{SERIES}@1.4s..")], size);
+    terminal.wait_for("group");
+    terminal
+}
+
+#[test]
+fn a_replay_shows_the_recorded_screens() {
+    for (columns, lines) in [(40, 12), (80, 24), (160, 40)] {
+        let mut terminal = replay((columns, lines));
+        let groups = terminal.screen();
+        terminal.press("\r");
+        let details = terminal.wait_for("samples at");
+        terminal.press("?");
+        let help = terminal.wait_for("Keys");
+        let screens = [groups, details, help].join(&format!("{}\n", "=".repeat(columns.into())));
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/top-{columns}.txt"));
+        if std::env::var_os("UPDATE_TOP").is_some() {
+            fs::write(&file, &screens).unwrap();
+        }
+        assert_eq!(screens, fs::read_to_string(&file).unwrap(), "{columns} columns; UPDATE_TOP=1 records them again");
+    }
+}
+
+#[test]
+fn keys_move_in_time_and_between_groups_axes_orders_and_filters() {
+    let mut terminal = replay((120, 24));
+    let first = terminal.screen();
+    terminal.press("\x1b[C");
+    let time = |screen: &str| screen.lines().next().map(str::to_owned);
+    terminal.wait_until(|terminal| terminal.screen().contains("held") && time(&terminal.screen()) > time(&first));
+    terminal.press("\x1b[D");
+    terminal.wait_until(|terminal| time(&terminal.screen()) == time(&first));
+    terminal.press("g");
+    terminal.wait_for("by process");
+    terminal.press("s");
+    terminal.wait_for("wait first");
+    terminal.press("/ctp\r");
+    let filtered = terminal.wait_for("only ctp");
+    assert!(filtered.contains("ctprof ") && !filtered.contains("python3"), "{filtered}");
+    terminal.press("/\x7f\x7f\x7fnone\r");
+    terminal.wait_for("no group");
+    terminal.press("/\x1b");
+    terminal.press("l");
+    terminal.press("q");
+    assert!(terminal.end().success());
+}
+
+#[test]
+fn the_screen_follows_the_size_of_the_terminal() {
+    let mut terminal = replay((120, 30));
+    for (columns, lines) in [(40, 10), (250, 50), (20, 3)] {
+        terminal.resize(columns, lines);
+        terminal.wait_until(|terminal| terminal.screen().lines().count() == usize::from(lines));
+    }
+}
+
+#[test]
+fn the_terminal_is_given_back_whatever_ends_top() {
+    for (signal, status) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGINT, 130)] {
+        let mut terminal = replay((80, 24));
+        assert!(!terminal.is_given_back());
+        terminal.signal(signal);
+        assert_eq!(terminal.end().code(), Some(status), "{signal}");
+        assert!(terminal.is_given_back(), "{signal}");
+    }
+    for key in ["q", "\x03"] {
+        let mut terminal = replay((80, 24));
+        terminal.press(key);
+        assert!(terminal.end().success() && terminal.is_given_back(), "{key:?}");
+    }
+}
+
+#[test]
+fn a_stopped_top_leaves_the_terminal_to_the_shell_and_goes_on_in_the_foreground() {
+    let script = format!("{CTPROF} top -d 1h {SERIES}@3s..; echo stopped $?; read line; fg; echo ended $?");
+    for stop in ["\x1a", ""] {
+        let mut terminal = OnTerminal::start("sh", &["-mc", &script], (80, 24));
+        terminal.wait_for("group");
+        terminal.press(stop);
+        if stop.is_empty() {
+            assert!(
+                Command::new("pkill")
+                    .args(["-TSTP", "-s", &terminal.id().to_string(), "ctprof"])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        }
+        terminal.wait_until(|terminal| terminal.output().contains("stopped"));
+        assert!(terminal.is_given_back());
+        let before = terminal.output().matches("\x1b[?1049h").count();
+        terminal.press("\n");
+        terminal.wait_until(|terminal| terminal.output().matches("\x1b[?1049h").count() > before);
+        terminal.press("q");
+        terminal.wait_until(|terminal| terminal.output().contains("ended 0"));
+        assert!(terminal.is_given_back());
+    }
+}
+
+#[test]
+fn without_a_screen_an_error_names_the_command_that_needs_none() {
+    let message = |arguments: &[&str]| String::from_utf8(crate::program::run(arguments).stderr).unwrap();
+    assert!(message(&["top"]).contains("`ctprof record --every 2s`"), "{}", message(&["top"]));
+    assert!(message(&["top", SERIES]).contains(&format!("`ctprof show --steps {SERIES}`")));
+    let mut dumb = OnTerminal::start("env", &["TERM=dumb", CTPROF, "top"], (80, 24));
+    assert_eq!(dumb.end().code(), Some(1));
+    assert!(dumb.output().contains("TERM is dumb") && !dumb.output().contains('\x1b'), "{}", dumb.output());
+}
