@@ -134,7 +134,7 @@ fn explained(cpu: &Accounting) -> String {
         _ => format!("{} ({}%)", of(cpu_time(busy_ns)), percent(busy_ns)),
     };
     match cpu.steal_ns.filter(|steal_ns| *steal_ns >= LEAST_STEAL_NS.max(busy_ns / 50)) {
-        Some(steal_ns) => format!("{text}, and {} stolen by the hypervisor", seconds(steal_ns)),
+        Some(steal_ns) => format!("{text}, and {} stolen by the hypervisor, counted as sleep", seconds(steal_ns)),
         None => text,
     }
 }

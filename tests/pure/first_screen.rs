@@ -466,7 +466,7 @@ fn the_header_claims_no_more_than_the_kernel_knows() {
     let stolen = page("c", cpu(800, json!({"busy_most_ns": 9 * SECOND, "steal_ns": SECOND})));
     assert!(
         stolen
-            .contains("8.00 of 8.00 to 9.00 CPU-seconds accounted for (89 to 100%), and 1.00 stolen by the hypervisor"),
+            .contains("8.00 of 8.00 to 9.00 CPU-seconds accounted for (89 to 100%), and 1.00 stolen by the hypervisor, counted as sleep"),
         "{stolen}"
     );
     let container = page("d", cpu(16, json!({"partial": true})));
