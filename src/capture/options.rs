@@ -63,6 +63,8 @@ pub struct Options {
     pub taskstats: Use,
     /// Whether to read jemalloc's counters, which pauses each thread for microseconds.
     pub jemalloc: Use,
+    /// Whether samples of why threads wait say where in their code.
+    pub stacks: Use,
     /// Progress, updated during the capture.
     pub progress: Arc<Progress>,
 }

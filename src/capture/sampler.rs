@@ -1,16 +1,18 @@
 //! What samples threads, and what their samples mean.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
 
 use nix::errno::Errno;
 
 use super::bpf::samples::BpfSampler;
 use super::error::finding_without_bpf;
 use super::mutex_owners::MutexOwners;
-use super::options::{Engine, Options, Tree};
+use super::options::{Engine, Options, Tree, Use};
 use super::procfs::directory::ProcDirectory;
 use super::procfs::samples::ProcfsSampler;
-use crate::model::{BpfObstacle, KernelEntry, Name, PassScope, ThreadEnd, ThreadSample};
+use super::sampled_stacks::SampledStacks;
+use crate::model::{BpfObstacle, KernelEntry, Name, PassScope, Sampling, ThreadEnd, ThreadSample};
 
 /// Samples threads, one pass at a time: all by BPF, or by procfs those that the caller may trace.
 pub struct ThreadSampler {
@@ -18,7 +20,14 @@ pub struct ThreadSampler {
     /// Without BPF.
     procfs: ProcfsSampler,
     mutex_owners: MutexOwners,
+    /// `None` if stacks are not wanted, or if the kernel has no BPF programs that find threads by their ids.
+    stacks: Option<SampledStacks>,
+    /// Why there are no stacks, although there is BPF.
+    no_stacks: Option<&'static str>,
 }
+
+/// What stacks need: a program that asks whether a thread still sleeps when its stack has been read.
+const NO_THREADS_BY_ID: &str = "the kernel's BPF programs cannot find threads by their ids";
 
 /// Why threads cannot be sampled.
 #[derive(Debug, thiserror::Error)]
@@ -41,12 +50,18 @@ impl ThreadSampler {
         if options.roots.tree() != Tree::Live {
             return Err(NoSamples(finding_without_bpf(&BpfObstacle::NotLive.into()).to_string()));
         }
-        let bpf = match options.engine {
+        let mut bpf = match options.engine {
             Engine::Procfs => None,
             _ => BpfSampler::load().inspect_err(|no_bpf| tracing::info!("{}", finding_without_bpf(no_bpf))).ok(),
         };
         let procfs = ProcDirectory::open(&options.roots.procfs).map_err(|errno| NoSamples::because(&errno))?;
-        Ok(Self { bpf: bpf.map(Box::new), procfs: ProcfsSampler::new(procfs), mutex_owners: MutexOwners::new() })
+        let is_wanted = options.stacks == Use::Enabled;
+        let check = bpf.as_mut().filter(|_| is_wanted).and_then(BpfSampler::take_check);
+        let stacks = check.map(SampledStacks::new);
+        let why = if is_wanted { NO_THREADS_BY_ID } else { Sampling::STACKS_NOT_WANTED };
+        let no_stacks = Some(why).filter(|_| bpf.is_some() && stacks.is_none());
+        let (procfs, mutex_owners) = (ProcfsSampler::new(procfs), MutexOwners::new());
+        Ok(Self { bpf: bpf.map(Box::new), procfs, mutex_owners, stacks, no_stacks })
     }
 
     /// What takes the samples, as files name it.
@@ -91,8 +106,25 @@ impl ThreadSampler {
         self.mutex_owners.add(samples, mutex);
     }
 
+    /// Adds where in their code some of the threads sleep, as numbers that [`stacks`](Self::stacks) knows.
+    pub fn add_stacks(&mut self, samples: &mut [ThreadSample]) {
+        self.stacks.iter_mut().for_each(|stacks| stacks.add(samples));
+    }
+
+    /// The functions of programs in these stacks, as [`CodeFunction`](crate::model::CodeFunction) reads them, and why there are
+    /// none.
+    pub fn stacks(&mut self, numbers: &BTreeSet<u32>) -> (HashMap<u32, Name>, Option<&'static str>) {
+        (self.stacks.as_mut().map_or_else(HashMap::new, |stacks| stacks.names(numbers)), self.no_stacks)
+    }
+
+    /// CPU time that stacks have taken so far, in threads of their own; `None` if it is unknown at the moment.
+    pub fn time_of_stacks(&self) -> Option<Duration> {
+        self.stacks.as_ref().map_or(Some(Duration::ZERO), SampledStacks::used)
+    }
+
     /// Makes the next pass sample all threads, also those that sleep on.
     pub fn forget(&mut self) {
+        self.stacks.iter_mut().for_each(SampledStacks::forget);
         match &mut self.bpf {
             Some(bpf) => bpf.forget(),
             None => self.procfs.forget(),
@@ -101,7 +133,9 @@ impl ThreadSampler {
 
     /// How many entries each map has that outlives a pass.
     pub fn entries(&self) -> Vec<(&'static str, usize)> {
-        self.bpf.as_ref().map_or_else(|| self.procfs.entries(), |bpf| bpf.entries())
+        let mut entries = self.bpf.as_ref().map_or_else(|| self.procfs.entries(), |bpf| bpf.entries());
+        self.stacks.iter().for_each(|stacks| entries.extend(stacks.entries()));
+        entries
     }
 
     /// The functions of the kernel that these addresses are in, and why there are none.

@@ -13,7 +13,7 @@ use super::{
     CpuList, Format, LimitArgs, SORT_KEYS, ViewArgs, cpu_list, duration, keep, one_of_variants, overview_column, pid,
     ring_size, share, size, smaps, threshold, why_rate,
 };
-use crate::capture::{Engine, Options, Smaps};
+use crate::capture::{Engine, Options, Smaps, Use};
 use crate::compare::{
     CompareOptions, DifferentHosts, Gate, GroupBy, GroupGlob, NewGroups, OverviewColumn, Scope, Sides, SortKey,
     StepGate, Threshold,
@@ -291,6 +291,9 @@ pub(super) struct RecorderArgs {
     /// Fewer are taken where they would take more than 1% of one CPU.
     #[arg(hide_short_help = true, long, value_name = "HZ", default_value = "50", value_parser = why_rate)]
     why_rate: f64,
+    /// Do not sample where in their code threads wait
+    #[arg(hide_short_help = true, long, conflicts_with = "no_why")]
+    no_stacks: bool,
 }
 
 impl RecorderArgs {
@@ -306,7 +309,9 @@ impl RecorderArgs {
             Some(windows) => Recorder::new(options.clone(), usize::try_from(windows)?, self.ring)?,
             None => Recorder::of_series(options.clone(), self.ring)?,
         };
-        let recorder = if self.no_why { recorder } else { recorder.with_reasons(options, self.why_rate) };
+        let mut sampled = options.clone();
+        sampled.stacks = if self.no_stacks { Use::Disabled } else { Use::Enabled };
+        let recorder = if self.no_why { recorder } else { recorder.with_reasons(&sampled, self.why_rate) };
         privileges.keep_after_loading()?;
         Ok(recorder)
     }

@@ -133,6 +133,8 @@ impl ViewArgs {
             grouping,
             selection,
             has_whole_stacks: self.format == Format::Folded,
+            has_reason_trees: matches!(self.why, Some(Some(_)))
+                && matches!(self.format, Format::Table | Format::Markdown),
             labels,
             has_tree: self.format.is_interactive(),
             // Rows are made when the files have been read.

@@ -3,6 +3,7 @@
 
 mod captures;
 mod cgroup_keys;
+mod code_site;
 mod course;
 mod delta;
 mod digest;
@@ -27,14 +28,18 @@ mod overview;
 mod overview_columns;
 mod quantity;
 mod reason;
+mod reason_tree;
 mod reasons;
 mod records;
 mod report;
 mod rows;
 mod runs;
+mod runtimes;
 mod scope;
 mod score;
 mod select;
+mod shared_waits;
+mod shortened;
 mod sides;
 mod slowdown;
 mod smaps;
@@ -49,9 +54,9 @@ use self::reasons::{GroupedReasons, ReasonRows, Wanted};
 use self::smaps::ProcessMemory;
 pub use self::smaps::collect_smaps_rollup;
 pub use self::{
-    cgroup_keys::*, course::*, delta::*, digest::*, gate::*, gate_outcome::*, globs::*, group_keys::*, grouped::*,
-    host::*, options::*, overview_columns::*, quantity::*, reason::*, report::*, rows::*, runs::*, scope::*, select::*,
-    sides::*, trend::*, until::*,
+    cgroup_keys::*, code_site::CodeSite, course::*, delta::*, digest::*, gate::*, gate_outcome::*, globs::*,
+    group_keys::*, grouped::*, host::*, options::*, overview_columns::*, quantity::*, reason::*, report::*, rows::*,
+    runs::*, scope::*, select::*, sides::*, trend::*, until::*,
 };
-pub(crate) use self::{gate_cause::GateCause, measurement::*, why::*};
+pub(crate) use self::{gate_cause::GateCause, measurement::*, shortened::*, why::*};
 use self::{gate_metric::*, notes::*, slowdown::*, totals::*};

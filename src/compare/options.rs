@@ -178,6 +178,8 @@ pub struct CompareOptions {
     pub selection: Selection,
     /// Whether reasons have whole stacks of functions, however few samples they have.
     pub has_whole_stacks: bool,
+    /// Whether reasons are trees of the functions that led to them, if captures have stacks.
+    pub has_reason_trees: bool,
     /// The relative change below which several runs count as the same.
     pub threshold: Threshold,
     /// The share of the CPU time of all groups below which a group of several runs has no verdict, 0 to 1.

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use super::{BLOCK, RUN, SLEEP, WAIT};
-use crate::model::{Name, Reason, ReasonClass};
+use super::code_site::{self, CodeSite};
+use super::{BLOCK, RUN, SLEEP, WAIT, limited};
+use crate::model::{CodeFunction, Name, Reason, ReasonClass};
 
 /// What the threads of a group did or waited for, as reports have it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -21,19 +22,25 @@ pub struct GroupReason {
     pub object: Option<Name>,
     /// The group that ran on the CPU or owns the lock: its name, or `itself`.
     pub by: Option<Name>,
+    /// Where in their code they wait; `None` if that is unknown, and in whole stacks.
+    pub at: Option<CodeSite>,
+    /// Where the owner of the lock slept; `None` if it did not, or if that is unknown.
+    pub held_in: Option<CodeSite>,
+    /// Functions of the program that led to it, as [`CodeFunction`] reads them; of several stacks, the most frequent one.
+    #[serde(serialize_with = "labels")]
+    pub stack: Option<Name>,
 }
 
 pub(crate) const ITSELF: &str = "itself";
 
-/// Longest part of a name, in characters. Paths can have thousands, and a report repeats them.
-const LONGEST_PART: usize = 256;
-
 impl GroupReason {
     pub(super) fn new(reason: &Reason, by: Option<Name>) -> Self {
-        let Reason { class, entry, functions, object, .. } = reason.clone();
+        let Reason { class, entry, functions, object, stack, held_in, .. } = reason.clone();
         // Compilers name their copies of a function `name.constprop.0`.
         let named = |name: &Name| name.split_once('.').map_or_else(|| name.clone(), |(name, _)| name.into());
-        Self { class, entry, functions: functions.iter().map(named).collect(), object, by }
+        let functions = functions.iter().map(named).collect();
+        let held_in = held_in.as_deref().and_then(code_site::of_owner);
+        Self { class, entry, functions, object, by, at: None, held_in, stack }
     }
 
     /// The column of the overview that it is a part of; `None` for classes that this version does not know.
@@ -56,25 +63,45 @@ impl GroupReason {
             SLEEP => ReasonClass::Sleep,
             _ => return None,
         };
-        Some(Self { class, entry: None, functions: Vec::new(), object: None, by: None })
+        Some(Self::of_class(class))
     }
 
-    /// The same with fewer details: from level 0, which has the innermost function, to [`COARSEST`], which is only a column.
+    fn of_class(class: ReasonClass) -> Self {
+        Self { class, entry: None, functions: Vec::new(), object: None, by: None, at: None, held_in: None, stack: None }
+    }
+
+    /// The same with only the innermost function of the kernel, and without any of the program.
+    pub(super) fn without_functions(&self) -> Self {
+        Self { stack: None, ..self.coarse(0) }
+    }
+
+    /// The same with fewer details: from level 0, which has the innermost functions, to [`COARSEST`], which is only a column. A
+    /// place in the code is kept longer than what its calls work on, and then becomes that of the caller.
     pub(super) fn coarse(&self, level: usize) -> Self {
-        let mut coarse = self.clone();
         if self.class == ReasonClass::Idle {
-            return Self { entry: None, functions: Vec::new(), object: None, by: None, ..coarse };
+            return Self::of_class(self.class);
         }
         if let Some(other) = self.column().filter(|_| level >= COARSEST).and_then(Self::other) {
             return other;
         }
+        let mut coarse = Self { stack: None, ..self.clone() };
+        coarse.at = match level {
+            0 | 1 => self.at.clone(),
+            2 => self.at.as_ref().and_then(CodeSite::outward),
+            _ => None,
+        };
         // Who took the CPU matters, not where the thread was when it lost it.
         let is_for_cpu = matches!(self.class, ReasonClass::Wait | ReasonClass::CpuQuota);
-        coarse.functions.truncate(if level > 1 || is_for_cpu { 0 } else { 1 });
-        if level > 0 {
-            (coarse.object, coarse.by) = (None, None);
+        // Where the program waits says more than where the kernel does.
+        let has_place = coarse.at.is_some() && coarse.entry.is_some();
+        coarse.functions.truncate(if level > 4 || is_for_cpu || has_place { 0 } else { 1 });
+        if level > 3 || (level > 0 && coarse.at.is_some()) {
+            (coarse.object, coarse.by, coarse.held_in) = (None, None, None);
         }
-        if level > 2 || is_for_cpu {
+        if level > 2 {
+            coarse.held_in = None;
+        }
+        if level > 5 || is_for_cpu {
             coarse.entry = None;
         }
         coarse
@@ -82,12 +109,13 @@ impl GroupReason {
 
     /// Whether it says more than its column.
     pub(crate) fn is_known(&self) -> bool {
-        let is_named = self.entry.is_some() || !self.functions.is_empty() || self.by.is_some();
+        let is_in_code = !self.functions.is_empty() || self.at.is_some();
+        let is_named = self.entry.is_some() || is_in_code || self.by.is_some();
         let classes = [ReasonClass::CpuQuota, ReasonClass::Idle, ReasonClass::Stopped, ReasonClass::Unread];
         is_named || classes.contains(&self.class)
     }
 
-    /// How the threads got to where they wait: `fdatasync → submit_bio_wait`, or what else is known.
+    /// How the threads got to where they wait: `fdatasync → submit_bio_wait`, `futex in cache_get ← lookup`, or what else is known.
     pub(crate) fn place(&self) -> String {
         let parts: Vec<_> = self.entry.iter().chain(self.functions.first()).map(|part| limited(part)).collect();
         match (&self.by, self.class) {
@@ -97,37 +125,43 @@ impl GroupReason {
             (_, ReasonClass::Run) => "on a CPU".to_owned(),
             (_, ReasonClass::Stopped) => "stopped".to_owned(),
             (_, ReasonClass::Unread) => "not readable".to_owned(),
-            _ if parts.is_empty() => "other".to_owned(),
-            _ => parts.join(" → "),
+            _ => {
+                let at = self.at.as_ref().map(|at| format!("in {at}"));
+                let all: Vec<_> =
+                    [Some(parts.join(" → ")).filter(|parts| !parts.is_empty()), at].into_iter().flatten().collect();
+                if all.is_empty() { "other".to_owned() } else { all.join(" ") }
+            }
         }
     }
 
     /// What is waited for at that place, if `object` is the name of the object: ` on /data/wal`, `, held by cc1`.
     pub(crate) fn target(&self, object: impl Fn(&str) -> String) -> String {
         let object = self.object.as_ref().map(|name| format!(" on {}", object(name)));
-        let owner = self.by.as_ref().filter(|_| self.class != ReasonClass::Wait);
-        let owner = owner.map(|by| format!(", held by {}", limited(by)));
+        let by = self.by.as_ref().filter(|_| self.class != ReasonClass::Wait);
+        let owner = match (by, &self.held_in) {
+            (Some(by), Some(site)) if &**by != ITSELF => Some(format!(", held by {} in {site}", limited(by))),
+            (_, Some(site)) => Some(format!(", held in {site}")),
+            (Some(by), None) => Some(format!(", held by {}", limited(by))),
+            (None, None) => None,
+        };
         [object, owner].into_iter().flatten().collect()
     }
+
+    /// All functions, which tell whole stacks apart.
+    pub(super) fn whole_name(&self) -> String {
+        let stack = self.stack.iter().flat_map(|stack| CodeFunction::all(stack)).map(CodeFunction::label);
+        let functions: Vec<_> = stack.chain(self.functions.iter().map(ToString::to_string)).collect();
+        format!("{self}; {}", functions.join(";"))
+    }
+}
+
+/// The functions of a stack as a list of names, the innermost first.
+fn labels<S: Serializer>(stack: &Option<Name>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(stack.iter().flat_map(|stack| CodeFunction::all(stack)).map(CodeFunction::label))
 }
 
 /// The level of [`GroupReason::coarse`] that has only a column.
-pub(super) const COARSEST: usize = 4;
-
-/// The text without its middle if it is very long.
-pub(crate) fn limited(text: &str) -> String {
-    shortened(text, LONGEST_PART)
-}
-
-/// The text without its middle if it has more than so many characters.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
-    let length = text.chars().count();
-    if length <= most {
-        return text.to_owned();
-    }
-    let half = most / 2;
-    text.chars().take(half).chain(['…']).chain(text.chars().skip(length - half)).collect()
-}
+pub(super) const COARSEST: usize = 7;
 
 impl fmt::Display for GroupReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -144,9 +178,12 @@ pub struct ReasonName {
 }
 
 impl ReasonName {
-    /// `block/fdatasync` or `fdatasync`; `None` if reasons have no such names.
+    /// `block/fdatasync`, `fdatasync` or `in:cache_get`; `None` if reasons have no such names.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let column = |name: &str| [RUN, WAIT, BLOCK, SLEEP].into_iter().find(|column| *column == name);
+        if let Some(name) = text.strip_prefix(IN_FUNCTION) {
+            return (!name.is_empty()).then(|| Self { column: None, name: text.to_owned() });
+        }
         if let Some((column, name)) = text.split_once('/').and_then(|(front, name)| Some((column(front)?, name))) {
             return (!name.is_empty()).then(|| Self { column: Some(column), name: name.to_owned() });
         }
@@ -157,6 +194,10 @@ impl ReasonName {
 
     /// Whether a reason has the name. Of functions, it can be any on the stack.
     pub(super) fn is_of(&self, reason: &GroupReason) -> bool {
+        if let Some(function) = self.name.strip_prefix(IN_FUNCTION) {
+            let mut functions = reason.stack.iter().flat_map(|stack| CodeFunction::all(stack));
+            return functions.any(|of_stack| of_stack.name == function);
+        }
         let names = reason.entry.iter().chain(&reason.functions).chain(&reason.by);
         let class = match reason.class {
             ReasonClass::CpuQuota => "cpu_quota",
@@ -170,6 +211,8 @@ impl ReasonName {
     }
 }
 
+/// Before the name of a function of a program.
+const IN_FUNCTION: &str = "in:";
 /// How a thread gets into the kernel without a system call.
 const PAGE_FAULT: &str = "page fault";
 
@@ -225,13 +268,5 @@ mod tests {
         );
         let none = ["", "9p_read", "two words", "wait/", "cgroup/x", "a:b", "10%"];
         assert_eq!(none.map(ReasonName::parse), [const { None }; 7]);
-    }
-
-    #[test]
-    fn a_long_name_loses_its_middle() {
-        assert_eq!(
-            [shortened("abcdef", 6), shortened("abcdefg", 6), shortened("äbcdefgü", 4)],
-            ["abcdef", "abc…efg", "äb…gü"]
-        );
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::shared_waits::SharedWaits;
 use super::{
     BLOCK, COARSEST, CompareOptions, GroupBy, GroupReason, ITSELF, Measurement, Naming, RUN, ReasonName, SLEEP,
     SideGroup, SideSection, Sides, ThreadNames, ThreadTotals, WAIT, number, of_kind,
@@ -110,25 +111,30 @@ pub(super) fn rows(sides: &Sides<Vec<&GroupedReasons>>, passes: u64, options: &C
     let whole = |reasons: BTreeMap<&GroupReason, u64>| {
         reasons.into_keys().map(|reason| (reason.clone(), Arc::new(reason.clone()))).collect()
     };
-    let of_group = |reasons| if options.has_whole_stacks { whole(reasons) } else { merged(reasons, passes) };
+    let has_stacks = || samples.values().flat_map(BTreeMap::keys).any(|reason| reason.stack.is_some());
+    let is_whole = options.has_whole_stacks || (options.has_reason_trees && has_stacks());
+    let of_group = |reasons| if is_whole { whole(reasons) } else { merged(reasons, passes) };
     samples.into_iter().map(|(key, reasons)| (key.to_vec(), of_group(reasons))).collect()
 }
 
 fn merged(mut reasons: BTreeMap<&GroupReason, u64>, passes: u64) -> BTreeMap<GroupReason, Arc<GroupReason>> {
-    let is_idle = |reason: &GroupReason| reason.class == ReasonClass::Idle;
     reasons.retain(|reason, _| reason.column().is_some());
+    let shared = SharedWaits::of(&reasons);
+    let placed = |reason| GroupReason { at: shared.site(reason), ..GroupReason::clone(reason) };
+    let placed: BTreeMap<&GroupReason, GroupReason> = reasons.keys().map(|reason| (*reason, placed(*reason))).collect();
     let mut rows = BTreeMap::new();
     for level in 0..=COARSEST {
-        let mut coarse: BTreeMap<GroupReason, (u64, Vec<&GroupReason>)> = BTreeMap::new();
+        let mut coarse: BTreeMap<GroupReason, Vec<(u64, &GroupReason)>> = BTreeMap::new();
         for (reason, samples) in &reasons {
-            let (all, members) = coarse.entry(reason.coarse(level)).or_default();
-            *all = all.saturating_add(*samples);
-            members.push(reason);
+            coarse.entry(placed[reason].coarse(level)).or_default().push((*samples, reason));
         }
-        for (row, (samples, members)) in coarse {
-            if samples.min(passes) >= FEWEST_SAMPLES || level == COARSEST || is_idle(&row) {
-                let row = Arc::new(row);
-                for reason in members {
+        for (row, members) in coarse {
+            let samples = members.iter().fold(0_u64, |all, (samples, _)| all.saturating_add(*samples));
+            if samples.min(passes) >= FEWEST_SAMPLES || level == COARSEST || row.class == ReasonClass::Idle {
+                let most = members.iter().filter(|_| row.at.is_some()).max_by_key(|(samples, _)| samples);
+                let stack = most.and_then(|(_, reason)| reason.stack.clone());
+                let row = Arc::new(GroupReason { stack, ..row });
+                for (_, reason) in members {
                     reasons.remove(reason);
                     rows.insert(reason.clone(), Arc::clone(&row));
                 }
@@ -240,7 +246,7 @@ impl<'g> GroupTime<'g> {
         });
         let amounts: BTreeMap<_, _> = sampled.chain(self.unsampled()).collect();
         let row = |(row, (column, amount)): (Arc<GroupReason>, (&str, Option<f64>))| {
-            let measured = self.measured(row.to_string(), &[column], amount);
+            let measured = self.measured(row_name(&row), &[column], amount);
             Measurement { reason: Some(row), ..measured }
         };
         amounts.into_iter().map(row).collect()
@@ -277,12 +283,18 @@ impl<'g> GroupTime<'g> {
     }
 }
 
+/// The name of a row, which no other row of its group has.
+fn row_name(row: &GroupReason) -> String {
+    let is_whole = row.functions.len() > 1 || (row.stack.is_some() && row.at.is_none());
+    if is_whole { row.whole_name() } else { row.to_string() }
+}
+
 /// The names that rows can have, whether the groups of a capture have them or not.
 pub(super) fn row_names(wanted: &Wanted<'_>) -> BTreeSet<String> {
     match wanted {
         Wanted::Rows(rows) => {
             let others = [RUN, WAIT, BLOCK, SLEEP].into_iter().filter_map(GroupReason::other);
-            let sampled = rows.values().flat_map(BTreeMap::values).map(ToString::to_string);
+            let sampled = rows.values().flat_map(BTreeMap::values).map(|row| row_name(row));
             sampled.chain(others.map(|other| other.to_string())).collect()
         }
         Wanted::Sums(names) => names.iter().map(ToString::to_string).collect(),

@@ -6,7 +6,8 @@ use super::{
     CompareOptions, DifferentHosts, Digest, ELAPSED, Gate, GateJudge, GateMetric, GateOutcome, GateResult, Group,
     GroupBy, Grouped, Header, NoSuchGroup, Noted, Order, Per, Quantity, Query, Renamed, ReportSection, Row, RunCount,
     Runs, Scope, Sides, SortKey, Threshold, TooManyRows, Trend, Why, WindowSide, captures, gate_cause,
-    gate_cause::CauseSections, gate_outcome, headline, host, overview, reasons, records, runs, tests_of, why,
+    gate_cause::CauseSections, gate_outcome, headline, host, overview, reason_tree, reasons, records, runs, tests_of,
+    why,
 };
 use crate::diagnose::{Finding, findings_of};
 use crate::model::{BpfObstacle, CtprofSnapshot, MetricId, Section, SnapshotHead};
@@ -134,6 +135,11 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
     let why = why_lines(grouped, &sections, per, options);
     for section in &mut sections {
         section.select(&options.selection);
+        if options.has_reason_trees
+            && section.rows.iter().any(|row| row.reason.as_ref().is_some_and(|reason| reason.stack.is_some()))
+        {
+            section.rows = reason_tree::rows(&section.rows);
+        }
         if section.section == Section::Overview {
             section.notes.extend(overview::unnamed_children(section, first.map(|digest| &digest.head)));
             section.notes.extend(overview::waits_in_progress(first));

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{
     Change, Delta, ELAPSED, GroupFacts, GroupReason, Judge, KnownValues, Measurement, Quantity, RowRuns, SectionRuns,
-    Selection, Sides, SortKey, Turnover, delta, joined, one_run, score,
+    Selection, Sides, SortKey, Turnover, delta, joined, of_kind, one_run, score,
 };
 use crate::diagnose::Note;
 use crate::model::{Cell, ExitedWork, Name, Section, Unit, named};
@@ -195,6 +195,35 @@ impl Row {
             headline: None,
             score: score::score(quantity, unit, values.baseline.as_ref(), values.of_candidate()),
             values,
+        }
+    }
+
+    /// The sum of rows of a group with equal units, by another name.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub(super) fn sum_of(rows: &[&Self], name: String) -> Self {
+        let first = rows.first().expect("a sum has parts");
+        let of_side = |side: fn(&Self) -> Option<&Cell>| {
+            let known: Vec<_> = rows.iter().filter_map(|row| side(row)).collect();
+            let sum = known.iter().filter_map(|cell| delta::number(cell)).sum();
+            known.first().map(|cell| of_kind(cell, sum))
+        };
+        let mut values = Sides::one(of_side(|row| row.values.baseline.as_ref()));
+        values.candidate = first.values.candidate.is_some().then(|| of_side(|row| row.values.of_candidate()));
+        let delta = values.baseline.as_ref().zip(values.of_candidate()).and_then(|(a, b)| Delta::between(a, b));
+        let exists = first.covered.as_ref().map(Option::is_some).both();
+        let change = exists.map(|exists| Change::new(&values, delta.as_ref(), exists));
+        let partial = rows.iter().any(|row| row.partial);
+        Self {
+            name: name.into(),
+            reason: None,
+            values,
+            partial,
+            change,
+            runs: None,
+            headline: None,
+            ..(*first).clone()
         }
     }
 

@@ -40,6 +40,10 @@ coded! {
             Fix::Advice("let ctprof read /proc/sys (systemd: ProcSubset=all)");
         /// The kernel does not say which functions threads wait in.
         NoFunctionNames { why: String } = "no-function-names", ("{why}");
+        /// Reasons do not say where in the code of programs threads wait.
+        NoStacks { why: String } = "no-stacks", ("{why}");
+        /// Stacks are read with the rights of the caller alone: capabilities of the file `ctprof` do not count.
+        StacksOfUserOnly = "stacks-of-user-only", ("stacks are read with the rights of the user alone");
         /// The sysctl was set after boot: threads that started before are not covered.
         EnabledLate { older_threads: &'static str } = "enabled-late",
             ("threads started before it was enabled {older_threads}"), Fix::Advice("boot with `delayacct`");

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::cause::{LSM_OR_NAMESPACE, OTHER_NETWORK_NAMESPACE, OTHER_USER_NAMESPACE};
 use super::{Capability, Cause, Coverage, DataSource, Evidence, Finding};
 use crate::model::{
-    BpfUse, Built, CaptureInfo, Census, Errno, HostContext, NoBpf, ProbeFailure, SnapshotHead, SourceFile, Switch,
-    TaskstatsSummary, at_least, dominant,
+    BpfUse, Built, CaptureInfo, Census, Errno, HostContext, NoBpf, ProbeFailure, Sampling, SnapshotHead, SourceFile,
+    Switch, TaskstatsSummary, at_least, dominant,
 };
 
 /// Whether BPF read the threads, and what it could not read. Nothing for captures that do not say.
@@ -178,7 +178,10 @@ pub(super) fn jemalloc(evidence: &Evidence<'_>) -> Vec<Finding> {
 
 /// Samples of why threads wait. Nothing for captures without them.
 pub(super) fn reasons(evidence: &Evidence<'_>) -> Option<Finding> {
-    let sampling = &evidence.head.reasons.as_ref()?.sampling;
+    let reasons = evidence.head.reasons.as_ref()?;
+    let sampling = &reasons.sampling;
+    let no_stacks = sampling.no_stacks.as_ref().filter(|why| *why != Sampling::STACKS_NOT_WANTED);
+    let has_stacks = || reasons.reasons.iter().any(|reason| reason.stack.is_some());
     let partial = |cause| Some(Finding::new(DataSource::Reasons, Coverage::Partial, cause));
     let is_by_bpf = sampling.source == "bpf";
     match (is_by_bpf, &sampling.no_functions) {
@@ -187,6 +190,8 @@ pub(super) fn reasons(evidence: &Evidence<'_>) -> Option<Finding> {
             partial(Cause::Denied { capability: Capability::SysPtrace, errno: Errno::EPERM })
         }
         (true, Some(why)) => partial(Cause::NoFunctionNames { why: why.clone() }),
+        (true, None) if no_stacks.is_some() => partial(Cause::NoStacks { why: no_stacks.cloned().unwrap_or_default() }),
+        (true, None) if !evidence.is_root && has_stacks() => partial(Cause::StacksOfUserOnly),
         _ => Some(Finding::complete(DataSource::Reasons)),
     }
 }

@@ -91,6 +91,8 @@ impl Finding {
             (DataSource::Reasons, Some(Cause::Denied { capability: Capability::SysPtrace, .. })) => {
                 "only for threads that this user may trace"
             }
+            (DataSource::Reasons, Some(Cause::NoStacks { .. })) => "no functions of programs",
+            (DataSource::Reasons, Some(Cause::StacksOfUserOnly)) => "functions of programs only for those of this user",
             (DataSource::Reasons, _) => "no kernel functions",
             (DataSource::Taskstats, Some(Cause::Failed { .. })) => "cannot be opened",
             (DataSource::Taskstats, _) if self.affected.is_some() => "no data for",

@@ -4,8 +4,8 @@ use super::cause::{OTHER_NETWORK_NAMESPACE, OTHER_USER_NAMESPACE};
 use super::*;
 use crate::model::{
     BpfObstacle, BpfUse, Built, CaptureInfo, Census, Container, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot,
-    Errno, HostContext, NoBpf, ProbeFailure, Reasons, Sampling, SnapshotHead, SourceFile, Switch, TaskstatsSummary,
-    ThreadState,
+    Errno, HostContext, NoBpf, ProbeFailure, Reason, Reasons, Sampling, SnapshotHead, SourceFile, Switch,
+    TaskstatsSummary, ThreadState,
 };
 
 fn failing(file: SourceFile, errno: Errno) -> CtprofSnapshot {
@@ -501,6 +501,24 @@ fn reasons_that_are_not_of_all_threads_or_lack_functions_say_what_helps() {
     assert_eq!(sampled("bpf", None, &[]).cause, None);
     let unnamed = sampled("bpf", Some("kernel lacks CONFIG_KALLSYMS"), &[]);
     assert_eq!(unnamed.to_string(), "reasons: no kernel functions (kernel lacks CONFIG_KALLSYMS)");
+}
+
+#[test]
+fn it_is_said_whose_stacks_reasons_lack() {
+    let sampled = |no_stacks: Option<&str>, stack: Option<&str>, is_root: bool| {
+        let mut snapshot = holding(CtprofSnapshot::default(), &[]);
+        snapshot.head.capture.as_mut().unwrap().euid = if is_root { 0 } else { 1000 };
+        let no_stacks = no_stacks.map(str::to_owned);
+        let sampling = Sampling { source: "bpf".to_owned(), no_stacks, ..Sampling::default() };
+        let reasons = vec![Reason { stack: stack.map(Into::into), ..Reason::default() }];
+        snapshot.head.reasons = Some(Box::new(Reasons { sampling, reasons, ..Reasons::default() }));
+        finding(&snapshot, DataSource::Reasons)
+    };
+    assert_eq!(sampled(None, Some("app:get"), true).cause, None);
+    assert_eq!(sampled(None, Some("app:get"), false).cause, Some(Cause::StacksOfUserOnly));
+    assert_eq!(sampled(None, None, false).cause, None, "a file of an older version");
+    assert_eq!(sampled(Some("--no-stacks"), None, false).cause, None);
+    assert_eq!(sampled(Some("too old"), None, true).reason().as_deref(), Some("no functions of programs (too old)"));
 }
 
 #[test]

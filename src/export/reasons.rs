@@ -4,7 +4,7 @@ use super::Column;
 use super::captures::word;
 use super::column::columns;
 use super::threads::party;
-use crate::model::{Name, OtherThread, Reason, ReasonTime, Reasons, SampledThreads};
+use crate::model::{CodeFunction, Name, OtherThread, Reason, ReasonTime, Reasons, SampledThreads};
 use crate::names::{cgroup_pattern, pattern_key};
 
 pub(super) struct ReasonRow {
@@ -33,6 +33,12 @@ fn stack(functions: &[Name]) -> Option<String> {
     (!functions.is_empty()).then(|| functions.iter().rev().map(|name| &**name).collect::<Vec<_>>().join(";"))
 }
 
+/// From the outermost function of a program to the innermost.
+fn labels(stack: &str) -> String {
+    let labels = CodeFunction::all(stack).rev().map(|function| function.label().replace(';', ","));
+    labels.collect::<Vec<_>>().join(";")
+}
+
 pub(super) fn columns() -> Vec<Column<ReasonRow>> {
     columns! { ReasonRow;
         tgid: Integer in "" = |row| row.threads.tgid.map(|tgid| u64::from(tgid).into()), "Process id; NULL for processes that were merged because there were many.";
@@ -46,6 +52,8 @@ pub(super) fn columns() -> Vec<Column<ReasonRow>> {
         entry: Text in "" = |row| row.reason.entry.as_deref().map(Into::into), "System call, or `page fault`.";
         function: Text in "" = |row| row.reason.functions.first().map(|name| (&**name).into()), "Innermost function of the kernel that is not the scheduler's.";
         stack: Text in "" = |row| stack(&row.reason.functions).map(Into::into), "Functions of the kernel, the outermost first, separated by semicolons.";
+        user_stack: Text in "" = |row| row.reason.stack.as_deref().map(labels).map(Into::into), "Functions of the program that led to it, the outermost first, separated by semicolons.";
+        held_stack: Text in "" = |row| row.reason.held_in.as_deref().map(labels).map(Into::into), "The same of the holder of the lock, if it slept.";
         object: Text in "" = |row| row.reason.object.as_deref().map(Into::into), "What the system call works on: a path, socket or pipe.";
         by_pcomm: Text in "" = |row| row.by().map(|by| (&*by.pcomm).into()), "Who ran on the CPU or owns the lock: name of the process.";
         by_comm: Text in "" = |row| row.by().map(|by| (&*by.comm).into()), "Name of that thread.";

@@ -54,6 +54,7 @@ pub(crate) use named;
 mod census;
 mod cgroup;
 mod cgroup_source;
+mod code;
 mod container;
 mod cpus;
 mod delay;
@@ -92,9 +93,9 @@ mod window;
 mod window_rule;
 
 pub use self::{
-    census::*, cgroup::*, container::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*, host::*,
-    limit::*, name::*, process::*, psi::*, reasons::*, record::*, record_types::*, reduce::*, sample::*, sched_ext::*,
-    section::*, snapshot::*, source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*, window::*,
-    window_rule::*,
+    census::*, cgroup::*, code::*, container::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*,
+    host::*, limit::*, name::*, process::*, psi::*, reasons::*, record::*, record_types::*, reduce::*, sample::*,
+    sched_ext::*, section::*, snapshot::*, source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*,
+    window::*, window_rule::*,
 };
 pub(crate) use self::{cgroup_source::*, kernel_field::*, numbered_values::*, record_listing::*, stored_name::*};

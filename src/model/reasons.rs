@@ -56,10 +56,11 @@ impl ReasonSums {
         known.or_else(|| self.threads.number_up_to(2 * MOST_PROCESSES, &SampledThreads { tgid: None, ..threads }))
     }
 
-    /// Beyond their limit, reasons of a class are one.
+    /// Beyond their limit, reasons have no stacks, and then those of a class are one.
     fn number_of_reason(&mut self, reason: Reason) -> Option<u32> {
-        let known = self.reasons.number_up_to(MOST_REASONS, &reason);
-        known.or_else(|| {
+        let known = self.reasons.number_up_to(MOST_WITH_STACK, &reason);
+        let reason = Reason { stack: None, held_in: None, ..reason };
+        known.or_else(|| self.reasons.number_up_to(MOST_REASONS, &reason)).or_else(|| {
             self.reasons.number_up_to(2 * MOST_REASONS, &Reason { class: reason.class, ..Reason::default() })
         })
     }
@@ -97,6 +98,8 @@ impl SampledTime {
 const MOST_PROCESSES: usize = 1 << 16;
 /// Distinct reasons that are kept apart.
 const MOST_REASONS: usize = 1 << 16;
+/// The part of them that can differ only by their stacks.
+const MOST_WITH_STACK: usize = MOST_REASONS / 4 * 3;
 
 stored! {
     /// How the threads of a window were sampled.
@@ -118,12 +121,17 @@ stored! {
         pub cost_ns: u64,
         /// Why reasons have no functions of the kernel, if they have none.
         optional no_functions: Option<String>,
+        /// Why reasons have no stacks of programs, although BPF took the samples; `None` if they can have some.
+        optional no_stacks: Option<String>,
     }
 }
 
 impl Sampling {
+    /// Why there are no stacks if nobody wanted them: the option.
+    pub const STACKS_NOT_WANTED: &'static str = "--no-stacks";
+
     fn merge(&mut self, later: Self) {
-        let Self { source, passes, period_ns, samples, lost, merged, cost_ns, no_functions } = later;
+        let Self { source, passes, period_ns, samples, lost, merged, cost_ns, no_functions, no_stacks } = later;
         let all = self.passes.saturating_add(passes).max(1);
         let time = u128::from(self.period_ns) * u128::from(self.passes) + u128::from(period_ns) * u128::from(passes);
         self.period_ns = u64::try_from(time / u128::from(all)).unwrap_or(u64::MAX);
@@ -137,7 +145,7 @@ impl Sampling {
         ] {
             *sum = sum.saturating_add(more);
         }
-        self.no_functions = no_functions;
+        (self.no_functions, self.no_stacks) = (no_functions, no_stacks);
     }
 }
 
@@ -175,6 +183,10 @@ stored! {
         optional object: Option<Name>,
         /// Who ran on the CPU that it waited for, or who owns the lock.
         optional by: Option<OtherThread>,
+        /// Functions of the program that led to it, the innermost first, as [`CodeFunction`](super::CodeFunction) reads them.
+        optional stack: Option<Name>,
+        /// The same of the thread that owns the lock, if that slept.
+        optional held_in: Option<Name>,
     }
 }
 

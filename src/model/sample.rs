@@ -2,6 +2,9 @@
 
 use super::{ExitedThread, Name};
 
+/// Number of registers that say where in its code a thread entered the kernel.
+pub const CODE_REGISTERS: usize = if cfg!(target_arch = "x86_64") { 8 } else { 14 };
+
 /// A thread as a sampler saw it. Samplers leave out threads that are still in the sleep of their sample before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadSample {
@@ -41,6 +44,11 @@ pub struct ThreadSample {
     pub entry: KernelEntry,
     /// Addresses of the functions of the kernel that it sleeps in, the innermost first.
     pub stack: Vec<u64>,
+    /// Its registers in its own code, if it sleeps in the kernel: the instruction, the stack, and those that functions save. `None`
+    /// without BPF.
+    pub registers: Option<[u64; CODE_REGISTERS]>,
+    /// The number of the functions of its program that led to the sleep, by which the sampler knows them.
+    pub code: Option<u32>,
     /// The file that its system call works on.
     pub object: Option<Name>,
     /// Id of the thread that owns the lock that it waits for.

@@ -20,6 +20,10 @@ const OF_MOUNTS: &str = "cgroup fs proc sys unified";
 const OF_OBJECTS: &str = "anon_inode dev eventfd eventpoll inotify memfd null pidfd pipe proc ptmx pts random signalfd socket sys \
      timerfd tty urandom zero";
 
+/// Words in the names of runtimes and of libraries that all programs use: reports pass over their functions.
+const OF_CODE: &str = "alloc api core crossbeam futures gcc gnu internal ld libc libgcc libjvm libpthread libpython libstdc linux \
+     lock lot mio node parking python rayon runtime so start std syscall tokio uv";
+
 impl CtprofSnapshot {
     /// Replaces the names of processes, threads, cgroups and the host by hashes under `key`. Equal
     /// names stay equal, in all snapshots with the same key, and names that share a pattern still
@@ -97,7 +101,7 @@ impl Hash {
         segments.collect::<Vec<_>>().join("/")
     }
 
-    /// Functions and system calls are no names of the host.
+    /// Functions of the kernel and system calls are no names of the host.
     fn redact_reasons(&self, reasons: &mut Reasons, kernel_threads: &HashSet<Name>) {
         let task = |name: &mut Name| {
             if !kernel_threads.contains(name) {
@@ -109,8 +113,9 @@ impl Hash {
             [&mut threads.pcomm, &mut threads.comm].into_iter().chain(&mut threads.program).for_each(task);
             cgroup(&mut threads.cgroup);
         }
-        for Reason { object, by, .. } in &mut reasons.reasons {
+        for Reason { object, by, stack, held_in, .. } in &mut reasons.reasons {
             object.iter_mut().for_each(|object| *object = self.name(object, OF_OBJECTS).into());
+            [stack, held_in].into_iter().flatten().for_each(|stack| *stack = self.name(stack, OF_CODE).into());
             if let Some(other) = by {
                 [&mut other.pcomm, &mut other.comm].into_iter().for_each(task);
                 cgroup(&mut other.cgroup);
@@ -279,6 +284,8 @@ mod tests {
                 entry: Some("fdatasync".into()),
                 object: Some("/var/lib/postgres/wal".into()),
                 by: Some(OtherThread { pcomm, comm, cgroup }),
+                stack: Some("libc.so.6:poll;redis-server:std::thread::park;redis-server:aof::flush".into()),
+                held_in: Some("redis-server:postgres".into()),
                 ..Reason::default()
             };
             let of_kernel = SampledThreads { comm: "ksoftirqd/0".into(), ..SampledThreads::default() };
@@ -304,6 +311,8 @@ mod tests {
             assert!(!text.contains(secret), "{secret} in {text}");
         }
         let reasons = a.head.reasons.unwrap();
+        let stack = reasons.reasons[0].stack.as_deref().unwrap();
+        assert!(stack.starts_with("libc.so.6:") && stack.contains(":std::"), "{stack}");
         assert_eq!(reasons.threads[0].comm, a.threads[0].comm);
         assert_eq!(&*reasons.threads[1].comm, "ksoftirqd/0");
         assert_eq!(reasons.reasons[0].entry.as_deref(), Some("fdatasync"));

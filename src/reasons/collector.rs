@@ -1,6 +1,6 @@
 //! Passes of samples to the time that each thread had each reason.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::moment::{PassMoment, SamplerTurn};
 use super::pass_times::{PassTime, PassTimes};
@@ -12,6 +12,8 @@ use crate::model::{
 
 /// Distinct reasons that are kept apart; beyond that, those of a class are one.
 const MAX_REASONS: usize = 1 << 14;
+/// The part of them that can differ only by where in the code threads wait.
+const MAX_WITH_CODE: usize = MAX_REASONS / 4 * 3;
 /// Distinct names of threads; beyond that, threads with new names are one, and their samples count as merged.
 const MAX_NAMES: usize = 1 << 16;
 /// The name of threads that have no room.
@@ -140,11 +142,11 @@ impl ReasonCollector {
         };
         let others = samples.iter().filter(|sample| sample.tid != self.sampler);
         let others: Vec<_> = others.map(|sample| (sample, activity(sample))).collect();
-        let running = self.running_threads(&others);
+        let in_the_way = self.other_threads(&others);
         let active = std::mem::take(&mut self.active);
         for (sample, activity) in others {
             if self.has(sample.tgid) {
-                self.track(sample, activity, &running, self.weighed(sample, activity, pass));
+                self.track(sample, activity, &in_the_way, self.weighed(sample, activity, pass));
             }
         }
         if moment.scope == PassScope::All {
@@ -202,6 +204,11 @@ impl ReasonCollector {
     /// All addresses of functions.
     pub fn addresses(&self) -> impl Iterator<Item = u64> {
         self.reasons.values.iter().flat_map(|reason| reason.stack.iter().copied())
+    }
+
+    /// All numbers of stacks of programs.
+    pub fn stacks(&self) -> impl Iterator<Item = u32> {
+        self.reasons.values.iter().flat_map(|reason| [reason.code, reason.held_in]).flatten()
     }
 
     /// Ends the window at the last pass, and begins the next one there. Threads that were not in that pass sleep on, but for
@@ -275,7 +282,7 @@ impl ReasonCollector {
     }
 
     /// Notes what a thread did when the pass was due. One that has fallen asleep since sleeps from the next pass on.
-    fn track(&mut self, sample: &ThreadSample, activity: Activity, running: &RunningThreads, pass: PassTime) {
+    fn track(&mut self, sample: &ThreadSample, activity: Activity, others: &OtherThreads, pass: PassTime) {
         let is_known = |thread: &TrackedThread| thread.start_time_clock_ticks == sample.start_time_clock_ticks;
         if self.threads.get(&sample.tid).is_some_and(|thread| !is_known(thread)) {
             // Its id was reused.
@@ -296,14 +303,14 @@ impl ReasonCollector {
         if !slept || !is_asleep {
             self.active.push(sample.tid);
         }
-        let now = is_asleep.then(|| self.reason(&self.raw_reason(sample, sample.activity, running)));
+        let now = is_asleep.then(|| self.reason(&self.raw_reason(sample, sample.activity, others)));
         if let (Some(now), Some(None)) = (now, self.threads.get(&sample.tid).map(|thread| thread.sleep)) {
             let unknown = self.reason(&RawReason { class: ReasonClass::Sleep, ..RawReason::default() });
             self.threads.entry(sample.tid).and_modify(|thread| thread.name_sleeps(unknown, now));
         }
         let sleep = now.or_else(|| self.threads.get(&sample.tid)?.sleep);
         let reason = sleep.filter(|_| slept);
-        let reason = reason.unwrap_or_else(|| self.reason(&self.raw_reason(sample, activity, running)));
+        let reason = reason.unwrap_or_else(|| self.reason(&self.raw_reason(sample, activity, others)));
         let is_first = pass.number == 0;
         let process_started = match sample.tid == sample.tgid {
             true => Some(sample.start_time_clock_ticks),
@@ -331,7 +338,9 @@ impl ReasonCollector {
     /// The number of a reason. If there are too many, that of its class.
     fn reason(&mut self, raw: &RawReason) -> u32 {
         let of_class = RawReason { class: raw.class, ..RawReason::default() };
-        self.reasons.number_up_to(MAX_REASONS, raw).unwrap_or_else(|| {
+        let without_code = || RawReason { code: None, held_in: None, ..raw.clone() };
+        let known = self.reasons.number_up_to(MAX_WITH_CODE, raw);
+        known.or_else(|| self.reasons.number_up_to(MAX_REASONS, &without_code())).unwrap_or_else(|| {
             self.merged += 1;
             self.reasons.number(&of_class)
         })
@@ -354,17 +363,27 @@ impl ReasonCollector {
         thread.times.into_iter().for_each(|(reason, amount)| add_time(times, reason, amount));
     }
 
-    /// Who ran on each CPU.
-    fn running_threads(&mut self, samples: &[(&ThreadSample, Activity)]) -> RunningThreads {
+    /// Who can be in the way of threads of a pass.
+    fn other_threads(&mut self, samples: &[(&ThreadSample, Activity)]) -> OtherThreads {
         let running = samples.iter().filter(|(_, activity)| *activity == Activity::Running);
         let named = |(sample, _): &(&ThreadSample, Activity)| {
             let (Ok(number) | Err(number)) = numbered(&mut self.names, &SampledNames::of(sample));
             Some((sample.cpu?, number))
         };
-        running.filter_map(named).collect()
+        let running = running.filter_map(named).collect();
+        let owners: HashSet<u32> = samples.iter().filter_map(|(sample, _)| sample.owner).collect();
+        let owners = samples.iter().filter(|(sample, _)| owners.contains(&sample.tid));
+        OtherThreads { running, owners: owners.map(|(sample, _)| (sample.tid, sample.code)).collect() }
     }
 
-    fn raw_reason(&self, sample: &ThreadSample, activity: Activity, running: &RunningThreads) -> RawReason {
+    /// Where in its code a thread sleeps.
+    fn code_of(&self, tid: u32, others: &OtherThreads) -> Option<u32> {
+        let sleeps_on = || self.threads.get(&tid).filter(|thread| thread.is_asleep);
+        let known = || self.reasons.values.get(index(sleeps_on()?.reason))?.code;
+        others.owners.get(&tid).copied().unwrap_or_else(known)
+    }
+
+    fn raw_reason(&self, sample: &ThreadSample, activity: Activity, others: &OtherThreads) -> RawReason {
         let class = match activity {
             Activity::Running => ReasonClass::Run,
             Activity::Runnable => ReasonClass::Wait,
@@ -374,14 +393,15 @@ impl ReasonCollector {
             Activity::Stopped => ReasonClass::Stopped,
         };
         let by = match class {
-            ReasonClass::Wait => sample.cpu.and_then(|cpu| running.get(&cpu)).copied(),
+            ReasonClass::Wait => sample.cpu.and_then(|cpu| others.running.get(&cpu)).copied(),
             _ => sample.owner.and_then(|owner| self.threads.get(&owner)).map(|owner| owner.names),
         };
         if !activity.is_sleep() || !sample.activity.is_sleep() {
             return RawReason { class, by, ..RawReason::default() };
         }
-        let ThreadSample { entry, stack, object, .. } = sample.clone();
-        RawReason { class, entry: without_arguments(entry), stack, object, by }
+        let held_in = sample.owner.and_then(|owner| self.code_of(owner, others));
+        let ThreadSample { entry, stack, object, code, .. } = sample.clone();
+        RawReason { class, entry: without_arguments(entry), stack, object, code, held_in, by }
     }
 }
 
@@ -401,8 +421,13 @@ fn keep_reason(
     reasons.keep(number, |reason| RawReason { by: reason.by.map(keep_names), ..reason.clone() })
 }
 
-/// The number of the names of the thread that ran on a CPU.
-type RunningThreads = HashMap<u32, u32>;
+/// Threads of a pass that can be in the way of others.
+struct OtherThreads {
+    /// By CPU, the number of the names of the thread that ran on it.
+    running: HashMap<u32, u32>,
+    /// By thread, where in its code an owner of a lock sleeps that did not sleep there before this pass.
+    owners: HashMap<u32, Option<u32>>,
+}
 
 /// Arguments differ between calls that wait for the same reason.
 fn without_arguments(entry: KernelEntry) -> KernelEntry {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::collector::{AmountsByReason, GoneThreads, ReasonCollector, TrackedThread, index};
 use super::raw_reason::{RawReason, SampledNames};
+use super::shared_stacks::share;
 use super::system_call;
 use crate::model::{
     KernelEntry, Name, OtherThread, Owner, Reason, ReasonClass, ReasonTime, Reasons, SampledThreads, SampledTime,
@@ -17,6 +18,8 @@ pub struct Conclusion<'a> {
     pub has_exited: bool,
     /// The functions of the kernel by addresses in them.
     pub functions: &'a HashMap<u64, Name>,
+    /// The functions of programs by number of the stack.
+    pub stacks: &'a HashMap<u32, Name>,
     /// The processes that could not be looked into: no sample has their threads.
     pub unread: &'a HashSet<u32>,
     /// The cgroup by what the kernel knows it by.
@@ -62,7 +65,7 @@ impl ReasonCollector {
             for (reason, amount) in of_threads {
                 let mut reason = reasons[index(*reason)].clone();
                 if is_idle && reason.class == ReasonClass::Sleep {
-                    reason.class = ReasonClass::Idle;
+                    (reason.class, reason.stack, reason.held_in) = (ReasonClass::Idle, None, None);
                 }
                 sums.entry(reason).or_default().add(*amount);
             }
@@ -87,6 +90,7 @@ impl ReasonCollector {
             let time = SampledTime { ns: passes.saturating_sub(1).saturating_mul(period_ns), samples: passes };
             times.entry(of_window(thread)).or_default().entry(reason).or_default().add(time);
         }
+        let times = times.into_iter().map(|(threads, sums)| (threads, share(sums))).collect();
         let sampling = Sampling { passes, period_ns, lost: self.lost, merged: self.merged, ..Sampling::default() };
         listed(times, sampling)
     }
@@ -111,7 +115,9 @@ impl ReasonCollector {
             comm: Name::clone(&names.comm),
             cgroup: names.cgroup.and_then(known.cgroup),
         });
-        Reason { class: raw.class, entry, functions, object: raw.object.clone(), by }
+        let stack = |number: Option<u32>| known.stacks.get(&number?).cloned();
+        let (stack, held_in, object) = (stack(raw.code), stack(raw.held_in), raw.object.clone());
+        Reason { class: raw.class, entry, functions, object, by, stack, held_in }
     }
 }
 

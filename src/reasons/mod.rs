@@ -9,6 +9,7 @@ mod conclude;
 mod moment;
 mod pass_times;
 mod raw_reason;
+mod shared_stacks;
 mod system_call;
 
 pub use self::collector::ReasonCollector;

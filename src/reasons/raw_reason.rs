@@ -10,6 +10,10 @@ pub(super) struct RawReason {
     /// Addresses, the innermost first.
     pub(super) stack: Vec<u64>,
     pub(super) object: Option<Name>,
+    /// The number of the functions of its program.
+    pub(super) code: Option<u32>,
+    /// The same of the thread that owns the lock, if that sleeps.
+    pub(super) held_in: Option<u32>,
     /// The number of the names of another thread.
     pub(super) by: Option<u32>,
 }

@@ -14,6 +14,7 @@ use crate::model::{
 
 mod bounds;
 mod names;
+mod stacks;
 
 const SAMPLER: u32 = 99;
 /// Milliseconds in nanoseconds.
@@ -59,14 +60,16 @@ fn concluded_without(collector: ReasonCollector, threads: &[ThreadState], unread
     let functions: HashMap<u64, Name> = functions.map(|(address, name)| (address, name.into())).into();
     let cgroup = |key: u64| (key == 5).then(|| "/db".into());
     let threads = &*Vec::from_iter(threads);
-    collector.conclude(&Conclusion { threads, has_exited: true, functions: &functions, unread, cgroup: &cgroup })
+    let stacks = [(1, "app:get"), (2, "app:set")].map(|(number, stack)| (number, stack.into())).into();
+    let (functions, stacks) = (&functions, &stacks);
+    collector.conclude(&Conclusion { threads, has_exited: true, functions, stacks, unread, cgroup: &cgroup })
 }
 
 /// Milliseconds and samples by process, class, system call and innermost function.
 fn amounts(reasons: &Reasons) -> BTreeMap<String, (u64, u64)> {
     let place = |number: u64| usize::try_from(number).unwrap();
     let each = reasons.times.iter().map(|time| {
-        let Reason { class, entry, functions, object, by } = &reasons.reasons[place(time.reason)];
+        let Reason { class, entry, functions, object, by, .. } = &reasons.reasons[place(time.reason)];
         let by = by.as_ref().map(|by| format!("by {}", by.comm));
         let parts = [entry.as_deref(), functions.first().map(|name| &**name), object.as_deref(), by.as_deref()];
         let parts: Vec<_> = parts.into_iter().flatten().collect();

@@ -70,7 +70,9 @@ pub(super) struct SampledWindow {
     collector: ReasonCollector,
     source: &'static str,
     functions: HashMap<u64, Name>,
+    stacks: HashMap<u32, Name>,
     no_functions: Option<String>,
+    no_stacks: Option<&'static str>,
     /// Processes that may not be looked into.
     unread: HashSet<u32>,
     cost: Duration,
@@ -174,12 +176,13 @@ impl SampledWindow {
         cgroup: &dyn Fn(u64) -> Option<Name>,
     ) -> Reasons {
         let threads = &*Vec::from_iter(threads);
-        let (functions, unread, has_exited) = (&self.functions, &self.unread, self.has_exited);
-        let known = Conclusion { threads, has_exited, functions, unread, cgroup };
+        let (functions, stacks, unread, has_exited) = (&self.functions, &self.stacks, &self.unread, self.has_exited);
+        let known = Conclusion { threads, has_exited, functions, stacks, unread, cgroup };
         let mut reasons = self.collector.conclude(&known);
         reasons.sampling.source = self.source.to_owned();
         reasons.sampling.cost_ns = nanoseconds(self.cost);
         reasons.sampling.no_functions = self.no_functions;
+        reasons.sampling.no_stacks = self.no_stacks.map(str::to_owned);
         reasons
     }
 }
@@ -192,7 +195,7 @@ fn serve(
 ) {
     let mut sampling = None;
     while let Ok(window) = windows.recv() {
-        let before = thread_cpu_time();
+        let (before, stacks_before) = (thread_cpu_time(), sampler.time_of_stacks());
         let known = sampling.take().filter(|known: &SamplingSession| known.goes_on(&window));
         let mut current = known.unwrap_or_else(|| SamplingSession::start(&mut sampler, period, pids));
         if let Err(errno) = current.sample(&mut sampler, &window) {
@@ -206,11 +209,15 @@ fn serve(
         // The window waits for them.
         let raised = RaisedPriority::run_first();
         let (functions, no_functions) = sampler.functions(&addresses);
+        let (stacks, no_stacks) = sampler.stacks(&collector.stacks().collect());
         drop(raised);
-        let cost = thread_cpu_time().saturating_sub(before);
+        let of_stacks = sampler.time_of_stacks().zip(stacks_before);
+        let of_stacks = of_stacks.map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before));
+        let cost = thread_cpu_time().saturating_sub(before) + of_stacks;
         let (source, unread) = (sampler.source(), sampler.unread());
         let has_exited = false;
-        let sampled = SampledWindow { collector, source, functions, no_functions, unread, cost, has_exited };
+        let sampled =
+            SampledWindow { collector, source, functions, stacks, no_functions, no_stacks, unread, cost, has_exited };
         // Nobody waits for a window that failed.
         let _ = window.sampled.send(sampled);
     }
@@ -314,6 +321,7 @@ impl SamplingSession {
         let lost = sampler.pass(scope, samples)?;
         let period_ns = nanoseconds(self.rate.period);
         let moment = PassMoment { scope, period_ns, ..moment_of([due.0, begin, monotonic()], awake) };
+        sampler.add_stacks(samples);
         add_files(samples, works_on_descriptor);
         sampler.add_owners(samples, waits_for_mutex);
         self.collector.add(moment, samples, lost);
@@ -392,9 +400,15 @@ mod tests {
         assert!(session.goes_on(&window));
         session.end(&NotedEnds { lost: 7, ..NotedEnds::default() });
         assert!(!session.goes_on(&window));
-        let (functions, unread) = (HashMap::new(), HashSet::new());
-        let known =
-            Conclusion { threads: &[], has_exited: true, functions: &functions, unread: &unread, cgroup: &|_| None };
+        let (functions, stacks, unread) = (HashMap::new(), HashMap::new(), HashSet::new());
+        let known = Conclusion {
+            threads: &[],
+            has_exited: true,
+            functions: &functions,
+            stacks: &stacks,
+            unread: &unread,
+            cgroup: &|_| None,
+        };
         assert_eq!(session.collector.conclude(&known).sampling.lost, 7);
     }
 }

@@ -1,11 +1,11 @@
-//! Reasons as folded stacks, which flame graph tools read: `group;class;system call;function;… microseconds`.
+//! Reasons as folded stacks, which flame graph tools read: `group;class;function;…;system call;kernel function;… microseconds`.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
 
 use super::escaped;
 use crate::compare::{Group, GroupReason, Report};
-use crate::model::{Cell, ReasonClass, Section};
+use crate::model::{Cell, CodeFunction, ReasonClass, Section};
 
 /// Writes the reasons of all groups but idle ones as folded stacks; of two sides, with the time of each. Errors are those
 /// of `out`.
@@ -35,9 +35,10 @@ fn frames(group: &Group, reason: &GroupReason) -> Vec<String> {
         ReasonClass::Wait => format!("{by} ran"),
         _ => format!("held by {by}"),
     });
+    let program = reason.stack.iter().flat_map(|stack| CodeFunction::all(stack)).rev().map(CodeFunction::label);
     let names = reason.entry.iter().chain(reason.functions.iter().rev()).map(ToString::to_string);
     let object = reason.object.iter().map(|object| format!("on {object}"));
-    let all = group.key.iter().cloned().chain([class.to_owned()]).chain(names).chain(object).chain(by);
+    let all = group.key.iter().cloned().chain([class.to_owned()]).chain(program).chain(names).chain(object).chain(by);
     all.map(|name| escaped(&name.replace(';', ":")).into_owned()).collect()
 }
 

@@ -395,7 +395,7 @@ fn several_runs_have_verdicts_on_reasons_and_runs_without_one_have_none_of_it() 
     let row = page["rows"].as_array().unwrap().iter().find(is_row).unwrap();
     assert_eq!((&row["verdict"], &row["runs"]["baseline"]), (&json!("more"), &json!([0, 0, 0, 0, 0, 0])), "{row}");
     let reason = json!({"class": "block", "entry": "fdatasync", "functions": ["submit_bio_wait"],
-                        "object": "/data/appendonly.aof", "by": null});
+                        "object": "/data/appendonly.aof", "by": null, "at": null, "held_in": null, "stack": []});
     assert_eq!(row["reason"], reason);
     assert_eq!(gated([&a, &b], "redis-server:fdatasync>1s").0, Some(3));
     assert_eq!(gated([&a, &b], "redis-server:ep_poll>2s").0, Some(0));

@@ -10,6 +10,7 @@ use nix::unistd::mkfifo;
 
 use crate::attacks_support::{Granted, as_nobody, attacked, directory, finished};
 use crate::host::Killed;
+use crate::stacks::compiled;
 use crate::support::copy_program;
 
 /// In each secret.
@@ -33,7 +34,9 @@ fn plant(closed: &Path) -> Vec<Killed> {
         command.current_dir(closed).env("PLANTED", "planted-value").stdin(Stdio::null()).stdout(Stdio::null());
         Killed(command.spawn().unwrap())
     };
-    [long_name, reader, waiter, shell("sleep 1000; : planted-code")].map(start).into()
+    let sleeper = compiled("cc", "stacks.c", &["-DNAP=planted_nap"], closed).map(Command::new);
+    let all = [long_name, reader, waiter, shell("sleep 1000; : planted-code")].into_iter().chain(sleeper);
+    all.map(start).collect()
 }
 
 /// What a file says, as JSON.
@@ -75,5 +78,7 @@ fn file_capabilities_give_nobody_what_other_users_keep_to_themselves() {
             !is_sampled || text(&by_root).contains("planted-fifo"),
             "{options:?}: root sees the file that cat reads"
         );
+        let has_stacks = text(&by_root).contains("\"stack\"");
+        assert!(!has_stacks || text(&by_root).contains("planted_nap"), "{options:?}: root sees the functions");
     }
 }

@@ -246,7 +246,8 @@ fn differences(name: &str, load: &str, directory: &Path) -> Option<Vec<String>> 
     let mut found = Vec::new();
     for (what, exact, reported, most) in std::iter::once(all).chain(of_threads) {
         let distance = distance(&exact, &reported);
-        let text = format!("{name}, {what}: {distance:.1} points of {most:.1}; exact {exact:.2?}, reported {reported:.2?}");
+        let text =
+            format!("{name}, {what}: {distance:.1} points of {most:.1}; exact {exact:.2?}, reported {reported:.2?}");
         eprintln!("{text}");
         found.extend((distance >= most).then_some(text));
     }

@@ -39,6 +39,7 @@ mod parity;
 mod privileged;
 mod recorder;
 mod rights;
+mod stacks;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -33,6 +33,7 @@ mod sample_program;
 pub(in crate::capture) mod samples;
 pub(in crate::capture) mod setup;
 mod shape;
+pub(in crate::capture) mod sleep_check;
 mod thread_walk;
 mod value;
 mod verifier_log;

@@ -4,6 +4,7 @@
 //! it: of thousands of threads, a pass writes those that did something. The order of instructions matters. Everything
 //! but the filter is behind it, and `R7` to `R9` have equal types whenever a loop begins a round, so that the verifier ends it.
 
+use super::super::stack::registers::SAMPLED;
 use super::super::thread_flags::PF_KTHREAD;
 use super::assemble::{Assembled, Assembler, Helper, Label, Register, Width};
 use super::btf::{Btf, TypeId, kind};
@@ -12,6 +13,7 @@ use super::columns;
 use super::layout::{RecordScope, is_addressable, near};
 use super::path::{self, FieldLocation};
 use super::program::{CONTEXT_TASK, Emitter, NO_WAKEUP, TaskWalk, begin_round, byte, count, iterate};
+use crate::model::CODE_REGISTERS;
 
 use Register::{Frame, R0, R1, R2, R3, R4, R7, R8, R9};
 
@@ -19,8 +21,10 @@ use Register::{Frame, R0, R1, R2, R3, R4, R7, R8, R9};
 pub(super) const FRAMES: usize = 8;
 /// Registers of a thread in user mode: the number of its system call, two arguments, and whether it runs in 64-bit mode.
 pub(super) const USER_REGISTERS: usize = 4;
-/// Words behind the fields of a sample: the registers, the thread that owns the lock, the bytes of the stack, the stack.
-pub(super) const OWNER: usize = USER_REGISTERS;
+/// Words behind the fields of a sample: the registers of the call and of the code, the thread that owns the lock, the bytes of the
+/// stack, the stack.
+pub(super) const CODE: usize = USER_REGISTERS;
+pub(super) const OWNER: usize = CODE + CODE_REGISTERS;
 pub(super) const STACK_BYTES: usize = OWNER + 1;
 pub(super) const STACK: usize = STACK_BYTES + 1;
 pub(super) const EXTRA_WORDS: usize = STACK + FRAMES;
@@ -48,8 +52,8 @@ pub(super) struct ListedThreads {
     /// The functions that make, advance and end an iterator over numbers (Linux 6.4).
     numbers: [TypeId; 3],
     /// The functions that find a thread (Linux 6.2) and let it go.
-    find: TypeId,
-    release: TypeId,
+    pub(super) find: TypeId,
+    pub(super) release: TypeId,
     /// Where a thread has the id of the one that runs on its CPU.
     running: FieldLocation,
 }
@@ -60,7 +64,7 @@ pub(super) struct SampledKernel {
     pub(super) filter: ChangeFilter,
     exit_state: Option<FieldLocation>,
     /// `None` for a kernel without `bpf_task_pt_regs` (Linux 5.15).
-    registers: Option<[Option<FieldLocation>; USER_REGISTERS]>,
+    registers: Option<[Option<FieldLocation>; OWNER]>,
     blocker: Option<FieldLocation>,
     /// Offsets of the owners of a mutex and of a read-write semaphore.
     owners: Option<[i32; 2]>,
@@ -97,11 +101,16 @@ impl SampledKernel {
             exit_state: field(task, columns::EXIT_STATE),
             registers: btf
                 .find(kind::FUNC, "bpf_task_pt_regs")
-                .map(|_| REGISTERS.map(|path| of_structure("pt_regs", path))),
+                .map(|_| std::array::from_fn(|word| of_structure("pt_regs", register(word)))),
             blocker: field(task, columns::BLOCKER),
             owners: owner("mutex").and_then(|mutex| Some([mutex, owner("rw_semaphore")?])),
         }
     }
+}
+
+/// Where the register of a word is in `struct pt_regs`.
+fn register(word: usize) -> &'static str {
+    REGISTERS.get(word).copied().unwrap_or_else(|| SAMPLED[word - CODE].0)
 }
 
 /// Bytes of a record.

@@ -21,11 +21,13 @@ use super::obstacle;
 use super::program::{Emitter, TaskWalk};
 use super::record_ring::RecordRing;
 use super::sample_program::{
-    EXTRA_WORDS, FRAMES, LISTED, ListedThreads, OWNER, STACK, STACK_BYTES, SampleMaps, SampledKernel, USER_REGISTERS,
+    CODE, EXTRA_WORDS, FRAMES, LISTED, ListedThreads, OWNER, STACK, STACK_BYTES, SampleMaps, SampledKernel,
+    USER_REGISTERS,
 };
 use super::setup::with_kernel;
+use super::sleep_check::{self, SleepCheck};
 use super::thread_walk::ThreadWalk;
-use crate::model::{Activity, KernelEntry, NS_PER_TICK, Name, NoBpf, PassScope, ThreadSample};
+use crate::model::{Activity, CODE_REGISTERS, KernelEntry, NS_PER_TICK, Name, NoBpf, PassScope, ThreadSample};
 use crate::sys::bpf::iterator;
 use crate::sys::bpf::map::SharedWords;
 
@@ -45,6 +47,7 @@ pub(in crate::capture) struct BpfSampler {
     fields: SampleFields,
     /// Or why functions have no names.
     functions: Result<FunctionNames, NoBpf>,
+    check: Option<SleepCheck>,
 }
 
 impl BpfSampler {
@@ -72,8 +75,13 @@ impl BpfSampler {
                 load_with((Attach::Nowhere, 0), &|emitter| emitter.sampler(walk, &sampled, maps)).ok()
             });
             let walk = ThreadWalk::new(&iterator, program, 0).map_err(obstacle::of_errno)?;
-            let refused = |no_bpf: &NoBpf| tracing::info!("all passes are over all threads: {:?}", no_bpf.detail);
+            let refused = |no_bpf: &NoBpf| tracing::info!("threads are not found by their ids: {:?}", no_bpf.detail);
             let listed = ListedThreads::find(btf, kernel.task);
+            let check = listed.as_ref().zip(sleep_check::fields(btf, kernel.task));
+            let check = check.zip(SharedWords::new(1).ok()).and_then(|((threads, fields), word)| {
+                let program = load_with((Attach::SystemCall, 0), &|_| sleep_check::program(threads, &fields, &word));
+                Some(SleepCheck::new(program.inspect_err(refused).ok()?, word))
+            });
             let program = listed.and_then(|threads| {
                 let emit = |emitter: Emitter<'_>| emitter.listed_sampler(&threads, &sampled, maps);
                 load_with(by_iterator, &emit).inspect_err(refused).ok()
@@ -81,7 +89,7 @@ impl BpfSampler {
             let active = program.and_then(|program| ActiveThreads::new(program.as_fd(), list).ok());
             let fields = SampleFields::new(&layout);
             let functions = FunctionNames::load(btf, kernel);
-            Ok(Self { walk, active, ring, filter, fields, functions })
+            Ok(Self { walk, active, ring, filter, fields, functions, check })
         })
     }
 
@@ -149,6 +157,11 @@ impl BpfSampler {
             Ok(Err(errno)) => (HashMap::new(), Some(errno.to_string())),
             Err(no_bpf) => (HashMap::new(), Some(no_bpf.to_string())),
         }
+    }
+
+    /// What asks whether a thread still sleeps, once; `None` for a kernel that finds no threads by their ids (Linux 6.4).
+    pub(in crate::capture) fn take_check(&mut self) -> Option<SleepCheck> {
+        self.check.take()
     }
 
     /// How many entries each map has that outlives a pass.
@@ -245,6 +258,8 @@ impl SampleFields {
             ran_ns: run.zip(run_before).map_or(0, |(run, before)| run.saturating_sub(before)),
             entry: if asleep && is_user { entry(extra, call_status) } else { KernelEntry::Unknown },
             stack: if asleep { stack(extra) } else { Vec::new() },
+            registers: Some(code_registers(extra)).filter(|[instruction, ..]| asleep && is_user && *instruction > 0),
+            code: None,
             object: None,
             owner: id(Some(extra[OWNER])).filter(|_| asleep),
         })
@@ -271,6 +286,11 @@ fn is_compatible(mode: u64, call_status: Option<u64>) -> bool {
         Some(status) => status & TS_COMPAT != 0,
         None => mode == 0x23,
     }
+}
+
+/// Its registers in its own code.
+fn code_registers(extra: &[u64; EXTRA_WORDS]) -> [u64; CODE_REGISTERS] {
+    std::array::from_fn(|word| extra[CODE + word])
 }
 
 fn stack(extra: &[u64; EXTRA_WORDS]) -> Vec<u64> {

@@ -56,6 +56,13 @@ pub(in crate::capture) struct ExamineBudget {
 }
 
 impl SharedBudget {
+    /// The memory of all files, and so much time.
+    pub(in crate::capture) fn lasting(time: Duration) -> Self {
+        let budget = Self::default();
+        budget.add_time(MAX_TIME.saturating_sub(time));
+        budget
+    }
+
     pub(in crate::capture) fn of_file(&self) -> ExamineBudget {
         let used = Duration::from_nanos(self.used.load(Ordering::Relaxed));
         let begin = Instant::now();

@@ -30,8 +30,11 @@ struct LinkAttributes {
 
 /// Links an iterator program to all threads, to the one with this id (Linux 6.1), or to the map with this descriptor.
 pub(crate) fn link(program: BorrowedFd<'_>, only: Option<u32>) -> Result<OwnedFd, Errno> {
-    let mut attributes =
-        LinkAttributes { program: number(program), attach_type: Attach::Iterator as u32, ..LinkAttributes::default() };
+    let mut attributes = LinkAttributes {
+        program: number(program),
+        attach_type: Attach::Iterator.number(),
+        ..LinkAttributes::default()
+    };
     // `tid` or `map_fd`, `pid` and `pid_fd` of `union bpf_iter_link_info`.
     let visited = [only.unwrap_or(0), 0, 0];
     if only.is_some() {

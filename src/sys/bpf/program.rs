@@ -11,21 +11,46 @@ use super::command::{self, PROG_LOAD, PROG_TEST_RUN, RAW_TRACEPOINT_OPEN, addres
 const RAW_TRACEPOINT: u32 = 17;
 /// `BPF_PROG_TYPE_TRACING`.
 const TRACING: u32 = 26;
+/// `BPF_PROG_TYPE_SYSCALL`.
+const SYSCALL: u32 = 31;
+/// `BPF_F_SLEEPABLE`, which programs of the type `SYSCALL` must have.
+const SLEEPABLE: u32 = 1 << 4;
 /// The kernel lets programs with this license call functions that need a license compatible with the GPL.
 const LICENSE: &CStr = c"Dual MIT/GPL";
 /// Log of the instructions on the path to a fault, without the states in between.
 const LOG_LEVEL: u32 = 1;
 
-/// When the kernel runs a program: `enum bpf_attach_type`.
+/// When the kernel runs a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
 pub(crate) enum Attach {
     /// Whenever [`run`] is called (Linux 5.10). It is attached to nothing.
-    Nowhere = 0,
+    Nowhere,
+    /// The same for a program that may call more functions of the kernel (Linux 5.14).
+    SystemCall,
     /// At a tracepoint, with its arguments as BTF pointers (`tp_btf`).
-    Tracepoint = 23,
+    Tracepoint,
     /// For each thread or element of a map that an iterator visits.
-    Iterator = 28,
+    Iterator,
+}
+
+impl Attach {
+    /// The type of the program, and its flags.
+    fn kind(self) -> (u32, u32) {
+        match self {
+            Self::Nowhere => (RAW_TRACEPOINT, 0),
+            Self::SystemCall => (SYSCALL, SLEEPABLE),
+            Self::Tracepoint | Self::Iterator => (TRACING, 0),
+        }
+    }
+
+    /// The number in the kernel's `enum bpf_attach_type`.
+    pub(super) fn number(self) -> u32 {
+        match self {
+            Self::Nowhere | Self::SystemCall => 0,
+            Self::Tracepoint => 23,
+            Self::Iterator => 28,
+        }
+    }
 }
 
 /// A program but for its code.
@@ -65,13 +90,15 @@ pub(crate) fn load(spec: &ProgramSpec<'_>, code: &[u64], log: Option<&mut [u8]>)
     let mut name = [0; 16];
     let length = spec.name.len().min(name.len() - 1);
     name[..length].copy_from_slice(&spec.name.as_bytes()[..length]);
+    let (kind, flags) = spec.attach.kind();
     let mut attributes = LoadAttributes {
-        kind: if spec.attach == Attach::Nowhere { RAW_TRACEPOINT } else { TRACING },
+        kind,
+        flags,
         instructions: u32::try_from(code.len()).map_err(|_| Errno::E2BIG)?,
         code: address(code.as_ptr()),
         license: address(LICENSE.as_ptr()),
         name,
-        attach_type: spec.attach as u32,
+        attach_type: spec.attach.number(),
         attach_btf_id: spec.btf_id,
         ..LoadAttributes::default()
     };

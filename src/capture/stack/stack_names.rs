@@ -1,0 +1,79 @@
+//! Names of the functions of stacks, which are looked up at the end, for those that appear.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use super::super::elf::untrusted::SharedBudget;
+use super::code_files::CodeFiles;
+use super::stack_list::{StackList, index};
+use super::unwinder::CodeAddress;
+use super::{function_table, perf_map};
+use crate::model::{CodeFunction, Name};
+
+/// Functions of a stack that have names, the innermost ones.
+const MAX_NAMED: usize = 64;
+/// CPU time for the names of a window.
+const TIME: Duration = Duration::from_millis(300);
+/// The texts of all stacks of a window, in bytes: programs can make names of any length.
+const MAX_TEXT: usize = 8 << 20;
+
+/// The functions of addresses that have been named, by the number of the address.
+#[derive(Default)]
+pub(super) struct StackNames(HashMap<u32, Name>);
+
+impl StackNames {
+    /// The functions of the stacks with these numbers, as [`CodeFunction`] reads them.
+    pub(super) fn of(&mut self, numbers: &[u32], list: &StackList, files: &CodeFiles) -> HashMap<u32, Name> {
+        let stack = |number: u32| list.stack(number).iter().take(MAX_NAMED).copied();
+        let wanted: BTreeSet<u32> = numbers.iter().flat_map(|&number| stack(number)).collect();
+        let unnamed: Vec<_> = wanted.into_iter().filter(|number| !self.0.contains_key(number)).collect();
+        let addresses: Vec<_> = unnamed.iter().map(|&number| list.addresses.values[index(number)]).collect();
+        self.0.extend(unnamed.into_iter().zip(named(&addresses, files)));
+        let text = |number: u32| {
+            let functions: Vec<&str> = stack(number).filter_map(|at| self.0.get(&at)).map(|name| &**name).collect();
+            (number, Name::from(functions.join(";")))
+        };
+        let mut bytes = 0;
+        let texts = numbers.iter().map(|&number| text(number)).filter(|(_, text)| !text.is_empty());
+        texts
+            .take_while(|(_, text)| {
+                bytes += text.len();
+                bytes <= MAX_TEXT
+            })
+            .collect()
+    }
+
+    pub(super) fn entries(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The functions at some addresses, by one pass over the symbols of each file.
+fn named(addresses: &[CodeAddress], files: &CodeFiles) -> Vec<Name> {
+    let (mut in_files, mut in_processes) =
+        (BTreeMap::<u32, BTreeSet<u64>>::new(), BTreeMap::<u32, BTreeSet<u64>>::new());
+    for address in addresses {
+        match *address {
+            CodeAddress::InFile(file, at) => in_files.entry(file).or_default().insert(at),
+            CodeAddress::InProcess(process, at) => in_processes.entry(process).or_default().insert(at),
+        };
+    }
+    let mut found: HashMap<CodeAddress, Name> = HashMap::new();
+    let mut add = |address, module: &str, name: Option<Name>| {
+        let function = CodeFunction { module, name: name.as_deref().unwrap_or_default() };
+        found.insert(address, function.text().as_str().into());
+    };
+    let budget = SharedBudget::lasting(TIME);
+    for (number, wanted) in in_files {
+        let Some(file) = files.file(number) else { continue };
+        let wanted = Vec::from_iter(wanted);
+        let names = function_table::names(&file.file, &wanted, &budget);
+        wanted.into_iter().zip(names).for_each(|(at, name)| add(CodeAddress::InFile(number, at), &file.name, name));
+    }
+    for (process, wanted) in in_processes {
+        let wanted = Vec::from_iter(wanted);
+        let names = perf_map::names(process, &wanted);
+        wanted.into_iter().zip(names).for_each(|(at, name)| add(CodeAddress::InProcess(process, at), "", name));
+    }
+    addresses.iter().map(|address| found.remove(address).unwrap_or_else(|| ":".into())).collect()
+}

@@ -1,0 +1,136 @@
+//! Stacks of threads that sleep, each known by a number until all are forgotten.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use super::super::bpf::sleep_check::SleepCheck;
+use super::super::host::cpu_time::thread_cpu_time;
+use super::code_files::CodeFiles;
+use super::process_code::ProcessCode;
+use super::registers::numbered;
+use super::stack_list::StackList;
+use super::stack_memory::StackMemory;
+use super::stack_names::StackNames;
+use super::unwinder::Unwinder;
+use crate::model::{CODE_REGISTERS, Name};
+
+/// Processes whose memory and mappings stay open, at most: each has two files open.
+const MAX_PROCESSES: usize = 48;
+/// The part of one CPU that stacks may take: one in so many seconds, and at first this long.
+const PART_OF_CPU: u32 = 200;
+const FIRST_TIME: Duration = Duration::from_millis(200);
+
+/// A thread that sleeps, as its sample says.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::capture) struct Sleeper {
+    pub(in crate::capture) tid: u32,
+    pub(in crate::capture) tgid: u32,
+    pub(in crate::capture) switches: u64,
+    pub(in crate::capture) registers: [u64; CODE_REGISTERS],
+}
+
+/// Reads stacks, and names their functions.
+pub(in crate::capture) struct Stacks {
+    files: CodeFiles,
+    /// `None` if the caller may not read the process. With the number of the stack that used it last.
+    processes: HashMap<u32, (Option<ProcessCode>, u64)>,
+    read: u64,
+    unwinder: Unwinder,
+    check: SleepCheck,
+    list: StackList,
+    names: StackNames,
+    began: Instant,
+    used: Duration,
+}
+
+impl Stacks {
+    pub(in crate::capture) fn new(check: SleepCheck) -> Self {
+        Self {
+            files: CodeFiles::new(),
+            processes: HashMap::new(),
+            read: 0,
+            unwinder: Unwinder::default(),
+            check,
+            list: StackList::default(),
+            names: StackNames::default(),
+            began: Instant::now(),
+            used: Duration::ZERO,
+        }
+    }
+
+    /// The number of a sleeper's stack; `None` if it cannot be read, or if stacks have taken too much time.
+    pub(in crate::capture) fn number(&mut self, sleeper: &Sleeper) -> Option<u32> {
+        if self.used > FIRST_TIME + self.began.elapsed() / PART_OF_CPU {
+            return None;
+        }
+        let before = thread_cpu_time();
+        let number = self.read(sleeper);
+        self.used += thread_cpu_time().saturating_sub(before);
+        number
+    }
+
+    fn read(&mut self, sleeper: &Sleeper) -> Option<u32> {
+        let Sleeper { tid, tgid, switches, registers } = *sleeper;
+        let [instruction, stack, ..] = registers;
+        self.open(tgid, instruction);
+        let code = self.processes.get_mut(&tgid)?.0.as_mut()?;
+        // What is read and what is found are parts of the same process: their borrows are apart.
+        let (space, mappings) = code.parts();
+        let mut memory = StackMemory::new(space);
+        let addresses =
+            self.unwinder.unwind(tgid, numbered(&registers), &mut |at| mappings.find(at, &mut self.files), &mut |at| {
+                memory.word(at)
+            });
+        if memory.is_gone {
+            // It executed another program, or exited.
+            self.processes.remove(&tgid);
+            return None;
+        }
+        let place = (tid, instruction, stack);
+        // Meanwhile, the thread may have gone on, and sleep elsewhere: what was read can be of both sleeps.
+        if self.check.switches_asleep(tid) == Some(switches) {
+            self.list.add(place, &addresses)
+        } else {
+            self.list.add_unread(place, *addresses.first()?)
+        }
+    }
+
+    /// Opens a process, if that has not been done, or if it may have mapped the code at this address since.
+    fn open(&mut self, id: u32, instruction: u64) {
+        self.read += 1;
+        if let Some((known, used)) = self.processes.get_mut(&id) {
+            *used = self.read;
+            if known.as_ref().is_none_or(|code| code.has(instruction) || !code.is_old()) {
+                return;
+            }
+        } else if self.processes.len() >= MAX_PROCESSES {
+            let oldest = self.processes.iter().min_by_key(|(_, (_, used))| *used).map(|(id, _)| *id);
+            oldest.map(|oldest| self.processes.remove(&oldest));
+        }
+        self.processes.insert(id, (ProcessCode::open(id), self.read));
+    }
+
+    /// The functions of these stacks, as [`CodeFunction`](crate::model::CodeFunction) reads them.
+    pub(in crate::capture) fn names(&mut self, numbers: &[u32]) -> HashMap<u32, Name> {
+        self.names.of(numbers, &self.list, &self.files)
+    }
+
+    /// Forgets all stacks: their numbers will be used again.
+    pub(in crate::capture) fn forget(&mut self) {
+        (self.list, self.names) = (StackList::default(), StackNames::default());
+        self.processes.clear();
+        self.files.forget();
+    }
+
+    /// CPU time that was used for stacks.
+    pub(in crate::capture) fn used(&self) -> Duration {
+        self.used
+    }
+
+    /// How many entries each map has.
+    pub(in crate::capture) fn entries(&self) -> Vec<(&'static str, usize)> {
+        let stacks = self.list.entries() + self.names.entries();
+        let code = self.files.entries() + self.processes.len();
+        vec![("stacks", stacks), ("programs with stacks", code), ("unwind rules", self.unwinder.entries())]
+    }
+}

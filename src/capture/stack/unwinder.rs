@@ -1,0 +1,137 @@
+//! From registers and stack memory to return addresses: by the rules of `.eh_frame`, else by frame pointers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gimli::UnwindContext;
+
+use super::code_file::{CodeFile, CodePlace};
+use super::registers::{COUNT, FRAME, INSTRUCTION, Registers, STACK, address_of};
+use super::rule::{NoCaller, ReadWord, UnwindRule};
+
+/// Functions of a stack, at most.
+pub(super) const MAX_FRAMES: usize = 128;
+/// Rules that are remembered. When there are more, all are read again.
+const MAX_RULES: usize = 1 << 14;
+/// A frame is smaller: what is further away is no frame pointer.
+const LARGEST_FRAME: u64 = 1 << 20;
+
+/// An address in a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum CodeAddress {
+    /// By the number of the file, in the file's own terms.
+    InFile(u32, u64),
+    /// In memory of a process that is of no file: what a just-in-time compiler wrote.
+    InProcess(u32, u64),
+}
+
+/// Unwinds stacks, and remembers the rules that it used, for all processes with the same file.
+#[derive(Default)]
+pub(super) struct Unwinder {
+    /// By number of the file, and address in it.
+    rules: HashMap<(u32, u64), Option<Arc<UnwindRule>>>,
+    context: Box<UnwindContext<usize>>,
+}
+
+/// Finds the code at an address of a process.
+pub(super) type FindCode<'c> = dyn FnMut(u64) -> Option<CodePlace> + 'c;
+
+impl Unwinder {
+    /// The number of rules that are remembered.
+    pub(super) fn entries(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// The addresses in functions, the innermost first: where the thread of a process is, and then a byte of each call.
+    pub(super) fn unwind(
+        &mut self,
+        process: u32,
+        mut registers: Registers,
+        code: &mut FindCode<'_>,
+        memory: &mut ReadWord<'_>,
+    ) -> Vec<CodeAddress> {
+        let (mut addresses, mut is_exact) = (Vec::new(), true);
+        while let Some(address) = registers[INSTRUCTION].filter(|address| *address > 0) {
+            // The call can be the last instruction of a function that does not return.
+            let at = if is_exact { address } else { address - 1 };
+            let place = code(at);
+            let in_file = place.as_ref().map(|place| CodeAddress::InFile(place.file.number, place.address));
+            addresses.push(in_file.unwrap_or(CodeAddress::InProcess(process, at)));
+            if addresses.len() == MAX_FRAMES {
+                break;
+            }
+            let before = registers[STACK];
+            let rule = place.and_then(|place| self.rule(&place.file, place.address));
+            let caller = match &rule {
+                Some(rule) => rule.caller(&registers, memory),
+                None => by_frame_pointer(&registers, memory),
+            };
+            is_exact = rule.is_some_and(|rule| rule.is_of_signal);
+            let Ok(caller) = caller else { break };
+            // Only a signal can be handled on another stack, which may be above.
+            let is_above = caller[STACK] > before || (caller[STACK] == before && addresses.len() == 1);
+            if !is_above && !is_exact {
+                break;
+            }
+            registers = caller;
+        }
+        // What leads nowhere is as likely no return address as code of a just-in-time compiler.
+        let of_code = addresses.iter().rposition(|address| matches!(address, CodeAddress::InFile(..)));
+        addresses.truncate(of_code.unwrap_or(0) + 1);
+        addresses
+    }
+
+    fn rule(&mut self, file: &CodeFile, address: u64) -> Option<Arc<UnwindRule>> {
+        if let Some(known) = self.rules.get(&(file.number, address)) {
+            return known.clone();
+        }
+        if self.rules.len() >= MAX_RULES {
+            self.rules.clear();
+        }
+        let rule = file.rule(address, &mut self.context).map(Arc::new);
+        self.rules.insert((file.number, address), rule.clone());
+        rule
+    }
+}
+
+/// The registers in the caller of a function without a rule, if it has a frame pointer.
+fn by_frame_pointer(registers: &Registers, memory: &mut ReadWord<'_>) -> Result<Registers, NoCaller> {
+    let frame = registers[FRAME].ok_or(NoCaller::Unknown)?;
+    let is_near = registers[STACK].is_none_or(|stack| frame >= stack && frame - stack < LARGEST_FRAME);
+    if frame == 0 || !is_near {
+        return Err(NoCaller::Start);
+    }
+    // What such a function saved is lost.
+    let mut caller = [None; COUNT];
+    caller[FRAME] = memory(frame);
+    caller[INSTRUCTION] = frame.checked_add(8).and_then(memory).map(address_of);
+    caller[STACK] = frame.checked_add(16);
+    Ok(caller)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of words that are read to unwind a stack without rules, in memory of these words from 0x1000 on.
+    fn reads(words: &[u64]) -> usize {
+        let mut registers = [None; COUNT];
+        (registers[INSTRUCTION], registers[STACK], registers[FRAME]) = (Some(0x40), Some(0x1000), Some(0x1000));
+        let mut reads = 0;
+        let mut memory = |address: u64| {
+            reads += 1;
+            words.get(usize::try_from(address.checked_sub(0x1000)? / 8).ok()?).copied()
+        };
+        let addresses = Unwinder::default().unwind(7, registers, &mut |_| None, &mut memory);
+        assert_eq!(addresses, [CodeAddress::InProcess(7, 0x40)], "no code of a file follows");
+        reads
+    }
+
+    #[test]
+    fn frame_pointers_that_go_round_or_on_without_end_end_a_stack() {
+        let round = [&[0x1000, 0x50][..], &[0x1010, 0x50, 0x1000, 0x60], &[u64::MAX, 0x50], &[0, 0x50]];
+        assert_eq!(round.map(reads), [2, 4, 2, 2]);
+        let endless: Vec<u64> = (1..10_000).flat_map(|frame| [0x1000 + 16 * frame, 0x50]).collect();
+        assert_eq!(reads(&endless), 2 * (MAX_FRAMES - 1));
+    }
+}

@@ -1,0 +1,101 @@
+//! Functions of languages' runtimes and of libc: they wait on behalf of the function that called them.
+
+use crate::model::CodeFunction;
+
+/// Beginnings of the names of a file and of its functions.
+type Runtime = (&'static str, &'static str);
+
+/// One row for each runtime, or a part of it. An empty text stands for any.
+const RUNTIMES: [Runtime; 46] = [
+    // C: the library, the loader, the start of programs.
+    ("libc.so", ""),
+    ("libc-", ""),
+    ("libpthread", ""),
+    ("ld-linux", ""),
+    ("ld-musl", ""),
+    ("", "_start"),
+    ("", "__libc_"),
+    // C++.
+    ("libstdc++", ""),
+    ("libgcc_s", ""),
+    ("libc++", ""),
+    ("", "std::"),
+    ("", "__gthread"),
+    ("", "__gnu_cxx::"),
+    // Rust.
+    ("", "<std::"),
+    ("", "core::"),
+    ("", "<core::"),
+    ("", "alloc::"),
+    ("", "<alloc::"),
+    ("", "__rust"),
+    ("", "parking_lot"),
+    ("", "<parking_lot"),
+    ("", "lock_api::"),
+    ("", "crossbeam"),
+    ("", "rayon"),
+    ("", "<rayon"),
+    ("", "mio::"),
+    ("", "tokio::"),
+    ("", "<tokio::"),
+    ("", "futures_"),
+    // CPython.
+    ("libpython", "Py"),
+    ("libpython", "_Py"),
+    ("python", "Py"),
+    ("python", "_Py"),
+    ("python", "pymain_"),
+    ("python", "take_gil"),
+    ("python", "cfunction"),
+    ("python", "method_"),
+    // The Java virtual machine.
+    ("libjvm", ""),
+    ("libjli", ""),
+    // node and its event loop.
+    ("libuv", ""),
+    ("", "uv_"),
+    ("", "node::"),
+    ("", "v8::"),
+    // Go.
+    ("", "runtime."),
+    ("", "syscall."),
+    ("", "internal/"),
+];
+
+/// Whether a function is of a runtime.
+pub(super) fn is_of_runtime(function: CodeFunction<'_>) -> bool {
+    let is_of = |(file, name): &Runtime| function.module.starts_with(file) && function.name.starts_with(name);
+    RUNTIMES.iter().any(is_of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_says_something_is_of_no_runtime() {
+        let of = |module, name| is_of_runtime(CodeFunction { module, name });
+        for (module, name) in [
+            ("libc.so.6", "__GI___lll_lock_wait"),
+            ("libstdc++.so.6", ""),
+            ("app", "std::condition_variable::wait<main::{lambda()#1}>"),
+            ("app", "<std::sync::mpsc::Receiver<T>>::recv"),
+            ("app", "parking_lot_core::park"),
+            ("python3.13", "_PyEval_EvalFrameDefault"),
+            ("node", "uv__io_poll"),
+            ("server", "runtime.futex"),
+        ] {
+            assert!(of(module, name), "{module} {name}");
+        }
+        for (module, name) in [
+            ("convoy", "cache_get"),
+            ("libcurl.so.4", "curl_easy_perform"),
+            ("redis-server", "flushAppendOnlyFile"),
+            ("app", "store::Cache::get"),
+            ("python3.13", "time_sleep"),
+            ("server", "main.handle"),
+        ] {
+            assert!(!of(module, name), "{module} {name}");
+        }
+    }
+}
