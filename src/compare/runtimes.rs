@@ -6,7 +6,7 @@ use crate::model::CodeFunction;
 type Runtime = (&'static str, &'static str);
 
 /// One row for each runtime, or a part of it. An empty text stands for any.
-const RUNTIMES: [Runtime; 46] = [
+const RUNTIMES: [Runtime; 49] = [
     // C: the library, the loader, the start of programs.
     ("libc.so", ""),
     ("libc-", ""),
@@ -42,6 +42,9 @@ const RUNTIMES: [Runtime; 46] = [
     // CPython.
     ("libpython", "Py"),
     ("libpython", "_Py"),
+    ("libpython", "take_gil"),
+    ("libpython", "cfunction"),
+    ("libpython", "method_"),
     ("python", "Py"),
     ("python", "_Py"),
     ("python", "pymain_"),
@@ -82,6 +85,7 @@ mod tests {
             ("app", "<std::sync::mpsc::Receiver<T>>::recv"),
             ("app", "parking_lot_core::park"),
             ("python3.13", "_PyEval_EvalFrameDefault"),
+            ("libpython3.13.so.1.0", "take_gil"),
             ("node", "uv__io_poll"),
             ("server", "runtime.futex"),
         ] {

@@ -162,22 +162,21 @@ fn divide(times: &mut Times, window: &CtprofSnapshot) {
     }
 }
 
-/// The same, as ctprof shows it: `thread;class;system call;functions… microseconds`.
+/// The same, as ctprof shows it: `thread;class;functions of the program…;system call;functions of the kernel… microseconds`.
 fn reported(file: &Path) -> Times {
     let mut show = Command::new(env!("CARGO_BIN_EXE_ctprof"));
     let folded = show.arg("show").arg(file).args(["--format", "folded", "--group-by", "comm-exact"]).output().unwrap();
     let mut all = Times::new();
     for line in String::from_utf8(folded.stdout).unwrap().lines() {
         let (stack, time) = line.rsplit_once(' ').expect(line);
-        let mut frames = stack.split(';');
-        let [comm, class, call] = [(); 3].map(|()| frames.next().unwrap_or(""));
-        let what = match class {
-            "run" => "run".to_owned(),
-            "wait" => "wait".to_owned(),
-            class => format!("{class} {call}"),
+        let frames: Vec<_> = stack.split(';').collect();
+        let is_call = |frame: &&&str| **frame == "page fault" || frame.parse::<Sysno>().is_ok();
+        let what = match frames[1] {
+            class @ ("run" | "wait") => class.to_owned(),
+            class => format!("{class} {}", frames[2..].iter().find(is_call).unwrap_or(&"unknown")),
         };
         let time = Duration::from_micros(time.parse().expect(line)).as_secs_f64();
-        *all.entry(comm.to_owned()).or_default().entry(what).or_default() += time;
+        *all.entry(frames[0].to_owned()).or_default().entry(what).or_default() += time;
     }
     all
 }
@@ -209,11 +208,11 @@ fn times_of_reasons_are_those_of_an_exact_trace() {
     assert!(Command::new("cc").args(["-O1", "-o"]).args([&pair, &source]).status().unwrap().success());
     let convoy = example("convoy");
     let loads = [
-        ("pair", pair.display().to_string() + " 8"),
-        ("convoy", format!("timeout 8 {}; true", convoy.display())),
+        ("pair", pair.display().to_string() + " 5"),
+        ("convoy", format!("timeout 5 {}; true", convoy.display())),
         // As often as it is sampled.
         ("mixes", format!("{} periodic", compile("mixes", directory.path()).display())),
-        ("dd", "timeout 8 dd if=/dev/zero of=f bs=4k oflag=dsync conv=notrunc; true".to_owned()),
+        ("dd", "timeout 5 dd if=/dev/zero of=f bs=4k oflag=dsync conv=notrunc; true".to_owned()),
     ];
     for (name, load) in loads {
         // Other tests can keep the sampler off its CPU for longer than the turns of these threads.
