@@ -49,7 +49,7 @@ impl Stacks {
             files: CodeFiles::new(),
             processes: HashMap::new(),
             read: 0,
-            unwinder: Unwinder::default(),
+            unwinder: Unwinder::new(),
             check,
             list: StackList::default(),
             names: StackNames::default(),
@@ -120,6 +120,7 @@ impl Stacks {
         (self.list, self.names) = (StackList::default(), StackNames::default());
         self.processes.clear();
         self.files.forget();
+        self.unwinder.forget();
     }
 
     /// CPU time that was used for stacks.

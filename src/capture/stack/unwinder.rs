@@ -1,17 +1,17 @@
 //! From registers and stack memory to return addresses: by the rules of `.eh_frame`, else by frame pointers.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use gimli::UnwindContext;
 
+use super::super::recent::Recent;
 use super::code_file::{CodeFile, CodePlace};
 use super::registers::{COUNT, FRAME, INSTRUCTION, Registers, STACK, address_of};
 use super::rule::{NoCaller, ReadWord, UnwindRule};
 
 /// Functions of a stack, at most.
 pub(super) const MAX_FRAMES: usize = 128;
-/// Rules that are remembered. When there are more, all are read again.
+/// Rules that are remembered, at most.
 const MAX_RULES: usize = 1 << 14;
 /// A frame is smaller: what is further away is no frame pointer.
 const LARGEST_FRAME: u64 = 1 << 20;
@@ -26,10 +26,9 @@ pub(super) enum CodeAddress {
 }
 
 /// Unwinds stacks, and remembers the rules that it used, for all processes with the same file.
-#[derive(Default)]
 pub(super) struct Unwinder {
     /// By number of the file, and address in it.
-    rules: HashMap<(u32, u64), Option<Arc<UnwindRule>>>,
+    rules: Recent<(u32, u64), Option<Arc<UnwindRule>>>,
     context: Box<UnwindContext<usize>>,
 }
 
@@ -37,6 +36,15 @@ pub(super) struct Unwinder {
 pub(super) type FindCode<'c> = dyn FnMut(u64) -> Option<CodePlace> + 'c;
 
 impl Unwinder {
+    pub(super) fn new() -> Self {
+        Self { rules: Recent::new("rules to unwind stacks", MAX_RULES), context: Box::default() }
+    }
+
+    /// Forgets rules that were not used between two calls of this: those of files that are closed, too.
+    pub(super) fn forget(&mut self) {
+        self.rules.turn();
+    }
+
     /// The number of rules that are remembered.
     pub(super) fn entries(&self) -> usize {
         self.rules.len()
@@ -82,15 +90,8 @@ impl Unwinder {
     }
 
     fn rule(&mut self, file: &CodeFile, address: u64) -> Option<Arc<UnwindRule>> {
-        if let Some(known) = self.rules.get(&(file.number, address)) {
-            return known.clone();
-        }
-        if self.rules.len() >= MAX_RULES {
-            self.rules.clear();
-        }
-        let rule = file.rule(address, &mut self.context).map(Arc::new);
-        self.rules.insert((file.number, address), rule.clone());
-        rule
+        let Self { rules, context } = self;
+        rules.get_or_insert_with((file.number, address), || file.rule(address, context).map(Arc::new))
     }
 }
 
@@ -122,7 +123,7 @@ mod tests {
             reads += 1;
             words.get(usize::try_from(address.checked_sub(0x1000)? / 8).ok()?).copied()
         };
-        let addresses = Unwinder::default().unwind(7, registers, &mut |_| None, &mut memory);
+        let addresses = Unwinder::new().unwind(7, registers, &mut |_| None, &mut memory);
         assert_eq!(addresses, [CodeAddress::InProcess(7, 0x40)], "no code of a file follows");
         reads
     }
