@@ -104,15 +104,13 @@ impl Stored {
 
     /// The capture that a series has at this byte, and the lines that follow.
     fn series_from(&self, byte: u64) -> Result<Option<BegunSeries>, StoreError> {
+        let failed = |error| self.wrong(serde_json::Error::io(error), &Track::new().path());
         let mut lines = BufReader::new(self.json_from(byte, &self.progress)?);
-        // A damaged file is a matter for the reader of snapshots.
-        if !lines.fill_buf().is_ok_and(|start| start.starts_with(START)) {
+        if !lines.fill_buf().map_err(failed)?.starts_with(START) {
             return Ok(None);
         }
         let mut line = Vec::new();
-        lines
-            .read_until(b'\n', &mut line)
-            .map_err(|error| self.wrong(serde_json::Error::io(error), &Track::new().path()))?;
+        lines.read_until(b'\n', &mut line).map_err(failed)?;
         if line.pop() != Some(b'\n') {
             return Err(self.refused(SnapshotRefusal::Truncated));
         }

@@ -194,7 +194,7 @@ impl Stored {
             _ if start.is_empty() => return Err(refused("empty")),
             _ if start.starts_with(&ZSTD_MAGIC) => {
                 let decoder = zstd::Decoder::with_buffer(input);
-                Box::new(decoder.map_err(|error| StoreError::Damaged(self.path.clone(), error))?)
+                Box::new(decoder.map_err(|error| not_decoded(self.path.clone(), error))?)
             }
             [] | [b'{', ..] => Box::new(input),
             _ => return Err(refused("neither zstd nor a JSON object")),
@@ -249,13 +249,22 @@ impl Stored {
                 }
                 source => match SnapshotRefusal::of(&source) {
                     Some(refusal) => StoreError::Refused(path, refusal),
-                    None => StoreError::Damaged(path, source),
+                    None => not_decoded(path, source),
                 },
             },
             Category::Data if field.iter().next().is_none() => StoreError::WrongType(path, error.to_string()),
             Category::Data => StoreError::WrongType(path, format!("{field}: {error}")),
             Category::Syntax | Category::Eof => StoreError::NotJson(path, error),
         }
+    }
+}
+
+/// Why zstd could not decode a file: it says by its text alone that it was not the file.
+fn not_decoded(path: PathBuf, error: io::Error) -> StoreError {
+    if error.to_string().ends_with("not enough memory") {
+        StoreError::Read(path, ErrorKind::OutOfMemory.into())
+    } else {
+        StoreError::Damaged(path, error)
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct Session<'r> {
     /// `None` before the first one.
     window: Option<(CtprofSnapshot, Report)>,
     content: Content,
+    /// The last message of ctprof that was shown.
+    told: Option<String>,
 }
 
 impl<'r> Session<'r> {
@@ -55,7 +57,7 @@ impl<'r> Session<'r> {
         let state = ScreenState::new(options.compare.clone(), options.every);
         let content =
             Content { title: vec!["the first interval takes half a second".to_owned()], ..Content::default() };
-        Self { options, source, screen, signals, state, course: Course::default(), window: None, content }
+        Self { options, source, screen, signals, state, course: Course::default(), window: None, content, told: None }
     }
 
     /// Shows windows until a key or a signal ends that, and returns the number of the signal.
@@ -202,8 +204,11 @@ impl<'r> Session<'r> {
 
     fn draw(&mut self) -> anyhow::Result<()> {
         let (terminal, height) = self.terminal();
-        if self.state.message.is_none() {
-            self.state.message = last_message();
+        let told = last_message();
+        if self.told != told {
+            // Until the next key.
+            self.state.message.clone_from(&told);
+            self.told = told;
         }
         let lines = screen::lines(&mut self.state, &self.content, height, terminal);
         // Terminals that know it show all of it at once.

@@ -14,10 +14,13 @@ mod hostile_hosts;
 #[cfg(target_arch = "x86_64")]
 mod jemalloc;
 mod reasons;
+#[path = "../support/screen.rs"]
+mod screen;
 mod series;
 mod series_of_runs;
 #[path = "../support/mod.rs"]
 mod support;
+mod top;
 mod windows_and_the_kernel;
 
 use self::alone::alone;

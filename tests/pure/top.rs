@@ -86,6 +86,23 @@ fn the_terminal_is_given_back_whatever_ends_top() {
 }
 
 #[test]
+fn the_terminal_is_given_back_when_memory_ends() {
+    let mut terminal = replay((80, 24));
+    let limit = ["--pid", &terminal.id().to_string(), "--as=1000000"];
+    assert!(Command::new("prlimit").args(limit).status().unwrap().success());
+    // Each press reads the file again.
+    terminal.press(&"g".repeat(50));
+    assert!(!terminal.end().success());
+    assert!(terminal.is_given_back());
+    let output = terminal.output();
+    let after = output.rsplit("\x1b[?1049l").next().unwrap();
+    assert!(
+        after.contains("memory") && !after.contains("damaged"),
+        "what happened is said where it can be read: {after:?}"
+    );
+}
+
+#[test]
 fn a_stopped_top_leaves_the_terminal_to_the_shell_and_goes_on_in_the_foreground() {
     let script = format!("{CTPROF} top -d 1h {SERIES}@3s..; echo stopped $?; read line; fg; echo ended $?");
     for stop in ["\x1a", ""] {
