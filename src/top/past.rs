@@ -168,3 +168,56 @@ fn each_window(
         Err(NoMore::Failed(error)) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{CaptureInfo, HostContext, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadState};
+    use crate::series::StepExits;
+
+    const SECOND: u64 = 1_000_000_000;
+    const START: u64 = 1_790_000_000 * SECOND;
+
+    /// A host with a thread that runs a second in each second.
+    fn capture(second: u64) -> CtprofSnapshot {
+        let now = Some(second * SECOND);
+        let head = SnapshotHead {
+            series: Some(SeriesInfo::default()),
+            format_version: Some(SERIES_FORMAT_VERSION),
+            captured_at_unix_ns: START + second * SECOND,
+            capture: Some(CaptureInfo { monotonic_ns: now, boottime_ns: now, ..CaptureInfo::default() }),
+            host: Some(HostContext { boot_id: Some("b".to_owned()), ..HostContext::default() }),
+            ..SnapshotHead::default()
+        };
+        let mut thread = ThreadState { tid: 1, tgid: 1, start_time_clock_ticks: Some(0), ..ThreadState::default() };
+        thread.metrics.run_time_ns = Some((second * SECOND).into());
+        CtprofSnapshot { head, threads: vec![thread] }
+    }
+
+    #[test]
+    fn ten_minutes_can_be_gone_through_window_by_window_and_what_is_older_is_forgotten() {
+        const LIMIT: u64 = 1 << 20;
+        const MINUTES: u64 = 21;
+        let mut moment = Moment::new(capture(1));
+        let mut segments = PastSegments::begin(&capture(1), LIMIT).unwrap();
+        for second in (3..=60 * MINUTES).step_by(2) {
+            let step = moment.advance(capture(second), &StepExits::default()).0;
+            segments.add(step, &moment, START + second * SECOND).unwrap();
+            assert!(segments.segments.len() <= MOST_SEGMENTS);
+        }
+        let past = Past::Memory(segments);
+        let last_ns = START + (60 * MINUTES - 1) * SECOND;
+        let (mut start_ns, mut windows) = (last_ns, 0);
+        while let Some(window) = past.before(start_ns, LIMIT).unwrap() {
+            let info = window.head.window.as_ref().unwrap();
+            let times = (info.started_at_unix_ns, info.duration_ns);
+            assert_eq!(times, (start_ns - 2 * SECOND, 2 * SECOND), "each window ends where the one after it begins");
+            assert_eq!(window.threads[0].metrics.run_time_ns, Some((2 * SECOND).into()));
+            let after = past.after(start_ns - 2 * SECOND, LIMIT).unwrap().unwrap();
+            assert_eq!(after.head.window.unwrap().started_at_unix_ns, start_ns - 2 * SECOND);
+            (start_ns, windows) = (start_ns - 2 * SECOND, windows + 1);
+        }
+        let seconds = windows * 2;
+        assert!((10 * 60..=15 * 60).contains(&seconds), "{seconds} s");
+    }
+}
