@@ -6,7 +6,7 @@ use crate::model::CodeFunction;
 type Runtime = (&'static str, &'static str);
 
 /// One row for each runtime, or a part of it. An empty text stands for any.
-const RUNTIMES: [Runtime; 49] = [
+const RUNTIMES: [Runtime; 48] = [
     // C: the library, the loader, the start of programs.
     ("libc.so", ""),
     ("libc-", ""),
@@ -23,21 +23,15 @@ const RUNTIMES: [Runtime; 49] = [
     ("", "__gthread"),
     ("", "__gnu_cxx::"),
     // Rust.
-    ("", "<std::"),
     ("", "core::"),
-    ("", "<core::"),
     ("", "alloc::"),
-    ("", "<alloc::"),
     ("", "__rust"),
     ("", "parking_lot"),
-    ("", "<parking_lot"),
     ("", "lock_api::"),
     ("", "crossbeam"),
     ("", "rayon"),
-    ("", "<rayon"),
     ("", "mio::"),
     ("", "tokio::"),
-    ("", "<tokio::"),
     ("", "futures_"),
     // CPython.
     ("libpython", "Py"),
@@ -54,11 +48,16 @@ const RUNTIMES: [Runtime; 49] = [
     // The Java virtual machine.
     ("libjvm", ""),
     ("libjli", ""),
+    ("", "java."),
+    ("", "jdk."),
+    ("", "sun."),
     // node and its event loop.
     ("libuv", ""),
     ("", "uv_"),
     ("", "node::"),
     ("", "v8::"),
+    ("", "Builtins_"),
+    ("(node)", ""),
     // Go.
     ("", "runtime."),
     ("", "syscall."),
@@ -81,12 +80,14 @@ mod tests {
         for (module, name) in [
             ("libc.so.6", "__GI___lll_lock_wait"),
             ("libstdc++.so.6", ""),
-            ("app", "std::condition_variable::wait<main::{lambda()#1}>"),
-            ("app", "<std::sync::mpsc::Receiver<T>>::recv"),
+            ("app", "std::condition_variable::wait"),
+            ("app", "std::sync::mpsc::Receiver::recv"),
             ("app", "parking_lot_core::park"),
             ("python3.13", "_PyEval_EvalFrameDefault"),
             ("libpython3.13.so.1.0", "take_gil"),
             ("node", "uv__io_poll"),
+            ("(node)", "spawnSync"),
+            ("", "java.lang.Object.wait"),
             ("server", "runtime.futex"),
         ] {
             assert!(of(module, name), "{module} {name}");
@@ -98,6 +99,7 @@ mod tests {
             ("app", "store::Cache::get"),
             ("python3.13", "time_sleep"),
             ("server", "main.handle"),
+            ("server.js", "handle"),
         ] {
             assert!(!of(module, name), "{module} {name}");
         }

@@ -94,19 +94,29 @@ fn by_eu_stack(child: &Child) -> Option<BTreeMap<String, Stack>> {
 
 fn demangled(symbol: &str) -> String {
     if let Ok(name) = rustc_demangle::try_demangle(symbol) {
-        return format!("{name:#}");
+        return last_part(&format!("{name:#}"));
     }
     let name = cpp_demangle::Symbol::new(symbol).ok();
     let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
     let name = name.and_then(|name| name.demangle_with_options(&options).ok());
-    name.unwrap_or_else(|| symbol.split(['.', '@']).next().unwrap_or_default().to_owned())
+    name.map_or_else(|| symbol.split(['.', '@']).next().unwrap_or_default().to_owned(), |name| last_part(&name))
+}
+
+/// The last part of a path without arguments of templates, which tells the functions of these programs apart.
+fn last_part(path: &str) -> String {
+    let mut path = path.to_owned();
+    while let Some((start, end)) = path.find('>').and_then(|end| Some((path[..end].rfind('<')?, end))) {
+        path.replace_range(start..=end, "");
+    }
+    let parts = path.rsplit("::").map(|part| part.split(['#', '(', '{', '}']).find(|name| !name.is_empty()));
+    parts.flatten().next().unwrap_or_default().to_owned()
 }
 
 /// Whether both are the same stack. Of a function of a library that has several names, each takes another; eu-stack may
 /// leave out the outermost function.
 fn are_same(stack: &Stack, other: &Stack) -> bool {
     let is_same = |((module, name), (other_module, other_name)): (&(String, String), &(String, String))| {
-        module == other_module && (name == other_name || module.contains(".so"))
+        module == other_module && (last_part(name) == last_part(other_name) || module.contains(".so"))
     };
     stack.len().abs_diff(other.len()) <= 1 && stack.iter().zip(other).all(is_same)
 }

@@ -4,8 +4,12 @@ use std::fmt::{self, Write};
 
 /// The longest name of a function, in bytes. Names of templates can have any length.
 const LONGEST_NAME: usize = 256;
+/// What is read of a name with the arguments of its templates, and how deep types are looked into whose functions they are.
+const LONGEST_TEXT: usize = 4096;
+const DEEPEST_TYPE: usize = 8;
 
-/// The name of a function without parameters, result and hash; as it is if it is of no known language.
+/// The name of a function without parameters, result, hash, and arguments of templates, which differ between builds; as it is if
+/// it is of no known language.
 pub(super) fn demangled(symbol: &str) -> String {
     let mut name = LimitedText::default();
     if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
@@ -14,11 +18,78 @@ pub(super) fn demangled(symbol: &str) -> String {
         let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
         let _ = cpp.structured_demangle(&mut name, &options);
     }
-    if name.0.is_empty() {
-        // Compilers name their copies of a function `name.constprop.0`, linkers a version `name@VERSION`.
-        let _ = name.write_str(symbol.split(['@', '.']).find(|part| !part.is_empty()).unwrap_or(symbol));
+    let name = without_arguments(&name.0, DEEPEST_TYPE);
+    // Compilers name their copies of a function `name.constprop.0`, linkers a version `name@VERSION`.
+    let plain = || symbol.split(['@', '.']).find(|part| !part.is_empty()).unwrap_or(symbol);
+    limited(if name.is_empty() { plain() } else { &name })
+}
+
+/// The beginning of a name that has room.
+pub(super) fn limited(name: &str) -> String {
+    let cut = (0..=LONGEST_NAME.min(name.len())).rev().find(|&cut| name.is_char_boundary(cut)).unwrap_or(0);
+    name[..cut].to_owned()
+}
+
+/// The path of a function of Rust or C++: `<Pool<T> as Waits>::wait::<F>` is `Pool::wait`, `f()::{lambda(int)#1}` is
+/// `f::{lambda}`.
+fn without_arguments(name: &str, depth: usize) -> String {
+    let mut path = String::new();
+    let mut rest = name;
+    while let Some(next) = rest.chars().next() {
+        let operator = operator(rest);
+        if operator > 0 {
+            path.push_str(&rest[..operator]);
+            rest = &rest[operator..];
+        } else if let '<' | '(' | '{' = next {
+            let (inside, after) = bracketed(rest);
+            let is_of_type = next == '<' && path.is_empty() && depth > 0;
+            if is_of_type {
+                path = without_arguments(inside.split_once(" as ").map_or(inside, |(of, _)| of), depth - 1);
+            } else if next == '{' {
+                let kind = inside.split(['(', '#']).next().unwrap_or_default();
+                let kind = format!("{{{kind}}}");
+                // A closure in a closure is one place in the code.
+                path.truncate(path.trim_end_matches(&format!("{kind}::")).len());
+                path.push_str(&kind);
+            } else {
+                path.truncate(path.trim_end_matches("::").len());
+            }
+            rest = if path.is_empty() { after.trim_start_matches("::") } else { after };
+        } else {
+            path.push(next);
+            rest = &rest[next.len_utf8()..];
+        }
     }
-    name.0
+    path
+}
+
+/// The length of the name of a C++ operator at the beginning of a text; 0 if there is none.
+fn operator(text: &str) -> usize {
+    let Some(after) = text.strip_prefix("operator") else { return 0 };
+    let length = match after {
+        _ if after.starts_with("()") => 2,
+        _ => after.bytes().take(3).take_while(|byte| b"<>=-!+*/%^&|~,[]".contains(byte)).count(),
+    };
+    if length == 0 { 0 } else { "operator".len() + length }
+}
+
+/// What is between the first bracket of a text and its end, and what follows.
+fn bracketed(text: &str) -> (&str, &str) {
+    let (mut depth, mut before) = (0_usize, ' ');
+    for (at, char) in text.char_indices() {
+        match char {
+            '<' | '(' | '{' => depth += 1,
+            // The arrow of a function's type is no bracket.
+            '>' if before == '-' => {}
+            '>' | ')' | '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return (&text[1..at], &text[at + 1..]);
+        }
+        before = char;
+    }
+    (&text[1..], "")
 }
 
 fn cpp(symbol: &str) -> Option<cpp_demangle::BorrowedSymbol<'_>> {
@@ -29,13 +100,13 @@ fn cpp(symbol: &str) -> Option<cpp_demangle::BorrowedSymbol<'_>> {
     is_mangled.then(|| cpp_demangle::BorrowedSymbol::new_with_options(symbol.as_bytes(), &options).ok())?
 }
 
-/// A text that takes no more than a name may have.
+/// A text that takes no more memory than is read of a name.
 #[derive(Default)]
 struct LimitedText(String);
 
 impl Write for LimitedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = LONGEST_NAME - self.0.len();
+        let room = LONGEST_TEXT - self.0.len();
         let cut = (0..=room.min(text.len())).rev().find(|&cut| text.is_char_boundary(cut)).unwrap_or(0);
         self.0.push_str(&text[..cut]);
         if text.len() > room { Err(fmt::Error) } else { Ok(()) }
@@ -54,10 +125,27 @@ mod tests {
             ("memcpy@@GLIBC_2.14", "memcpy"),
             ("_ZN4pool4lock17h0123456789abcdefE", "pool::lock"),
             ("_RNvCskwGfYPst2Cb_4pool4lock", "pool::lock"),
-            ("_ZN5store5CacheIiE3getERKSs", "store::Cache<int>::get"),
+            ("_ZN5store5CacheIiE3getERKSs", "store::Cache::get"),
+            ("_ZNK5store5CacheIiEclEv", "store::Cache::operator()"),
+            ("_ZlsRSoRK5Cache", "operator<<"),
             ("_Zbroken", "_Zbroken"),
         ] {
             assert_eq!(demangled(symbol), name, "{symbol}");
+        }
+    }
+
+    #[test]
+    fn a_function_is_the_same_whatever_the_arguments_of_its_templates() {
+        for (name, path) in [
+            ("<pool::Pool<u32> as pool::Waits>::wait", "pool::Pool::wait"),
+            ("<pool::Pool>::spawn::<F, fn(u8) -> u8>::{closure#0}::{closure#1}", "pool::Pool::spawn::{closure}"),
+            ("main::{lambda(int)#2}::operator()", "main::{lambda}::operator()"),
+            ("store::(anonymous namespace)::get<std::vector<int, A>>", "store::get"),
+            ("(anonymous namespace)::get", "get"),
+            ("Smart<T>::operator->", "Smart::operator->"),
+            ("run::<dyn Fn(", "run"),
+        ] {
+            assert_eq!(without_arguments(name, DEEPEST_TYPE), path);
         }
     }
 

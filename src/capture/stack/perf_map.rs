@@ -11,13 +11,13 @@ use nix::sys::stat::Mode;
 
 use super::super::procfs::directory::ProcDirectory;
 use super::super::procfs::text::innermost_id;
-use super::demangle::demangled;
-use crate::model::{Name, printable};
+use super::demangle::limited;
+use crate::model::{CodeFunction, Name, printable};
 
 /// What is read of a file, in bytes: any process may write it, and none ends it.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// The names of the functions at `addresses`, which are sorted. The file is in `/tmp` of the process's own root, and not of another
+/// The functions at `addresses`, which are sorted, as [`CodeFunction`] reads them. The file is in `/tmp` of the process's own root, and not of another
 /// user; a link is not followed.
 pub(super) fn names(process: u32, addresses: &[u64]) -> Vec<Option<Name>> {
     let mut names = vec![None; addresses.len()];
@@ -56,10 +56,40 @@ fn read(map: impl Read, addresses: &[u64], names: &mut [Option<Name>]) {
         if let (Some(start), Some(length), Some(name)) = (number(words.next()), number(words.next()), words.next()) {
             let from = addresses.partition_point(|&at| at < start);
             let inside = addresses[from..].iter().take_while(|&&at| at - start < length).count();
-            names[from..from + inside].fill(Some(demangled(&printable(name)).as_str().into()));
+            let function = function(&printable(name)).as_str().into();
+            names[from..from + inside].fill(Some(function));
         }
         line.clear();
     }
+}
+
+/// What compilers write for a function, whose names they follow by different things: its file and place, or its parameters.
+fn function(text: &str) -> String {
+    // Node writes how far it has optimized the function, which changes: `JS:*name /directory/file.js:3:17`.
+    let node = ["JS:", "LazyCompile:", "Function:", "Script:", "Eval:"].iter().find_map(|kind| text.strip_prefix(kind));
+    let node = node.and_then(|text| text.trim_start_matches(['~', '^', '*', '+']).split_once(' '));
+    // Python writes `py::name:/directory/file.py`.
+    let python = text.strip_prefix("py::").and_then(|text| text.split_once(':'));
+    let (module, name) = match (node, python) {
+        (Some((name, place)), _) => (file_name(without_place(place)), name),
+        (_, Some((name, file))) => (file_name(file), name),
+        // Java writes `void shop.Cart.add(int)`.
+        _ => match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+            Some((before, _)) => ("", before.rsplit(' ').next().unwrap_or(before)),
+            None => ("", text),
+        },
+    };
+    CodeFunction { module: &limited(module), name: &limited(name) }.text()
+}
+
+/// `file.js` of `file.js:3:17`.
+fn without_place(place: &str) -> &str {
+    place.trim_end_matches(|char: char| char.is_ascii_digit() || char == ':')
+}
+
+/// The name of a file without its directory, and one name for all of node's own files, which are `node:internal/name`.
+fn file_name(file: &str) -> &str {
+    if file.starts_with("node:") { "(node)" } else { file.rsplit('/').next().unwrap_or(file) }
 }
 
 #[cfg(test)]
@@ -74,7 +104,24 @@ mod tests {
         let mut names = vec![None; 5];
         read(&map[..], &[0xfff, 0x1000, 0x1008, 0x1010, 0x4000], &mut names);
         let names: Vec<_> = names.iter().map(Option::as_deref).collect();
-        assert_eq!(names, [None, Some("second one"), Some("first"), None, Some("rest")]);
+        assert_eq!(names, [None, Some(":second one"), Some(":first"), None, Some(":rest")]);
+    }
+
+    #[test]
+    fn a_function_has_one_name_however_it_was_compiled_and_the_module_of_its_file() {
+        for (text, expected) in [
+            ("JS:~load /srv/app/config.js:3:17", "config.js:load"),
+            ("JS:*load /srv/app/config.js:3:17", "config.js:load"),
+            ("LazyCompile:^load file:///srv/config.mjs:1:9", "config.mjs:load"),
+            ("JS:~ /srv/app/main.js:1:1", "main.js:"),
+            ("JS:^spawnSync node:internal/child_process:1108:19", "(node):spawnSync"),
+            ("py::load:/srv/app/config.py", "config.py:load"),
+            ("java.util.List shop.Cart.add(int, java.lang.String)", ":shop.Cart.add"),
+            ("Interpreter", ":Interpreter"),
+            ("Builtin:ArrayMap", ":Builtin:ArrayMap"),
+        ] {
+            assert_eq!(function(text), expected, "{text}");
+        }
     }
 
     #[test]
@@ -97,6 +144,6 @@ mod tests {
         let late = named();
         std::fs::remove_file(&map).unwrap();
         assert_eq!([by_link, by_fifo], [None, None]);
-        assert_eq!([early, late].map(|name| name.unwrap().to_string()), ["early", "early"]);
+        assert_eq!([early, late].map(|name| name.unwrap().to_string()), [":early", ":early"]);
     }
 }

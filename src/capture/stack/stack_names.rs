@@ -59,21 +59,21 @@ fn named(addresses: &[CodeAddress], files: &CodeFiles) -> Vec<Name> {
         };
     }
     let mut found: HashMap<CodeAddress, Name> = HashMap::new();
-    let mut add = |address, module: &str, name: Option<Name>| {
-        let function = CodeFunction { module, name: name.as_deref().unwrap_or_default() };
-        found.insert(address, function.text().as_str().into());
-    };
     let budget = SharedBudget::lasting(TIME);
     for (number, wanted) in in_files {
         let Some(file) = files.file(number) else { continue };
         let wanted = Vec::from_iter(wanted);
         let names = function_table::names(&file.file, &wanted, &budget);
-        wanted.into_iter().zip(names).for_each(|(at, name)| add(CodeAddress::InFile(number, at), &file.name, name));
+        found.extend(wanted.into_iter().zip(names).map(|(at, name)| {
+            let function = CodeFunction { module: &file.name, name: name.as_deref().unwrap_or_default() };
+            (CodeAddress::InFile(number, at), function.text().as_str().into())
+        }));
     }
     for (process, wanted) in in_processes {
         let wanted = Vec::from_iter(wanted);
         let names = perf_map::names(process, &wanted);
-        wanted.into_iter().zip(names).for_each(|(at, name)| add(CodeAddress::InProcess(process, at), "", name));
+        let named = wanted.into_iter().zip(names).filter_map(|(at, name)| Some((at, name?)));
+        found.extend(named.map(|(at, name)| (CodeAddress::InProcess(process, at), name)));
     }
     addresses.iter().map(|address| found.remove(address).unwrap_or_else(|| ":".into())).collect()
 }
