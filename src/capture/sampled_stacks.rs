@@ -10,8 +10,10 @@ use super::stack::stacks::{Sleeper, Stacks};
 use crate::model::{KernelEntry, Name, ThreadSample};
 use crate::process::{as_caller, lock};
 
-/// Stacks that are read per pass, at most: each takes some 10 µs.
+/// Threads whose stacks are looked for in a pass, at most: reading one takes some 10 µs.
 const MAX_STACKS: usize = 8;
+/// Sleeps whose stacks are remembered, at most.
+const MAX_KNOWN: usize = 1 << 15;
 /// How long the names of a window may take.
 const PATIENCE_FOR_NAMES: Duration = Duration::from_millis(800);
 
@@ -19,25 +21,39 @@ const PATIENCE_FOR_NAMES: Duration = Duration::from_millis(800);
 /// the rights of the caller alone: what others' stacks say is more than `ctprof` with file capabilities tells its users.
 pub(super) struct SampledStacks {
     stacks: Arc<Mutex<Stacks>>,
-    numbers: PatientReader<Sleeper, Option<u32>>,
+    /// Only threads of these processes have stacks, if there are any.
+    pids: Vec<u32>,
+    numbers: PatientReader<Vec<Sleeper>, Vec<Option<u32>>>,
     names: PatientReader<Vec<u32>, HashMap<u32, Name>>,
     /// Whether the next pass is the first one: it has all threads that sleep, most of them for long.
     is_first: bool,
     random: u64,
+    /// By thread, its last sleep whose stack was read, and that. As long as it sleeps, its stack is the same.
+    known: HashMap<u32, (Sleeper, u32)>,
+    used: Duration,
 }
 
 impl SampledStacks {
-    pub(super) fn new(check: SleepCheck) -> Self {
+    pub(super) fn new(check: SleepCheck, pids: Vec<u32>) -> Self {
         let stacks = Arc::new(Mutex::new(Stacks::new(check)));
         let [of_numbers, of_names] = [(); 2].map(|()| Arc::clone(&stacks));
-        let number = move |sleeper| as_caller(|| lock(&of_numbers).number(&sleeper)).ok().flatten();
+        let numbers = move |sleepers: Vec<Sleeper>| {
+            let read = || {
+                let mut stacks = lock(&of_numbers);
+                sleepers.iter().map(|sleeper| stacks.number(sleeper)).collect()
+            };
+            as_caller(read).unwrap_or_default()
+        };
         let names = move |numbers: Vec<u32>| as_caller(|| lock(&of_names).names(&numbers)).unwrap_or_default();
         Self {
             stacks,
-            numbers: PatientReader::new("ctprof-stacks", number),
+            pids,
+            numbers: PatientReader::new("ctprof-stacks", numbers),
             names: PatientReader::new("ctprof-code", names),
             is_first: true,
             random: 0x9e37_79b9_7f4a_7c15,
+            known: HashMap::new(),
+            used: Duration::ZERO,
         }
     }
 
@@ -47,25 +63,37 @@ impl SampledStacks {
         if std::mem::take(&mut self.is_first) {
             return;
         }
-        let is_asleep = |sample: &ThreadSample| {
-            let is_native = matches!(sample.entry, KernelEntry::SystemCall(..) | KernelEntry::Exception);
-            is_native && sample.registers.is_some() && sample.tgid != std::process::id()
-        };
-        let mut places: Vec<_> = (0..samples.len()).filter(|&place| is_asleep(&samples[place])).collect();
-        for chosen in 0..places.len().min(MAX_STACKS) {
-            let other = self.below(places.len() - chosen);
-            places.swap(chosen, chosen + other);
+        let mut asleep: Vec<_> =
+            samples.iter_mut().filter_map(|sample| Some((self.sleeper(sample)?, sample))).collect();
+        for chosen in 0..asleep.len().min(MAX_STACKS) {
+            let other = self.below(asleep.len() - chosen);
+            asleep.swap(chosen, chosen + other);
         }
-        places.truncate(MAX_STACKS);
-        let sleeper = |&place: &usize| {
-            let ThreadSample { tid, tgid, switches, registers, .. } = samples[place];
-            Some(Sleeper { tid, tgid, switches, registers: registers? })
-        };
-        let sleepers: Vec<_> = places.iter().filter_map(sleeper).collect();
-        if !sleepers.is_empty() {
-            let numbers = self.numbers.answers(sleepers).unwrap_or_default();
-            places.into_iter().zip(numbers).for_each(|(place, number)| samples[place].code = number);
+        asleep.truncate(MAX_STACKS);
+        asleep.retain_mut(|(sleeper, sample)| {
+            sample.code = self.known.get(&sleeper.tid).filter(|(known, _)| known == sleeper).map(|(_, number)| *number);
+            sample.code.is_none()
+        });
+        if asleep.is_empty() {
+            return;
         }
+        let unread = asleep.iter().map(|(sleeper, _)| *sleeper).collect();
+        let numbers = self.numbers.answers(vec![unread]).and_then(|numbers| numbers.into_iter().next());
+        for ((sleeper, sample), number) in asleep.into_iter().zip(numbers.unwrap_or_default()) {
+            sample.code = number;
+            let has_room = self.known.len() < MAX_KNOWN || self.known.contains_key(&sleeper.tid);
+            if let Some(number) = number.filter(|_| has_room) {
+                self.known.insert(sleeper.tid, (sleeper, number));
+            }
+        }
+    }
+
+    /// The thread of a sample, if it sleeps in a system call or an exception and its stack is wanted.
+    fn sleeper(&self, sample: &ThreadSample) -> Option<Sleeper> {
+        let ThreadSample { tid, tgid, switches, registers, .. } = *sample;
+        let is_native = matches!(sample.entry, KernelEntry::SystemCall(..) | KernelEntry::Exception);
+        let is_wanted = tgid != std::process::id() && (self.pids.is_empty() || self.pids.contains(&tgid));
+        Some(Sleeper { tid, tgid, switches, registers: registers.filter(|_| is_native && is_wanted)? })
     }
 
     /// The functions of stacks by number, as [`CodeFunction`](crate::model::CodeFunction) reads them.
@@ -81,19 +109,24 @@ impl SampledStacks {
     /// Forgets all stacks, unless they are being read.
     pub(super) fn forget(&mut self) {
         self.is_first = true;
+        self.known.clear();
         if let Ok(mut stacks) = self.stacks.try_lock() {
             stacks.forget();
         }
     }
 
-    /// CPU time that stacks have taken; `None` while they are being read.
-    pub(super) fn used(&self) -> Option<Duration> {
-        Some(self.stacks.try_lock().ok()?.used())
+    /// CPU time that stacks have taken. While they are being read, what is known of it.
+    pub(super) fn used(&mut self) -> Duration {
+        if let Ok(stacks) = self.stacks.try_lock() {
+            self.used = stacks.used();
+        }
+        self.used
     }
 
     /// How many entries each map has that outlives a pass; none while they are being read.
     pub(super) fn entries(&self) -> Vec<(&'static str, usize)> {
-        self.stacks.try_lock().map_or_else(|_| Vec::new(), |stacks| stacks.entries())
+        let known = ("threads with stacks", self.known.len());
+        self.stacks.try_lock().map_or_else(|_| Vec::new(), |stacks| [stacks.entries(), vec![known]].concat())
     }
 
     /// A number below another one (xorshift64).

@@ -7,6 +7,7 @@ use nix::errno::Errno;
 
 use super::bpf::samples::BpfSampler;
 use super::error::finding_without_bpf;
+use super::host::cpu_time::thread_cpu_time;
 use super::mutex_owners::MutexOwners;
 use super::options::{Engine, Options, Tree, Use};
 use super::procfs::directory::ProcDirectory;
@@ -57,7 +58,7 @@ impl ThreadSampler {
         let procfs = ProcDirectory::open(&options.roots.procfs).map_err(|errno| NoSamples::because(&errno))?;
         let is_wanted = options.stacks == Use::Enabled;
         let check = bpf.as_mut().filter(|_| is_wanted).and_then(BpfSampler::take_check);
-        let stacks = check.map(SampledStacks::new);
+        let stacks = check.map(|check| SampledStacks::new(check, options.pids.clone()));
         let why = if is_wanted { NO_THREADS_BY_ID } else { Sampling::STACKS_NOT_WANTED };
         let no_stacks = Some(why).filter(|_| bpf.is_some() && stacks.is_none());
         let (procfs, mutex_owners) = (ProcfsSampler::new(procfs), MutexOwners::new());
@@ -117,9 +118,9 @@ impl ThreadSampler {
         (self.stacks.as_mut().map_or_else(HashMap::new, |stacks| stacks.names(numbers)), self.no_stacks)
     }
 
-    /// CPU time that stacks have taken so far, in threads of their own; `None` if it is unknown at the moment.
-    pub fn time_of_stacks(&self) -> Option<Duration> {
-        self.stacks.as_ref().map_or(Some(Duration::ZERO), SampledStacks::used)
+    /// CPU time of this thread, and of those that read stacks for it.
+    pub fn cpu_time(&mut self) -> Duration {
+        thread_cpu_time() + self.stacks.as_mut().map_or(Duration::ZERO, SampledStacks::used)
     }
 
     /// Makes the next pass sample all threads, also those that sleep on.

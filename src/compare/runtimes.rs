@@ -6,7 +6,7 @@ use crate::model::CodeFunction;
 type Runtime = (&'static str, &'static str);
 
 /// One row for each runtime, or a part of it. An empty text stands for any.
-const RUNTIMES: [Runtime; 48] = [
+const RUNTIMES: [Runtime; 54] = [
     // C: the library, the loader, the start of programs.
     ("libc.so", ""),
     ("libc-", ""),
@@ -37,16 +37,22 @@ const RUNTIMES: [Runtime; 48] = [
     ("libpython", "Py"),
     ("libpython", "_Py"),
     ("libpython", "take_gil"),
+    ("libpython", "pymain_"),
+    ("libpython", "run_mod"),
+    ("libpython", "pyrun_"),
     ("libpython", "cfunction"),
     ("libpython", "method_"),
     ("python", "Py"),
     ("python", "_Py"),
     ("python", "pymain_"),
+    ("python", "run_mod"),
+    ("python", "pyrun_"),
     ("python", "take_gil"),
     ("python", "cfunction"),
     ("python", "method_"),
     // The Java virtual machine.
     ("libjvm", ""),
+    ("(jvm)", ""),
     ("libjli", ""),
     ("", "java."),
     ("", "jdk."),

@@ -15,6 +15,7 @@ mod hostile_hosts;
 mod jemalloc;
 mod reasons;
 #[path = "../support/screen.rs"]
+#[allow(dead_code, reason = "other tests use all of it")]
 mod screen;
 mod series;
 mod series_of_runs;

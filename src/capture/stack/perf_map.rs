@@ -76,6 +76,7 @@ fn function(text: &str) -> String {
         // Java writes `void shop.Cart.add(int)`.
         _ => match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
             Some((before, _)) => ("", before.rsplit(' ').next().unwrap_or(before)),
+            None if text == "Interpreter" || text.ends_with(" stub") => ("(jvm)", text),
             None => ("", text),
         },
     };
@@ -117,7 +118,7 @@ mod tests {
             ("JS:^spawnSync node:internal/child_process:1108:19", "(node):spawnSync"),
             ("py::load:/srv/app/config.py", "config.py:load"),
             ("java.util.List shop.Cart.add(int, java.lang.String)", ":shop.Cart.add"),
-            ("Interpreter", ":Interpreter"),
+            ("counter_overflow Runtime1 stub", "(jvm):counter_overflow Runtime1 stub"),
             ("Builtin:ArrayMap", ":Builtin:ArrayMap"),
         ] {
             assert_eq!(function(text), expected, "{text}");

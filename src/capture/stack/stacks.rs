@@ -21,7 +21,7 @@ const PART_OF_CPU: u32 = 200;
 const FIRST_TIME: Duration = Duration::from_millis(200);
 
 /// A thread that sleeps, as its sample says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::capture) struct Sleeper {
     pub(in crate::capture) tid: u32,
     pub(in crate::capture) tgid: u32,
