@@ -1,5 +1,6 @@
 // Threads that sleep again and again, each in other functions. The compiler leaves out frame pointers. With an argument, the
-// stack of one more thread goes on in pages that nobody fills (userfaultfd), and another one's without end.
+// stack of one more thread goes on in pages that nobody fills (userfaultfd), and another one's without end. With two, only the
+// main thread sleeps, in two functions, whose nanoseconds it writes to a file.
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #define _GNU_SOURCE
 #include <linux/userfaultfd.h>
@@ -98,8 +99,35 @@ void *cyclic(void *);
 static void *run_cyclic(void *name) { prctl(PR_SET_NAME, name); return cyclic(name); }
 #endif
 
+__attribute__((noinline)) static void longer(void) { NAP(); NAP(); sink++; }
+
+__attribute__((noinline)) static void shorter(void) { NAP(); sink++; }
+
+static long long now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000000LL + time.tv_nsec;
+}
+
+static int sleep_in_two(const char *path) {
+    int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    long long times[2] = {0, 0};
+    for (;;) {
+        long long start = now();
+        longer();
+        long long middle = now();
+        shorter();
+        times[0] += middle - start;
+        times[1] += now() - middle;
+        if (pwrite(file, times, sizeof times, 0) != sizeof times) return 1;
+        puts("ready");
+        fflush(stdout);
+    }
+}
+
 int main(int count, char **arguments) {
     signal(SIGUSR1, handler);
+    if (count > 2) return sleep_in_two(arguments[2]);
     static const char *names[] = {"deep", "wide", "condition", "handler", "owner"};
     pthread_t thread;
     for (int i = 0; i < 5; i++) pthread_create(&thread, NULL, run, (void *)names[i]);

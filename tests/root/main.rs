@@ -15,6 +15,7 @@ mod bounds_hangs;
 mod bounds_programs;
 mod call_tables;
 mod changes;
+mod code_sites;
 mod crowds;
 mod doctor;
 mod engine_captures;

@@ -42,6 +42,11 @@ pub(crate) fn compiled(compiler: &str, source: &str, options: &[&str], directory
     Some(program)
 }
 
+/// Whether stacks of a process can be read; prints why not.
+pub(crate) fn has_stacks(child: &Child) -> bool {
+    reasons(child).is_some()
+}
+
 /// The reasons of a process during a second; `None` prints why there are no stacks.
 fn reasons(child: &Child) -> Option<Reasons> {
     let file = tempfile::NamedTempFile::new().unwrap();
