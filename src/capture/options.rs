@@ -63,8 +63,8 @@ pub struct Options {
     pub taskstats: Use,
     /// Whether to read jemalloc's counters, which pauses each thread for microseconds.
     pub jemalloc: Use,
-    /// Whether samples of why threads wait say where in their code.
-    pub stacks: Use,
+    /// Which samples of threads say where in their code they are.
+    pub code: CodeSampling,
     /// Progress, updated during the capture.
     pub progress: Arc<Progress>,
 }
@@ -75,6 +75,19 @@ impl Options {
         let cpus = cpus();
         self.jobs.map_or_else(|| jobs_for(cpus, host), |jobs| jobs.get().min(cpus.saturating_mul(MAX_JOBS_PER_CPU)))
     }
+}
+
+/// Which samples of threads say where in their code they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CodeSampling {
+    /// None.
+    Never,
+    /// Those of threads that wait.
+    #[default]
+    Waits,
+    /// Those of threads that wait, and more samples of those that run.
+    WaitsAndRuns,
 }
 
 /// The engine that reads the threads. Engines differ in speed, not in the meaning of values.

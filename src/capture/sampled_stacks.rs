@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::bpf::sleep_check::SleepCheck;
 use super::patient_reader::PatientReader;
-use super::stack::stacks::{Sleeper, Stacks};
-use crate::model::{KernelEntry, Name, ThreadSample};
+use super::running::RunningSampler;
+use super::stack::stacks::{RunningThread, Sleeper, Stacks};
+use crate::model::{KernelEntry, Name, RunSample, ThreadSample};
 use crate::process::{as_caller, lock};
 
 /// Threads whose stacks are looked for in a pass, at most: reading one takes some 10 µs.
@@ -24,6 +25,9 @@ pub(super) struct SampledStacks {
     /// Only threads of these processes have stacks, if there are any.
     pids: Vec<u32>,
     numbers: PatientReader<Vec<Sleeper>, Vec<Option<u32>>>,
+    /// What samples threads that run, if that is wanted.
+    running: Option<RunningSampler>,
+    numbers_of_running: PatientReader<Vec<RunningThread>, Vec<Option<u32>>>,
     names: PatientReader<Vec<u32>, HashMap<u32, Name>>,
     /// Whether the next pass is the first one: it has all threads that sleep, most of them for long.
     is_first: bool,
@@ -34,13 +38,20 @@ pub(super) struct SampledStacks {
 }
 
 impl SampledStacks {
-    pub(super) fn new(check: SleepCheck, pids: Vec<u32>) -> Self {
+    pub(super) fn new(check: SleepCheck, pids: Vec<u32>, running: Option<RunningSampler>) -> Self {
         let stacks = Arc::new(Mutex::new(Stacks::new(check)));
-        let [of_numbers, of_names] = [(); 2].map(|()| Arc::clone(&stacks));
+        let [of_numbers, of_running, of_names] = [(); 3].map(|()| Arc::clone(&stacks));
         let numbers = move |sleepers: Vec<Sleeper>| {
             let read = || {
                 let mut stacks = lock(&of_numbers);
                 sleepers.iter().map(|sleeper| stacks.number(sleeper)).collect()
+            };
+            as_caller(read).unwrap_or_default()
+        };
+        let numbers_of_running = move |threads: Vec<RunningThread>| {
+            let read = || {
+                let mut stacks = lock(&of_running);
+                threads.iter().map(|thread| stacks.number_of_running(thread)).collect()
             };
             as_caller(read).unwrap_or_default()
         };
@@ -49,6 +60,8 @@ impl SampledStacks {
             stacks,
             pids,
             numbers: PatientReader::new("ctprof-stacks", numbers),
+            running,
+            numbers_of_running: PatientReader::new("ctprof-running", numbers_of_running),
             names: PatientReader::new("ctprof-code", names),
             is_first: true,
             random: 0x9e37_79b9_7f4a_7c15,
@@ -92,8 +105,27 @@ impl SampledStacks {
     fn sleeper(&self, sample: &ThreadSample) -> Option<Sleeper> {
         let ThreadSample { tid, tgid, switches, registers, .. } = *sample;
         let is_native = matches!(sample.entry, KernelEntry::SystemCall(..) | KernelEntry::Exception);
-        let is_wanted = tgid != std::process::id() && (self.pids.is_empty() || self.pids.contains(&tgid));
-        Some(Sleeper { tid, tgid, switches, registers: registers.filter(|_| is_native && is_wanted)? })
+        let is_wanted = is_native && self.has(tgid);
+        Some(Sleeper { tid, tgid, switches, registers: registers.filter(|_| is_wanted)? })
+    }
+
+    /// Whether stacks of a process are wanted.
+    fn has(&self, tgid: u32) -> bool {
+        tgid != std::process::id() && (self.pids.is_empty() || self.pids.contains(&tgid))
+    }
+
+    /// What the CPUs ran since the last call, as far as its stacks can be read, and for how long each sample stands.
+    pub(super) fn running(&mut self) -> (Vec<RunSample>, Duration) {
+        let Some(running) = &mut self.running else { return Default::default() };
+        let (period, mut threads) = (running.period, running.take());
+        threads.retain(|thread| self.has(thread.tgid));
+        if threads.is_empty() {
+            return (Vec::new(), period);
+        }
+        let of: Vec<_> = threads.iter().map(|thread| (thread.tid, thread.tgid)).collect();
+        let numbers = self.numbers_of_running.answers(vec![threads]).and_then(|numbers| numbers.into_iter().next());
+        let numbered = of.into_iter().zip(numbers.unwrap_or_default());
+        (numbered.filter_map(|((tid, tgid), code)| Some(RunSample { tid, tgid, code: code? })).collect(), period)
     }
 
     /// The functions of stacks by number, as [`CodeFunction`](crate::model::CodeFunction) reads them.

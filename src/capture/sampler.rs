@@ -9,11 +9,25 @@ use super::bpf::samples::BpfSampler;
 use super::error::finding_without_bpf;
 use super::host::cpu_time::thread_cpu_time;
 use super::mutex_owners::MutexOwners;
-use super::options::{Engine, Options, Tree, Use};
+use super::options::{CodeSampling, Engine, Options, Tree};
 use super::procfs::directory::ProcDirectory;
 use super::procfs::samples::ProcfsSampler;
+use super::running::RunningSampler;
 use super::sampled_stacks::SampledStacks;
-use crate::model::{BpfObstacle, KernelEntry, Name, PassScope, Sampling, ThreadEnd, ThreadSample};
+use crate::model::{BpfObstacle, KernelEntry, Name, PassScope, RunSample, Sampling, ThreadEnd, ThreadSample};
+
+/// Starts to sample what runs; says why that is not possible.
+fn start_running() -> Option<RunningSampler> {
+    RunningSampler::start()
+        .inspect_err(|errno| {
+            let fix = match errno {
+                Errno::EACCES | Errno::EPERM => "run as root, or give the file cap_perfmon",
+                _ => "this kernel has no perf events of the CPU's clock",
+            };
+            tracing::warn!("--on-cpu: CPUs cannot be sampled ({errno}): {fix}");
+        })
+        .ok()
+}
 
 /// Samples threads, one pass at a time: all by BPF, or by procfs those that the caller may trace.
 pub struct ThreadSampler {
@@ -56,9 +70,10 @@ impl ThreadSampler {
             _ => BpfSampler::load().inspect_err(|no_bpf| tracing::info!("{}", finding_without_bpf(no_bpf))).ok(),
         };
         let procfs = ProcDirectory::open(&options.roots.procfs).map_err(|errno| NoSamples::because(&errno))?;
-        let is_wanted = options.stacks == Use::Enabled;
+        let is_wanted = options.code != CodeSampling::Never;
         let check = bpf.as_mut().filter(|_| is_wanted).and_then(BpfSampler::take_check);
-        let stacks = check.map(|check| SampledStacks::new(check, options.pids.clone()));
+        let running = (options.code == CodeSampling::WaitsAndRuns).then(start_running).flatten();
+        let stacks = check.map(|check| SampledStacks::new(check, options.pids.clone(), running));
         let why = if is_wanted { NO_THREADS_BY_ID } else { Sampling::STACKS_NOT_WANTED };
         let no_stacks = Some(why).filter(|_| bpf.is_some() && stacks.is_none());
         let (procfs, mutex_owners) = (ProcfsSampler::new(procfs), MutexOwners::new());
@@ -110,6 +125,11 @@ impl ThreadSampler {
     /// Adds where in their code some of the threads sleep, as numbers that [`stacks`](Self::stacks) knows.
     pub fn add_stacks(&mut self, samples: &mut [ThreadSample]) {
         self.stacks.iter_mut().for_each(|stacks| stacks.add(samples));
+    }
+
+    /// What the CPUs ran since the last call, and for how long each sample stands. Nothing if that is not wanted.
+    pub fn running(&mut self) -> (Vec<RunSample>, Duration) {
+        self.stacks.as_mut().map_or_else(Default::default, SampledStacks::running)
     }
 
     /// The functions of programs in these stacks, as [`CodeFunction`](crate::model::CodeFunction) reads them, and why there are

@@ -13,7 +13,7 @@ use super::{
     CpuList, Format, LimitArgs, SORT_KEYS, ViewArgs, cpu_list, duration, keep, one_of_variants, overview_column, pid,
     ring_size, share, size, smaps, threshold, why_rate,
 };
-use crate::capture::{Engine, Options, Smaps, Use};
+use crate::capture::{CodeSampling, Engine, Options, Smaps};
 use crate::compare::{
     CompareOptions, DifferentHosts, Gate, GroupBy, GroupGlob, NewGroups, OverviewColumn, Scope, Sides, SortKey,
     StepGate, Threshold,
@@ -294,6 +294,11 @@ pub(super) struct RecorderArgs {
     /// Do not sample where in their code threads wait
     #[arg(hide_short_help = true, long, conflicts_with = "no_why")]
     no_stacks: bool,
+    /// Sample also where in their code threads run
+    ///
+    /// 49 times a second on each CPU.
+    #[arg(hide_short_help = true, long, conflicts_with_all = ["no_why", "no_stacks"])]
+    on_cpu: bool,
 }
 
 impl RecorderArgs {
@@ -310,7 +315,11 @@ impl RecorderArgs {
             None => Recorder::of_series(options.clone(), self.ring)?,
         };
         let mut sampled = options.clone();
-        sampled.stacks = if self.no_stacks { Use::Disabled } else { Use::Enabled };
+        sampled.code = match (self.no_stacks, self.on_cpu) {
+            (true, _) => CodeSampling::Never,
+            (_, true) => CodeSampling::WaitsAndRuns,
+            _ => CodeSampling::Waits,
+        };
         let recorder = if self.no_why { recorder } else { recorder.with_reasons(&sampled, self.why_rate) };
         privileges.keep_after_loading()?;
         Ok(recorder)

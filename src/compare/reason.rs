@@ -122,7 +122,7 @@ impl GroupReason {
             (Some(by), ReasonClass::Wait) => format!("{} ran", limited(by)),
             (_, ReasonClass::CpuQuota) => "CPU quota".to_owned(),
             (_, ReasonClass::Idle) => "idle".to_owned(),
-            (_, ReasonClass::Run) => "on a CPU".to_owned(),
+            (_, ReasonClass::Run) => self.at.as_ref().map_or_else(|| "on a CPU".to_owned(), |at| format!("in {at}")),
             (_, ReasonClass::Stopped) => "stopped".to_owned(),
             (_, ReasonClass::Unread) => "not readable".to_owned(),
             _ => {

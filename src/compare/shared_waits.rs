@@ -53,7 +53,11 @@ impl<'r> SharedWaits<'r> {
             functions.get(*place).is_some_and(|function| shared.is_some_and(|shared| shared.contains(function)))
         };
         let mut place = 0;
-        while let Some(next) = (place + 1..=place + NEAR).rev().find(is_shared).filter(|next| *next < FARTHEST) {
+        // What runs is in its innermost function, whoever called it.
+        let is_wait = reason.class != ReasonClass::Run;
+        while let Some(next) =
+            (place + 1..=place + NEAR).rev().find(is_shared).filter(|next| *next < FARTHEST && is_wait)
+        {
             place = next;
         }
         match functions.get(place) {

@@ -58,7 +58,7 @@ fn of_columns(overview: &[Row], reasons: &[&Row], (busiest, has_entries): (f64, 
         let is_in_call = !has_entries || is_stopped || row.reason.as_ref().is_some_and(|reason| is_at_place(reason));
         is_of_column && is_cause(row) && (column != SLEEP || is_stopped || (is_busy && is_in_call))
     };
-    let mut lines: Vec<(f64, Why)> = [WAIT, BLOCK, SLEEP]
+    let mut lines: Vec<(f64, Why)> = [RUN, WAIT, BLOCK, SLEEP]
         .into_iter()
         .filter_map(|column| {
             // Of the time in which a group had something to do, or of all but what it was idle.

@@ -55,6 +55,17 @@ pub struct ThreadSample {
     pub owner: Option<u32>,
 }
 
+/// A thread that ran on a CPU when a clock interrupted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunSample {
+    /// Thread id.
+    pub tid: u32,
+    /// Process id (thread group id).
+    pub tgid: u32,
+    /// The number of the functions of its program that it was in, by which the sampler knows them.
+    pub code: u32,
+}
+
 /// The threads that a pass samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassScope {

@@ -6,8 +6,8 @@ use super::moment::{PassMoment, SamplerTurn};
 use super::pass_times::{PassTime, PassTimes};
 use super::raw_reason::{RawReason, SampledNames};
 use crate::model::{
-    Activity, KernelEntry, Name, NumberedValues, PassScope, ReasonClass, Renumbering, SampledTime, ThreadEnd,
-    ThreadSample,
+    Activity, KernelEntry, Name, NumberedValues, PassScope, ReasonClass, Renumbering, RunSample, SampledTime,
+    ThreadEnd, ThreadSample,
 };
 
 /// Distinct reasons that are kept apart; beyond that, those of a class are one.
@@ -159,6 +159,19 @@ impl ReasonCollector {
                 Some(sleep) => thread.change(sleep, PassTime { from: pass.until, ..pass }),
                 None => self.remove(tid, (pass.until, pass.number)),
             }
+        }
+    }
+
+    /// Adds where in their code threads ran, of which each sample stands for so many nanoseconds. Threads that no pass has seen are
+    /// left out.
+    pub fn add_running(&mut self, samples: &[RunSample], ns: u64) {
+        for RunSample { tid, tgid, code } in samples {
+            if !self.has(*tgid) || self.threads.get(tid).is_none_or(|thread| thread.tgid != *tgid) {
+                continue;
+            }
+            let reason = self.reason(&RawReason { class: ReasonClass::Run, code: Some(*code), ..RawReason::default() });
+            let amount = SampledTime { ns, samples: 1 };
+            self.threads.entry(*tid).and_modify(|thread| add_time(&mut thread.times, reason, amount));
         }
     }
 

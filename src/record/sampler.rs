@@ -324,6 +324,8 @@ impl SamplingSession {
         add_files(samples, works_on_descriptor);
         sampler.add_owners(samples, waits_for_mutex);
         self.collector.add(moment, samples, lost);
+        let (running, of_each) = sampler.running();
+        self.collector.add_running(&running, nanoseconds(of_each));
         for end in sampler.take_ends() {
             self.collector.end(&ThreadEnd { monotonic_ns: self.before_at, ..end });
         }

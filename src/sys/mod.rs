@@ -7,6 +7,7 @@ pub(crate) mod bpf;
 pub(crate) mod capabilities;
 pub(crate) mod maps;
 pub(crate) mod memory;
+pub(crate) mod perf_event;
 pub(crate) mod priority;
 pub(crate) mod ptrace;
 pub(crate) mod robust;

@@ -1,6 +1,6 @@
 // Threads that sleep again and again, each in other functions. The compiler leaves out frame pointers. With an argument, the
 // stack of one more thread goes on in pages that nobody fills (userfaultfd), and another one's without end. With two, only the
-// main thread sleeps, in two functions, whose nanoseconds it writes to a file.
+// main thread does something: it sleeps or runs, as the first one says, in two functions, whose nanoseconds it writes to a file.
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #define _GNU_SOURCE
 #include <linux/userfaultfd.h>
@@ -103,20 +103,24 @@ __attribute__((noinline)) static void longer(void) { NAP(); NAP(); sink++; }
 
 __attribute__((noinline)) static void shorter(void) { NAP(); sink++; }
 
+__attribute__((noinline)) static void count_longer(void) { for (int i = 0; i < 20000000; i++) sink++; }
+
+__attribute__((noinline)) static void count_shorter(void) { for (int i = 0; i < 10000000; i++) sink++; }
+
 static long long now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-static int sleep_in_two(const char *path) {
+static int work_in_two(const char *path, int sleeps) {
     int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     long long times[2] = {0, 0};
     for (;;) {
         long long start = now();
-        longer();
+        if (sleeps) longer(); else count_longer();
         long long middle = now();
-        shorter();
+        if (sleeps) shorter(); else count_shorter();
         times[0] += middle - start;
         times[1] += now() - middle;
         if (pwrite(file, times, sizeof times, 0) != sizeof times) return 1;
@@ -127,7 +131,7 @@ static int sleep_in_two(const char *path) {
 
 int main(int count, char **arguments) {
     signal(SIGUSR1, handler);
-    if (count > 2) return sleep_in_two(arguments[2]);
+    if (count > 2) return work_in_two(arguments[2], !strcmp(arguments[1], "sleeps"));
     static const char *names[] = {"deep", "wide", "condition", "handler", "owner"};
     pthread_t thread;
     for (int i = 0; i < 5; i++) pthread_create(&thread, NULL, run, (void *)names[i]);

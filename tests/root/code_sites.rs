@@ -23,11 +23,11 @@ fn started(command: &mut Command) -> Option<Killed> {
     Some(child)
 }
 
-/// Records a process for some seconds, and returns its report in this format.
-fn recorded(process: &Killed, format: &[&str]) -> String {
+/// Records a process for some seconds with some options, and returns its report in this format.
+fn recorded(process: &Killed, options: &[&str], format: &[&str]) -> String {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut record = Command::new(attacked());
-    record.args(["-q", "record", "-d", "4s", "-p", &process.0.id().to_string(), "-o"]).arg(file.path());
+    record.args(["-q", "record", "-d", "4s", "-p", &process.0.id().to_string(), "-o"]).arg(file.path()).args(options);
     assert!(record.status().unwrap().success());
     let shown = Command::new(attacked()).arg("show").arg(file.path()).args(format).env("COLUMNS", "200").output();
     String::from_utf8(shown.unwrap().stdout).unwrap()
@@ -37,7 +37,7 @@ fn recorded(process: &Killed, format: &[&str]) -> String {
 fn assert_waits_in(process: &Killed, places: &[&str]) {
     let mut seen = String::new();
     for _ in 0..ATTEMPTS {
-        seen = recorded(process, &[]);
+        seen = recorded(process, &[], &[]);
         if places.iter().all(|place| seen.contains(place)) {
             return;
         }
@@ -45,12 +45,12 @@ fn assert_waits_in(process: &Killed, places: &[&str]) {
     panic!("{places:?}: {seen}");
 }
 
-#[test]
-fn functions_have_the_time_that_their_program_spent_in_them() {
+/// Compares the shares of two functions with what their program measured.
+fn assert_shares(does: &str, recorded_by: &[&str], functions: [&str; 2]) {
     let directory = tempfile::tempdir().unwrap();
     let Some(program) = compiled("cc", "stacks.c", &[], directory.path()) else { return };
     let times = directory.path().join("times");
-    let program = started(Command::new(program).arg("times").arg(&times)).unwrap();
+    let program = started(Command::new(program).arg(does).arg(&times)).unwrap();
     if !has_stacks(&program.0) {
         return;
     }
@@ -61,21 +61,30 @@ fn functions_have_the_time_that_their_program_spent_in_them() {
     let mut seen = Vec::new();
     for _ in 0..ATTEMPTS {
         let before = read();
-        let folded = recorded(&program, &["--format", "folded"]);
+        let folded = recorded(&program, recorded_by, &["--format", "folded"]);
         let after = read();
         let amount = |function: &str| {
-            let of = |line: &&str| line.contains(function);
+            let of = |line: &&str| line.contains(&format!(";{function}"));
             folded.lines().filter(of).map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum::<f64>()
         };
         let share = |[longer, shorter]: [f64; 2]| 100.0 * longer / (longer + shorter);
-        let [truth, shown] =
-            [[after[0] - before[0], after[1] - before[1]], [amount(";longer;"), amount(";shorter;")]].map(share);
+        let [truth, shown] = [[after[0] - before[0], after[1] - before[1]], functions.map(amount)].map(share);
         seen.push(format!("{shown:.1} instead of {truth:.1}"));
         if (truth - shown).abs() < 5.0 {
             return;
         }
     }
     panic!("{seen:?}");
+}
+
+#[test]
+fn functions_have_the_time_that_their_program_slept_in_them() {
+    assert_shares("sleeps", &[], ["longer", "shorter"]);
+}
+
+#[test]
+fn functions_have_the_time_that_their_program_ran_in_them() {
+    assert_shares("runs", &["--on-cpu"], ["count_longer", "count_shorter"]);
 }
 
 #[test]

@@ -38,6 +38,13 @@ pub(in crate::capture) const SAMPLED: [(&str, usize); CODE_REGISTERS] = [
     ("regs[28]", 28),
 ];
 
+/// The bits of the same registers in `arch/*/include/uapi/asm/perf_regs.h`.
+#[cfg(target_arch = "x86_64")]
+pub(in crate::capture) const PERF_BITS: [u32; CODE_REGISTERS] = [8, 7, 6, 1, 20, 21, 22, 23];
+#[cfg(not(target_arch = "x86_64"))]
+pub(in crate::capture) const PERF_BITS: [u32; CODE_REGISTERS] =
+    [32, 31, 29, 30, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28];
+
 #[cfg(target_arch = "x86_64")]
 mod numbers {
     pub(in super::super) const INSTRUCTION: usize = 16;

@@ -34,18 +34,26 @@ impl StackList {
             self.unread.remove(&unread);
             self.stacks.get_mut(index(unread)).into_iter().for_each(|known| known.clone_from(&complete));
         }
-        let number = match self.numbers.get(&stack) {
-            Some(number) => *number,
-            None => {
-                let number = self.next()?;
-                self.stacks.push(stack.clone());
-                self.numbers.insert(stack, number);
-                number
-            }
-        };
+        let number = self.number_of(stack)?;
         if self.places.len() < MAX_PLACES || self.places.contains_key(&place) {
             self.places.insert(place, number);
         }
+        Some(number)
+    }
+
+    /// The number of a stack of a thread that ran; `None` if there are too many stacks.
+    pub(super) fn number(&mut self, addresses: &[CodeAddress]) -> Option<u32> {
+        let stack = self.numbered(addresses)?;
+        self.number_of(stack)
+    }
+
+    fn number_of(&mut self, stack: Vec<u32>) -> Option<u32> {
+        if let Some(number) = self.numbers.get(&stack) {
+            return Some(*number);
+        }
+        let number = self.next()?;
+        self.stacks.push(stack.clone());
+        self.numbers.insert(stack, number);
         Some(number)
     }
 

@@ -29,6 +29,15 @@ pub(in crate::capture) struct Sleeper {
     pub(in crate::capture) registers: [u64; CODE_REGISTERS],
 }
 
+/// A thread that ran, with the words from its stack pointer on.
+#[derive(Clone, Debug)]
+pub(in crate::capture) struct RunningThread {
+    pub(in crate::capture) tid: u32,
+    pub(in crate::capture) tgid: u32,
+    pub(in crate::capture) registers: [u64; CODE_REGISTERS],
+    pub(in crate::capture) stack: Vec<u64>,
+}
+
 /// Reads stacks, and names their functions.
 pub(in crate::capture) struct Stacks {
     files: CodeFiles,
@@ -60,13 +69,34 @@ impl Stacks {
 
     /// The number of a sleeper's stack; `None` if it cannot be read, or if stacks have taken too much time.
     pub(in crate::capture) fn number(&mut self, sleeper: &Sleeper) -> Option<u32> {
+        self.in_budget(|stacks| stacks.read(sleeper))
+    }
+
+    /// The number of the stack of a thread that ran; `None` as for a sleeper.
+    pub(in crate::capture) fn number_of_running(&mut self, thread: &RunningThread) -> Option<u32> {
+        self.in_budget(|stacks| stacks.unwind_copy(thread))
+    }
+
+    fn in_budget(&mut self, read: impl FnOnce(&mut Self) -> Option<u32>) -> Option<u32> {
         if self.used > FIRST_TIME + self.began.elapsed() / PART_OF_CPU {
             return None;
         }
         let before = thread_cpu_time();
-        let number = self.read(sleeper);
+        let number = read(self);
         self.used += thread_cpu_time().saturating_sub(before);
         number
+    }
+
+    fn unwind_copy(&mut self, thread: &RunningThread) -> Option<u32> {
+        let RunningThread { tgid, registers, ref stack, .. } = *thread;
+        let [instruction, start, ..] = registers;
+        self.open(tgid, instruction);
+        let (_, mappings) = self.processes.get_mut(&tgid)?.0.as_mut()?.parts();
+        let word = |at: u64| stack.get(usize::try_from(at.checked_sub(start)? / 8).ok()?).copied();
+        let addresses =
+            self.unwinder
+                .unwind(tgid, numbered(&registers), &mut |at| mappings.find(at, &mut self.files), &mut |at| word(at));
+        self.list.number(&addresses)
     }
 
     fn read(&mut self, sleeper: &Sleeper) -> Option<u32> {

@@ -9,7 +9,7 @@ use nix::unistd::{SysconfVar, sysconf};
 
 /// What a mapping is for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Access {
+pub(in crate::sys) enum Access {
     /// The content does not change.
     Constant,
     /// The kernel writes, this process reads.
@@ -22,7 +22,7 @@ pub(super) enum Access {
 #[derive(Debug)]
 pub(crate) struct SharedMemory {
     address: NonNull<u8>,
-    pub(super) length: usize,
+    pub(in crate::sys) length: usize,
 }
 
 // SAFETY: the memory belongs to the process, not to a thread; whoever reads it orders accesses itself.
@@ -32,7 +32,12 @@ unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
     /// Maps `length` bytes from `offset`, a multiple of the page size.
-    pub(super) fn new(file: BorrowedFd<'_>, offset: usize, length: usize, access: Access) -> Result<Self, Errno> {
+    pub(in crate::sys) fn new(
+        file: BorrowedFd<'_>,
+        offset: usize,
+        length: usize,
+        access: Access,
+    ) -> Result<Self, Errno> {
         let (protection, flags) = match access {
             Access::Constant => (libc::PROT_READ, libc::MAP_PRIVATE),
             Access::Read => (libc::PROT_READ, libc::MAP_SHARED),
@@ -48,7 +53,7 @@ impl SharedMemory {
     }
 
     /// The first byte; valid for `length` bytes.
-    pub(super) fn start(&self) -> *mut u8 {
+    pub(in crate::sys) fn start(&self) -> *mut u8 {
         self.address.as_ptr()
     }
 }
@@ -60,7 +65,7 @@ impl Drop for SharedMemory {
     }
 }
 
-pub(super) fn page_size() -> Result<usize, Errno> {
+pub(in crate::sys) fn page_size() -> Result<usize, Errno> {
     let size = sysconf(SysconfVar::PAGE_SIZE)?.ok_or(Errno::EINVAL)?;
     usize::try_from(size).map_err(|_| Errno::EINVAL)
 }

@@ -11,3 +11,5 @@ mod mapping;
 pub(crate) mod memlock;
 pub(crate) mod program;
 pub(crate) mod ring;
+
+pub(super) use self::mapping::{Access, SharedMemory, page_size};
