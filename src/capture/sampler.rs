@@ -7,7 +7,6 @@ use nix::errno::Errno;
 
 use super::bpf::samples::BpfSampler;
 use super::error::finding_without_bpf;
-use super::host::cpu_time::thread_cpu_time;
 use super::mutex_owners::MutexOwners;
 use super::options::{CodeSampling, Engine, Options, Tree};
 use super::procfs::directory::ProcDirectory;
@@ -138,9 +137,9 @@ impl ThreadSampler {
         (self.stacks.as_mut().map_or_else(HashMap::new, |stacks| stacks.names(numbers)), self.no_stacks)
     }
 
-    /// CPU time of this thread, and of those that read stacks for it.
-    pub fn cpu_time(&mut self) -> Duration {
-        thread_cpu_time() + self.stacks.as_mut().map_or(Duration::ZERO, SampledStacks::used)
+    /// CPU time that stacks have taken so far, in threads of their own; while they are being read, what is known of it.
+    pub fn time_of_stacks(&mut self) -> Duration {
+        self.stacks.as_mut().map_or(Duration::ZERO, SampledStacks::used)
     }
 
     /// Makes the next pass sample all threads, also those that sleep on.

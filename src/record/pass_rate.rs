@@ -32,6 +32,8 @@ pub(super) struct PassRate {
     costs: [Duration; 2],
     /// Of the latest passes.
     latest_costs: [Duration; 2],
+    /// Of reading the stacks of a pass, which the threads of its scope do not decide; smoothed.
+    stacks_cost: Duration,
     /// When all threads are due again.
     all_due: Duration,
     /// Whether there was a pass.
@@ -83,6 +85,11 @@ impl PassRate {
         all * LARGEST_SHARE > 2 * self.shortest && all > 2 * active && narrowest == PassScope::Active
     }
 
+    /// Adapts the period to what reading stacks has cost since the last pass.
+    pub(super) fn note_stacks(&mut self, spent: Duration) {
+        self.stacks_cost = (self.stacks_cost * 7 + spent) / 8;
+    }
+
     /// Adapts the period to what a pass has cost that ends now.
     pub(super) fn note(&mut self, scope: PassScope, spent: Duration, narrowest: PassScope, now: Duration) {
         self.latest_costs[scope as usize] = spent;
@@ -98,7 +105,8 @@ impl PassRate {
             self.costs[1] = self.costs[1] * 7 / 8;
         }
         // Passes over all threads then have one half of the share, those over active ones the other half.
-        let least = if self.follows_active(narrowest) { 2 * active } else { all };
+        let passes = if self.follows_active(narrowest) { 2 * active } else { all };
+        let least = passes + self.stacks_cost * LARGEST_SHARE;
         self.period = self.period.mul_f64(0.9).max(least).max(self.shortest);
     }
 }
@@ -138,6 +146,16 @@ mod tests {
         let (_, counts, _) = simulated(60_000 * MS, [MS / 10, MS / 20], Active);
         assert_eq!(counts[1], 0, "all threads each time");
         assert!((2_970..=3_000).contains(&counts[0]), "{counts:?}");
+    }
+
+    #[test]
+    fn passes_and_their_stacks_together_take_a_hundredth_of_one_cpu_at_most() {
+        let mut rate = PassRate::new(PERIOD, 7);
+        for _ in 0..100 {
+            rate.note_stacks(MS);
+            rate.note(All, MS, All, Duration::ZERO);
+        }
+        assert!(rate.period >= 195 * MS && rate.period <= 200 * MS, "{:?}", rate.period);
     }
 
     #[test]

@@ -195,7 +195,7 @@ fn serve(
 ) {
     let mut sampling = None;
     while let Ok(window) = windows.recv() {
-        let before = sampler.cpu_time();
+        let (before, stacks_before) = (thread_cpu_time(), sampler.time_of_stacks());
         let known = sampling.take().filter(|known: &SamplingSession| known.goes_on(&window));
         let mut current = known.unwrap_or_else(|| SamplingSession::start(&mut sampler, period, pids));
         if let Err(errno) = current.sample(&mut sampler, &window) {
@@ -211,7 +211,8 @@ fn serve(
         let (functions, no_functions) = sampler.functions(&addresses);
         let (stacks, no_stacks) = sampler.stacks(&collector.stacks().collect());
         drop(raised);
-        let cost = sampler.cpu_time().saturating_sub(before);
+        let of_stacks = sampler.time_of_stacks().saturating_sub(stacks_before);
+        let cost = thread_cpu_time().saturating_sub(before) + of_stacks;
         let (source, unread) = (sampler.source(), sampler.unread());
         let has_exited = false;
         let sampled =
@@ -300,10 +301,10 @@ impl SamplingSession {
         samples: &mut Vec<ThreadSample>,
         due: (Duration, Duration),
     ) -> Result<(), Errno> {
-        let before = sampler.cpu_time();
+        let (before, stacks_before) = (thread_cpu_time(), sampler.time_of_stacks());
         self.pass(sampler, scope, samples, due)?;
-        let cost = sampler.cpu_time().saturating_sub(before);
-        self.rate.note(scope, cost, sampler.narrowest_scope(), monotonic());
+        self.rate.note_stacks(sampler.time_of_stacks().saturating_sub(stacks_before));
+        self.rate.note(scope, thread_cpu_time().saturating_sub(before), sampler.narrowest_scope(), monotonic());
         Ok(())
     }
 

@@ -148,11 +148,12 @@ mod tests {
         let (own, end) = (std::process::id(), std::time::Instant::now() + std::time::Duration::from_secs(10));
         let mut seen = false;
         while !seen && std::time::Instant::now() < end {
-            (0..1_000_000_u32).for_each(|number| drop(std::hint::black_box(number)));
-            let each = |sample: RunningSample<'_>| {
+            for number in 0..1_000_000_u32 {
+                let _ = std::hint::black_box(number);
+            }
+            let mut each = |sample: RunningSample<'_>| {
                 seen |= sample.tgid == own && sample.registers.len() == 2 && sample.stack.len() > 1;
             };
-            let mut each = each;
             clocks.iter_mut().for_each(|clock| clock.take(&mut each));
         }
         assert!(seen);

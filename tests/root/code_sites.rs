@@ -100,7 +100,8 @@ fn a_server_of_commands_waits_in_the_command() {
         return;
     }
     let script = "while :; do redis-cli -s \"$0\" debug sleep 0.05; done";
-    let client = Command::new("sh").args(["-c", script]).arg(&socket).stdout(Stdio::null()).spawn();
+    let client =
+        Command::new("sh").args(["-c", script]).arg(&socket).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let _client = Killed(client.unwrap());
     assert_waits_in(&server, &["nanosleep in debugCommand ← call"]);
 }
