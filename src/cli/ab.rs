@@ -8,21 +8,22 @@ use anyhow::{Context, bail};
 use super::capture::{check_roots, options, redact_key};
 use super::compare::Prepared;
 use super::{
-    AbArgs, BASELINE, CANDIDATE, Comparing, Messages, RunDirectory, RunProgress, RunTally, RunWriter, complain,
-    interruption, say, usage_error,
+    AbArgs, BASELINE, CANDIDATE, Comparing, Messages, RunDirectory, RunProgress, RunTally, RunWriter, TimeLimit,
+    complain, interruption, say, usage_error,
 };
-use crate::compare::{Sides, Threshold, tests_of};
+use crate::compare::{EndOfRuns, EndedEarly, Sides, Threshold, tests_of};
 use crate::diagnose::{counted, rounded};
 use crate::model::cpu_ranges;
 use crate::process::{Invocation, Privileges, Signals, Streams, allowed_cpus, killed, run_on, worker_per_cpu};
 use crate::record::Until;
+use crate::report::ended_early_text;
 use crate::statistics::{MIN_RUNS, fewest_runs, least_found};
 
 pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     check_roots(&args.sources)?;
     let allowed = allowed_cpus().context("cannot read the CPUs of this process")?;
     check_cpus(args.cpus(), &allowed)?;
-    let comparison = Prepared::new(&args.comparing, labels(args.output.as_deref()))?;
+    let mut comparison = Prepared::new(&args.comparing, labels(args.output.as_deref()))?;
     check_runs(args)?;
     if messages == Messages::All {
         say(format_args!("{}", what_is_found(args)));
@@ -47,7 +48,15 @@ pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode>
     // Blocked until the end: a temporary directory is removed whatever happens.
     let signals = Signals::for_command().context("cannot block signals")?;
     leave(args.cpus(), &allowed);
-    let interrupted = interruption(record(args, &signals, &mut sides, messages))?.map(killed);
+    let recorded = record(args, &signals, &mut sides, messages);
+    let ended_early = recorded.as_ref().map_or(None, Option::as_ref).copied();
+    let interrupted = interruption(recorded.map(drop))?.map(killed);
+    if let Some(ended) = ended_early {
+        comparison.end_early(ended);
+        if messages == Messages::All {
+            say(format_args!("ctprof: ended {}", ended_early_text(ended, sides[0].tally.recorded)));
+        }
+    }
     if interrupted.is_some() {
         say(format_args!("ctprof: interrupted after {}", sides.each_ref().map(AbSide::counted).join(" and ")));
     }
@@ -103,8 +112,13 @@ fn labels(output: Option<&Path>) -> Sides<String> {
     Sides::two(label(BASELINE), label(CANDIDATE))
 }
 
-/// Runs both commands in turn. The error of a signal is that of [`interruption`].
-fn record(args: &AbArgs, signals: &Signals, sides: &mut [AbSide; 2], messages: Messages) -> anyhow::Result<()> {
+/// Runs both commands in turn. Returns what ended them, if that was early. The error of a signal is that of [`interruption`].
+fn record(
+    args: &AbArgs,
+    signals: &Signals,
+    sides: &mut [AbSide; 2],
+    messages: Messages,
+) -> anyhow::Result<Option<EndedEarly>> {
     let AbArgs { runs, no_warmup, .. } = *args;
     let mut writer = RunWriter {
         recorder: args.recorder.recorder(
@@ -116,6 +130,7 @@ fn record(args: &AbArgs, signals: &Signals, sides: &mut [AbSide; 2], messages: M
         redact_key: redact_key(&args.sources)?,
         max_snapshot_bytes: args.comparing.view.limits.max_snapshot_bytes,
     };
+    let mut time = TimeLimit::new(args.max_time);
     let warm_ups = if no_warmup { &[] } else { &sides[..] };
     let steps = runs.saturating_mul(2).saturating_add(if no_warmup { 0 } else { 2 });
     let mut progress = RunProgress::new(steps, args.streams(), messages);
@@ -124,14 +139,19 @@ fn record(args: &AbArgs, signals: &Signals, sides: &mut [AbSide; 2], messages: M
         prepare(args, &writer)?;
         writer.unrecorded(&side.until)?;
     }
-    for (side, number) in turns(runs) {
-        let side = &mut sides[side];
-        progress.start(&format!("run {number} of {runs} of the {}", side.name));
-        prepare(args, &writer)?;
-        side.tally.add(number, writer.record(&side.until, side.directory.target(number)?)?);
-        check(args, side)?;
+    for (number, order) in turns(runs) {
+        if !time.allows_another() {
+            return Ok(Some(EndedEarly { planned: runs, by: EndOfRuns::Time }));
+        }
+        for side in order {
+            let side = &mut sides[side];
+            progress.start(&format!("run {number} of {runs} of the {}", side.name));
+            prepare(args, &writer)?;
+            side.tally.add(number, writer.record(&side.until, side.directory.target(number)?)?);
+            check(args, side)?;
+        }
     }
-    Ok(())
+    Ok(None)
 }
 
 fn prepare(args: &AbArgs, writer: &RunWriter<'_>) -> anyhow::Result<()> {
@@ -209,11 +229,10 @@ impl AbSide {
     }
 }
 
-/// The side and the number, from 1, of each run. A B B A A B B A …: a host that becomes slower or faster meanwhile does so for
-/// both sides.
-fn turns(runs: u32) -> impl Iterator<Item = (usize, u32)> {
-    let pair = |number: u32| if number % 2 == 1 { [0, 1] } else { [1, 0] }.map(|side| (side, number));
-    (1..=runs).flat_map(pair)
+/// The number, from 1, and the order of the sides of each pair of runs. A B B A A B B A …: a host that becomes slower or faster
+/// meanwhile does so for both sides.
+fn turns(runs: u32) -> impl Iterator<Item = (u32, [usize; 2])> {
+    (1..=runs).map(|number| (number, if number % 2 == 1 { [0, 1] } else { [1, 0] }))
 }
 
 #[cfg(test)]
@@ -222,7 +241,7 @@ mod tests {
 
     #[test]
     fn drift_of_the_host_is_the_same_for_both_sides() {
-        let order: Vec<_> = turns(4).map(|(side, _)| side).collect();
+        let order: Vec<_> = turns(4).flat_map(|(_, order)| order).collect();
         assert_eq!(order, [0, 1, 1, 0, 0, 1, 1, 0]);
         let time =
             |side| order.iter().enumerate().filter(|(_, which)| **which == side).map(|(at, _)| at).sum::<usize>();

@@ -362,6 +362,11 @@ pub(super) struct RecordArgs {
     /// They follow one another; the directory is that of -o.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "output")]
     pub(super) runs: Option<u32>,
+    /// Begin no run of --runs that would end after this time: 60s
+    ///
+    /// It is expected to take as long as the longest one so far. The first one runs in any case.
+    #[arg(hide_short_help = true, long, value_name = "TIME", value_parser = duration, requires = "runs")]
+    pub(super) max_time: Option<Duration>,
     /// Command to run and record
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "pids")]
     pub(super) command: Vec<OsString>,
@@ -489,6 +494,11 @@ pub(super) struct AbArgs {
     /// Intervals and verdicts need 4; where runs vary by 5%, a rise of 10% needs 20.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value = "20")]
     pub(super) runs: u32,
+    /// Begin no pair of runs that would end after this time: 60s
+    ///
+    /// It is expected to take as long as the longest one so far. The first pair runs in any case.
+    #[arg(hide_short_help = true, long, value_name = "TIME", value_parser = duration)]
+    pub(super) max_time: Option<Duration>,
     /// Keep the windows in this directory
     ///
     /// In its directories baseline/ and candidate/.

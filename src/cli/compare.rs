@@ -8,7 +8,7 @@ use super::{
     BASELINE, CANDIDATE, CompareArgs, Comparing, DigestReader, FAILED, GATE_FAILED, Messages, Stream, complain,
     free_at_exit, groups_exist, is_of_ab, reported, usage_error, write_report,
 };
-use crate::compare::{CompareOptions, GateOutcome, GateResult, Sides, report};
+use crate::compare::{CompareOptions, EndedEarly, GateOutcome, GateResult, Sides, report};
 use crate::report::{Column, write_gate_lines};
 
 pub(super) fn run(args: &CompareArgs, messages: Messages) -> anyhow::Result<ExitCode> {
@@ -43,6 +43,11 @@ impl<'a> Prepared<'a> {
         }
         args.view.check_columns(|column| column != Column::Value).map_err(usage_error)?;
         Ok(Self { args, options })
+    }
+
+    /// Notes that fewer runs were made than planned.
+    pub(super) fn end_early(&mut self, ended: EndedEarly) {
+        self.options.ended_early = Some(ended);
     }
 
     pub(super) fn compare(&self, baseline: &Path, candidate: &Path, messages: Messages) -> anyhow::Result<ExitCode> {

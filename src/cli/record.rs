@@ -9,8 +9,8 @@ use anyhow::Context;
 
 use super::capture::{check_output, check_roots, options, redact_key};
 use super::{
-    Format, Messages, RecordArgs, RunDirectory, RunProgress, RunTally, RunWriter, Stream, after_command, free_at_exit,
-    interruption, reported, say, usage_error, write_report,
+    Format, Messages, RecordArgs, RunDirectory, RunProgress, RunTally, RunWriter, Stream, TimeLimit, after_command,
+    free_at_exit, interruption, reported, say, usage_error, write_report,
 };
 use crate::capture::Options;
 use crate::compare::{Scope, Sides, show};
@@ -147,7 +147,8 @@ fn several(args: &RecordArgs, runs: u32, output: &Path, messages: Messages) -> a
     };
     let mut progress = RunProgress::new(runs, Streams::Inherited, messages);
     let mut tally = RunTally::default();
-    let recorded = (1..=runs).try_for_each(|number| {
+    let mut time = TimeLimit::new(args.max_time);
+    let recorded = (1..=runs).take_while(|_| time.allows_another()).try_for_each(|number| {
         progress.start(&format!("run {number} of {runs}"));
         tally.add(number, writer.record(&until, directory.target(number)?)?);
         Ok(())
@@ -155,6 +156,9 @@ fn several(args: &RecordArgs, runs: u32, output: &Path, messages: Messages) -> a
     let interrupted = interruption(recorded)?;
     if messages == Messages::All {
         summarize(&directory, runs, &tally);
+        if interrupted.is_none() && tally.recorded < runs {
+            say(format_args!("ended by --max-time"));
+        }
     }
     let failed = || tally.first_failure().map(CommandEnd::exit_status);
     Ok(interrupted.map(killed).or_else(failed).map_or(ExitCode::SUCCESS, ExitCode::from))

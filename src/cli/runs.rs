@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
@@ -96,6 +97,34 @@ impl RunDirectory {
     }
 }
 
+/// The time that a series of runs may take (`--max-time`).
+pub(super) struct TimeLimit {
+    /// `None` for any time.
+    end: Option<Instant>,
+    /// When the last turn began; `None` before the first one.
+    turn: Option<Instant>,
+    /// The longest turn so far.
+    longest: Duration,
+}
+
+impl TimeLimit {
+    /// Begins the time.
+    pub(super) fn new(time: Option<Duration>) -> Self {
+        let end = time.and_then(|time| Instant::now().checked_add(time));
+        Self { end, turn: None, longest: Duration::ZERO }
+    }
+
+    /// Whether the next turn (a run, or one of each side) would end in time if it takes as long as the longest one so far. The
+    /// first turn begins in any case. What is asked is how long both sides of a pair take together, not which one is slower, so
+    /// that an end by time raises no rate of false alarms.
+    pub(super) fn allows_another(&mut self) -> bool {
+        let now = Instant::now();
+        let Some(began) = self.turn.replace(now) else { return true };
+        self.longest = self.longest.max(now - began);
+        self.end.is_none_or(|end| now + self.longest <= end)
+    }
+}
+
 #[derive(Default)]
 pub(super) struct RunTally {
     /// Runs that have a file.
@@ -126,6 +155,19 @@ impl RunTally {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_turn_begins_only_if_the_longest_one_would_end_in_time() {
+        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
+        let left = |seconds| Some(Instant::now() + Duration::from_secs(seconds));
+        let mut limit = TimeLimit { end: ago(1), turn: None, longest: Duration::ZERO };
+        assert!(limit.allows_another(), "without any run there is nothing to report");
+        assert!(!limit.allows_another());
+        let allows =
+            |end, longest| TimeLimit { end, turn: ago(10), longest: Duration::from_secs(longest) }.allows_another();
+        assert_eq!([allows(left(60), 20), allows(left(60), 90), allows(left(5), 0)], [true, false, false]);
+        assert!(allows(None, 1 << 40));
+    }
 
     #[test]
     fn names_of_runs_sort_like_their_numbers() {

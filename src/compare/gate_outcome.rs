@@ -102,6 +102,8 @@ pub(super) struct GateJudge {
     pub(super) new_groups: NewGroups,
     /// Why percentages of times say nothing, if they don't.
     pub(super) other_host: Option<String>,
+    /// Whether fewer runs were made than planned.
+    pub(super) ended_early: bool,
 }
 
 /// The results of all gates. `sections` finds those that a gate looks at.
@@ -126,7 +128,7 @@ pub(super) fn judge<'r>(
         result.p = Some((p * factor).min(1.0));
         decide(result, gates[result.gate].limit, tail);
     }
-    refuse_what_never_fails(&mut results, judge.tests);
+    refuse_what_never_fails(&mut results, judge);
     results
 }
 
@@ -313,8 +315,13 @@ fn runs_needed(result: &GateResult, bound: f64) -> Option<usize> {
     statistics::runs_needed(runs, half_width, margin, tail)
 }
 
-/// Gates that could not fail with so few runs don't pass either. It is said once, of the first unclear result.
-fn refuse_what_never_fails(results: &mut [GateResult], tests: usize) {
+/// Gates that could not fail with so few runs don't pass either. It is said once, of the first unclear result. If more runs were
+/// planned, medians don't decide instead of intervals.
+fn refuse_what_never_fails(results: &mut [GateResult], &GateJudge { tests, ended_early, .. }: &GateJudge) {
+    let by_median = |result: &&mut GateResult| result.p.is_none() && !matches!(result.outcome, GateOutcome::Error(_));
+    for result in results.iter_mut().filter(by_median).filter(|_| ended_early) {
+        result.outcome = GateOutcome::Unclear;
+    }
     let undecided = |result: &&mut GateResult| {
         result.outcome == GateOutcome::Unclear && result.tested.as_ref().is_some_and(|tested| !tested.can_decide(tests))
     };

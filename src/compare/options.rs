@@ -133,6 +133,23 @@ pub enum DifferentHosts {
     Allow,
 }
 
+/// Runs that ended before as many were made as were planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedEarly {
+    /// Runs per side that were planned.
+    pub planned: u32,
+    /// What ended them.
+    pub by: EndOfRuns,
+}
+
+/// What ends runs before as many are made as were planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndOfRuns {
+    /// The time that they may take is over.
+    Time,
+}
+
 /// What decides which groups there are, and what their values are.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -188,6 +205,8 @@ pub struct CompareOptions {
     pub new_groups: NewGroups,
     /// What gates do with percentages of times of sides that ran on different processors.
     pub different_hosts: DifferentHosts,
+    /// What ended the runs, if fewer were made than planned.
+    pub ended_early: Option<EndedEarly>,
     /// Whether the report has the tree of cgroups, processes and threads below its groups.
     pub has_tree: bool,
     /// Labels of the sides: their paths.

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    CompareOptions, DifferentHosts, Digest, ELAPSED, Gate, GateJudge, GateMetric, GateOutcome, GateResult, Group,
-    GroupBy, Grouped, Header, NoSuchGroup, Noted, Order, Per, Quantity, Query, Renamed, ReportSection, Row, RunCount,
-    Runs, Scope, Sides, SortKey, Threshold, TooManyRows, Trend, Why, WindowSide, captures, gate_cause,
+    CompareOptions, DifferentHosts, Digest, ELAPSED, EndedEarly, Gate, GateJudge, GateMetric, GateOutcome, GateResult,
+    Group, GroupBy, Grouped, Header, NoSuchGroup, Noted, Order, Per, Quantity, Query, Renamed, ReportSection, Row,
+    RunCount, Runs, Scope, Sides, SortKey, Threshold, TooManyRows, Trend, Why, WindowSide, captures, gate_cause,
     gate_cause::CauseSections, gate_outcome, headline, host, overview, reason_tree, reasons, records, runs, tests_of,
     why,
 };
@@ -33,6 +33,8 @@ pub struct Report {
     pub design: Design,
     /// What intervals are compared with; `None` without several runs.
     pub threshold: Option<Threshold>,
+    /// What ended the runs, if fewer were made than planned.
+    pub ended_early: Option<EndedEarly>,
     /// The sections, in order.
     pub sections: Vec<ReportSection>,
     /// Why the time of groups of the overview passes, in their order.
@@ -157,6 +159,7 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
         runs: digests.map(Vec::len),
         design: grouped.judge.design,
         threshold: counts.into_iter().any(|count| count.is_some()).then_some(options.threshold),
+        ended_early: options.ended_early,
         sections,
         why,
         renamed: grouped.renamed(&selection.only),
@@ -233,7 +236,8 @@ fn gate_results(grouped: &Grouped, gates: &[Gate], per: Per, options: &CompareOp
     let other_host =
         if options.different_hosts == DifferentHosts::Allow { None } else { host::other_processor(digests) };
     let (design, tests, new_groups) = (grouped.judge.design, tests_of(gates), options.new_groups);
-    let judge = GateJudge { design, tests, minor, new_groups, other_host };
+    let ended_early = options.ended_early.is_some();
+    let judge = GateJudge { design, tests, minor, new_groups, other_host, ended_early };
     let tables = gate_tables(grouped, gates, per);
     let mut results = gate_outcome::judge(gates, &judge, |gate| {
         let places: BTreeSet<_> = gate.metrics.iter().map(|metric| (metric.section, gate.per_of(per))).collect();

@@ -1,6 +1,7 @@
 //! The facts before the sections of a report: its sides, what differs between them, what is missing.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -8,7 +9,9 @@ use serde_json::json;
 use super::{
     Fact, FactData, FactLine, cell_text, interval_json, interval_text, percent_text, spaced, verdict_text, window,
 };
-use crate::compare::{Difference, ELAPSED, Header, Per, Report, Row, Scope, SideSummary, Sides, Threshold};
+use crate::compare::{
+    Difference, ELAPSED, EndOfRuns, EndedEarly, Header, Per, Report, Row, Scope, SideSummary, Sides, Threshold,
+};
 use crate::diagnose::{Finding, Warning, counted};
 use crate::model::{Section, Unit};
 use crate::statistics::{Design, MIN_RUNS, Verdict};
@@ -22,7 +25,8 @@ pub(super) fn facts(report: &Report) -> Vec<Fact<'_>> {
         Some(of_sides(header, baseline, candidate.as_ref()?))
     });
     let sides = sides.into_iter().flatten().chain(report.elapsed().map(elapsed));
-    sides.chain([per(report), scope(report)]).chain(threshold(report)).chain(design(report)).collect()
+    let ended = report.ended_early.map(|ended| ended_early(ended, report.runs));
+    sides.chain(ended).chain([per(report), scope(report)]).chain(threshold(report)).chain(design(report)).collect()
 }
 
 fn of_one_side(report: &Report) -> Vec<Fact<'_>> {
@@ -109,6 +113,20 @@ fn elapsed(row: &Row) -> Fact<'_> {
     };
     let text = format!("{baseline} → {candidate}{change}  {}", verdict_text(row));
     Fact::new(ELAPSED, FactData::Plain(data), vec![FactLine::fact(ELAPSED, text.trim_end())])
+}
+
+/// Why there are fewer runs than planned: `after 8 of 20 runs per side: the time of --max-time is over`.
+pub(crate) fn ended_early_text(EndedEarly { planned, by }: EndedEarly, made: impl Display) -> String {
+    let why = match by {
+        EndOfRuns::Time => "the time of --max-time is over",
+    };
+    format!("after {made} of {planned} runs per side: {why}")
+}
+
+fn ended_early(ended @ EndedEarly { planned, by }: EndedEarly, runs: Sides<usize>) -> Fact<'static> {
+    let made = runs.into_iter().min().unwrap_or_default();
+    let line = FactLine::fact("ended", ended_early_text(ended, made));
+    Fact::new("ended_early", FactData::Plain(json!({"planned": planned, "by": by})), vec![line])
 }
 
 /// What the overview's values are divided by. Two snapshots have totals.

@@ -26,7 +26,7 @@ mod verdict;
 mod why;
 mod window;
 
-pub(crate) use self::{capture::*, metrics::*};
+pub(crate) use self::{capture::*, facts::ended_early_text, metrics::*};
 pub use self::{
     columns::*, csv::*, escape::*, folded::*, gates::*, html::*, json::*, markdown::*, overview_lines::*, selection::*,
     steps::*, table::*, terminal::*, trace::*,

@@ -145,6 +145,32 @@ fn a_window_of_selected_processes_has_their_cpu_time_and_not_that_of_ctprof() {
 }
 
 #[test]
+fn runs_end_in_time_with_whole_pairs_and_the_report_says_it() {
+    let lab = Lab::new();
+    let log = |word: &str| format!("echo {word} >> log; sleep 0.1");
+    let options = ["--runs", "500", "--max-time", "2s", "-o", "runs", "--no-warmup", "--no-why", "--format", "json"];
+    let compared = lab.ab(&options, &log("A"), &log("B"));
+    let (report, error) = (json(&compared), text(&compared.stderr));
+    let made = lab.files("runs/baseline").len();
+    assert!((1..12).contains(&made), "{made} pairs in 2 s");
+    assert_eq!(lab.files("runs/candidate").len(), made, "{}", lab.log());
+    assert_eq!(report["ended_early"], serde_json::json!({"planned": 500, "by": "time"}));
+    let text = format!("ended after {made} of 500 runs per side: the time of --max-time is over\n");
+    assert!(error.contains(&text), "{error}");
+}
+
+#[test]
+fn runs_of_one_command_end_in_time_and_it_is_said() {
+    let lab = Lab::new();
+    let options = ["record", "--runs", "500", "--max-time", "1s", "--no-why", "-o", "runs", "--", "sleep", "0.1"];
+    let recorded = lab.run(&options);
+    let (made, error) = (lab.files("runs").len(), text(&recorded.stderr));
+    assert_eq!(code(&recorded), Some(0));
+    assert!((1..10).contains(&made) && error.contains(&format!("Recorded {made} of 500 runs: runs")), "{error}");
+    assert!(error.contains("ended by --max-time"), "{error}");
+}
+
+#[test]
 fn a_failed_run_is_kept_and_decides_the_exit_status() {
     let lab = Lab::new();
     let fails_second = "echo run >> log; [ $(wc -l < log) != 2 ] || exit 3";

@@ -39,6 +39,7 @@ fn usual() -> GateJudge {
         minor: [vec!["minor".to_owned()]].into(),
         new_groups: NewGroups::Judge,
         other_host: None,
+        ended_early: false,
     }
 }
 
@@ -294,6 +295,22 @@ fn six_pairs_decide_several_gates_that_are_clear() {
     let rows = [section(gates[0].metrics[0].section, Sides::two(side(low), side(high)))];
     let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 5, ..usual() }, |_| rows.iter().collect());
     assert!(results.iter().all(|result| result.outcome == Failed), "{results:?}");
+}
+
+#[test]
+fn medians_decide_single_runs_but_not_runs_that_ended_too_early_for_an_interval() {
+    let side = |value| vec![run("run_time_ns", &[("", Some(Cell::Number(value)))]); 2];
+    let outcomes = |ended_early, after| {
+        let gates: Vec<Gate> = ["run_time_ns>5%"; 2].iter().map(|gate| gate.parse().unwrap()).collect();
+        let rows = [section(gates[0].metrics[0].section, Sides::two(side(100), side(after)))];
+        let judge_of = GateJudge { tests: 2, ended_early, ..usual() };
+        judge(&gates, &judge_of, |_| rows.iter().collect()).into_iter().map(|result| result.outcome).collect::<Vec<_>>()
+    };
+    assert_eq!(outcomes(false, 200), [Failed, Failed]);
+    for after in [100, 200] {
+        let [GateOutcome::Error(fault), Unclear] = &outcomes(true, after)[..] else { panic!("{after}") };
+        assert!(fault.starts_with("2 runs per side cannot decide gates on 2 values"), "{fault}");
+    }
 }
 
 #[test]
