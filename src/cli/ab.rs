@@ -17,7 +17,7 @@ use crate::model::cpu_ranges;
 use crate::process::{Invocation, Privileges, Signals, Streams, allowed_cpus, killed, run_on, worker_per_cpu};
 use crate::record::Until;
 use crate::report::ended_early_text;
-use crate::statistics::{MIN_RUNS, fewest_runs, least_found};
+use crate::statistics::{Looks, MIN_RUNS, fewest_runs, least_found};
 
 pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     check_roots(&args.sources)?;
@@ -48,14 +48,14 @@ pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode>
     // Blocked until the end: a temporary directory is removed whatever happens.
     let signals = Signals::for_command().context("cannot block signals")?;
     leave(args.cpus(), &allowed);
-    let recorded = record(args, &signals, &mut sides, messages);
-    let ended_early = recorded.as_ref().map_or(None, Option::as_ref).copied();
+    let recorded = record(args, &signals, (&mut sides, &mut comparison), messages);
+    let by = recorded.as_ref().map_or(None, Option::as_ref).copied();
+    let ended_early = by.map(|by| EndedEarly { planned: args.most_runs(), by });
     let interrupted = interruption(recorded.map(drop))?.map(killed);
-    if let Some(ended) = ended_early {
-        comparison.end_early(ended);
-        if messages == Messages::All {
-            say(format_args!("ctprof: ended {}", ended_early_text(ended, sides[0].tally.recorded)));
-        }
+    let pairs = sides.each_ref().map(|side| side.tally.recorded).into_iter().min().unwrap_or_default();
+    comparison.judge_at(args.looks().tail(usize::try_from(pairs)?), ended_early);
+    if let Some(ended) = ended_early.filter(|_| messages == Messages::All) {
+        say(format_args!("ctprof: ended {}", ended_early_text(ended, pairs)));
     }
     if interrupted.is_some() {
         say(format_args!("ctprof: interrupted after {}", sides.each_ref().map(AbSide::counted).join(" and ")));
@@ -79,10 +79,12 @@ pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode>
 /// Refuses gates that so few runs can never decide, before they are made. Fewer than four are compared by their medians.
 fn check_runs(args: &AbArgs) -> anyhow::Result<()> {
     let tests = tests_of(&args.comparing.fail_on);
-    let (runs, needed) = (usize::try_from(args.runs)?, fewest_runs(tests));
+    let runs = usize::try_from(args.most_runs())?;
+    let needed = fewest_runs(tests, args.looks().tail(runs));
     if tests > 0 && (MIN_RUNS..needed).contains(&runs) {
-        let what = format!("--runs {runs} cannot decide gates on {tests} values");
-        return Err(usage_error(format!("{what}: use at least --runs {needed}")));
+        return Err(usage_error(format!(
+            "{runs} runs cannot decide gates on {tests} values: use at least --runs {needed}"
+        )));
     }
     Ok(())
 }
@@ -92,17 +94,19 @@ const VARIATION: f64 = 0.05;
 
 /// Which rise so many runs find.
 fn what_is_found(args: &AbArgs) -> String {
-    let AbArgs { runs, comparing: Comparing { threshold: Threshold(threshold), fail_on, .. }, .. } = args;
-    let least = usize::try_from(*runs).map_or(0.0, |runs| least_found(runs, tests_of(fail_on), *threshold, VARIATION));
-    let (least, threshold, variation) = (least * 100.0, rounded(threshold * 100.0), VARIATION * 100.0);
-    let runs = counted(*runs, "run");
-    if usize::try_from(args.runs).is_ok_and(|runs| runs < MIN_RUNS) {
+    let Comparing { threshold: Threshold(threshold), fail_on, .. } = &args.comparing;
+    let most = usize::try_from(args.most_runs()).unwrap_or(usize::MAX);
+    let (looks, runs) = (args.looks(), counted(most, "run"));
+    if most < MIN_RUNS {
         return format!(
             "ctprof: {runs} of each command: no intervals and no verdicts (use at least --runs {MIN_RUNS})"
         );
     }
+    let least = least_found(most, tests_of(fail_on), looks.tail(most), *threshold, VARIATION);
+    let (least, threshold, variation) = (least * 100.0, rounded(threshold * 100.0), VARIATION * 100.0);
+    let up_to = if looks == Looks::once() { "" } else { "up to " };
     format!(
-        "ctprof: {runs} of each command: if they vary by {variation}%, 4 of 5 comparisons report a rise of {least:.0}% as above {threshold}%"
+        "ctprof: {up_to}{runs} of each command: if they vary by {variation}%, 4 of 5 comparisons report a rise of {least:.0}% as above {threshold}%"
     )
 }
 
@@ -116,10 +120,10 @@ fn labels(output: Option<&Path>) -> Sides<String> {
 fn record(
     args: &AbArgs,
     signals: &Signals,
-    sides: &mut [AbSide; 2],
+    (sides, comparison): (&mut [AbSide; 2], &mut Prepared<'_>),
     messages: Messages,
-) -> anyhow::Result<Option<EndedEarly>> {
-    let AbArgs { runs, no_warmup, .. } = *args;
+) -> anyhow::Result<Option<EndOfRuns>> {
+    let (runs, no_warmup, looks) = (args.most_runs(), args.no_warmup, args.looks());
     let mut writer = RunWriter {
         recorder: args.recorder.recorder(
             &options(&args.sources),
@@ -141,7 +145,7 @@ fn record(
     }
     for (number, order) in turns(runs) {
         if !time.allows_another() {
-            return Ok(Some(EndedEarly { planned: runs, by: EndOfRuns::Time }));
+            return Ok(Some(EndOfRuns::Time));
         }
         for side in order {
             let side = &mut sides[side];
@@ -150,8 +154,23 @@ fn record(
             side.tally.add(number, writer.record(&side.until, side.directory.target(number)?)?);
             check(args, side)?;
         }
+        let pairs = usize::try_from(number)?;
+        if looks.is_early(pairs) {
+            comparison.judge_at(looks.tail(pairs), None);
+            if are_decided(sides, comparison) {
+                return Ok(Some(EndOfRuns::Decided));
+            }
+        }
     }
     Ok(None)
+}
+
+/// Whether the runs so far decide all gates, and which command takes longer. Runs that cannot be compared yet, since one of a few
+/// failed, decide nothing.
+fn are_decided(sides: &[AbSide; 2], comparison: &Prepared<'_>) -> bool {
+    let [baseline, candidate] = sides.each_ref().map(|side| side.directory.path.as_path());
+    let decided = worker_per_cpu().install(|| comparison.is_decided(baseline, candidate));
+    decided.inspect_err(|error| tracing::debug!("the runs go on: {error:#}")).unwrap_or(false)
 }
 
 fn prepare(args: &AbArgs, writer: &RunWriter<'_>) -> anyhow::Result<()> {
@@ -166,7 +185,7 @@ fn prepare(args: &AbArgs, writer: &RunWriter<'_>) -> anyhow::Result<()> {
 fn check(args: &AbArgs, AbSide { name, script, tally, .. }: &AbSide) -> anyhow::Result<()> {
     let (failed, runs) = (tally.failures(), tally.recorded);
     match tally.first_failure() {
-        Some(end) if failed > args.runs / 10 => {
+        Some(end) if failed > args.most_runs() / 10 => {
             bail!("{failed} of {runs} runs of the {name} failed: `{script}`: {end}{}", how_to_see(args))
         }
         _ => Ok(()),
@@ -211,7 +230,7 @@ struct AbSide {
 
 fn sides(args: &AbArgs, parent: &Path) -> anyhow::Result<[AbSide; 2]> {
     let side = |name, script: &str| {
-        let directory = RunDirectory::create(&parent.join(name), args.runs)?;
+        let directory = RunDirectory::create(&parent.join(name), args.most_runs())?;
         let until = shell(args, script);
         anyhow::Ok(AbSide { name, script: script.to_owned(), until, directory, tally: RunTally::default() })
     };

@@ -16,10 +16,11 @@ use super::{
 use crate::capture::{CodeSampling, Engine, Options, Smaps};
 use crate::compare::{
     CompareOptions, DifferentHosts, Gate, GroupBy, GroupGlob, NewGroups, OverviewColumn, Scope, Sides, SortKey,
-    StepGate, Threshold,
+    StepGate, Threshold, tests_of,
 };
 use crate::process::{Privileges, Streams};
 use crate::record::Recorder;
+use crate::statistics::Looks;
 use crate::store::Keep;
 
 /// Show where every thread's time went, and why
@@ -489,11 +490,17 @@ pub(super) struct AbArgs {
     /// Run by `sh -c`.
     #[arg(value_name = "NEW")]
     pub(super) candidate: String,
-    /// Number of runs of each command
+    /// Number of runs of each command [default: up to 20]
     ///
     /// Intervals and verdicts need 4; where runs vary by 5%, a rise of 10% needs 20.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value = "20")]
-    pub(super) runs: u32,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: Option<u32>,
+    /// At most so many runs, ending once gates and elapsed are decided
+    ///
+    /// From 14 on, they are judged after 40% and after 60% of the runs, too. Intervals are a little wider for that, so that no more
+    /// gates fail by chance.
+    #[arg(hide_short_help = true, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value = "20", conflicts_with = "runs")]
+    max_runs: u32,
     /// Begin no pair of runs that would end after this time: 60s
     ///
     /// It is expected to take as long as the longest one so far. The first pair runs in any case.
@@ -529,6 +536,17 @@ pub(super) struct AbArgs {
 }
 
 impl AbArgs {
+    /// How often each command runs, at most.
+    pub(super) fn most_runs(&self) -> u32 {
+        self.runs.unwrap_or(self.max_runs)
+    }
+
+    /// When the runs are judged.
+    pub(super) fn looks(&self) -> Looks {
+        let most = usize::try_from(self.max_runs).unwrap_or(usize::MAX);
+        if self.runs.is_some() { Looks::once() } else { Looks::early(most, tests_of(&self.comparing.fail_on)) }
+    }
+
     /// The CPUs of the commands; empty for all.
     pub(super) fn cpus(&self) -> &[u32] {
         self.cpus.as_deref().unwrap_or_default()
@@ -547,7 +565,7 @@ Examples:
 All options: ctprof ab --help";
 
 const AB_HELP: &str = "\
-The commands run in the order A B B A A B B A …, so host drift affects both sides equally. A run whose command fails is kept, and left out of the comparison; it is an error if more than a tenth of a side fail. Ctrl-C compares the runs so far
+The commands run in the order A B B A A B B A …, so host drift affects both sides equally. A run whose command fails is kept, and left out of the comparison; it is an error if more than a tenth of a side fail. Ctrl-C compares the runs so far. Without --runs, the runs end once all gates and elapsed are decided, after at most 20
 
 Exit status: 0 success, 1 failure, 2 wrong usage, 3 if a gate (--fail-on) failed, 130 after Ctrl-C
 

@@ -8,7 +8,7 @@ use super::{
     BASELINE, CANDIDATE, CompareArgs, Comparing, DigestReader, FAILED, GATE_FAILED, Messages, Stream, complain,
     free_at_exit, groups_exist, is_of_ab, reported, usage_error, write_report,
 };
-use crate::compare::{CompareOptions, EndedEarly, GateOutcome, GateResult, Sides, report};
+use crate::compare::{CompareOptions, EndedEarly, GateOutcome, GateResult, Selection, Sides, report};
 use crate::report::{Column, write_gate_lines};
 
 pub(super) fn run(args: &CompareArgs, messages: Messages) -> anyhow::Result<ExitCode> {
@@ -45,9 +45,17 @@ impl<'a> Prepared<'a> {
         Ok(Self { args, options })
     }
 
-    /// Notes that fewer runs were made than planned.
-    pub(super) fn end_early(&mut self, ended: EndedEarly) {
-        self.options.ended_early = Some(ended);
+    /// Judges at this level; with what ended the runs, if fewer were made than planned.
+    pub(super) fn judge_at(&mut self, tail: f64, ended_early: Option<EndedEarly>) {
+        (self.options.tail, self.options.ended_early) = (tail, ended_early);
+    }
+
+    /// Whether the runs so far decide all gates, and which command takes longer.
+    pub(super) fn is_decided(&self, baseline: &Path, candidate: &Path) -> anyhow::Result<bool> {
+        let options = CompareOptions { selection: Selection::default(), has_tree: false, ..self.options.clone() };
+        let mut input = DigestReader::new(options, &self.args.view, Messages::ErrorsOnly);
+        let sides = input.sides(baseline, candidate)?;
+        Ok(report(sides, &input.into_options(), &self.args.fail_on).is_decided())
     }
 
     pub(super) fn compare(&self, baseline: &Path, candidate: &Path, messages: Messages) -> anyhow::Result<ExitCode> {

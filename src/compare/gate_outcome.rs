@@ -54,8 +54,11 @@ pub(crate) struct GateChange {
     pub(crate) amount: f64,
     /// The interval that decides, if there are enough runs for its level.
     pub(crate) interval: Option<Interval>,
-    /// The probability that an end of the interval misses the true change: 0.025 of a single gate, less of several.
+    /// The probability that an end of the interval misses the true change: 0.025 of a single gate, less of several, or at one of
+    /// several looks.
     pub(crate) tail: f64,
+    /// How often the interval has the true change in it, all looks together: 0.95 of a single gate.
+    pub(crate) level: f64,
 }
 
 /// Whether a gate holds.
@@ -96,6 +99,8 @@ pub(super) struct GateJudge {
     pub(super) design: Design,
     /// How many values the gates look at, not counting groups.
     pub(super) tests: usize,
+    /// The probability with which any of the gates may fail by chance.
+    pub(super) tail: f64,
     /// The groups that take too little CPU time for a percentage, by key.
     pub(super) minor: BTreeSet<Vec<String>>,
     /// What gates on several groups do with those that only the candidate has.
@@ -121,12 +126,12 @@ pub(super) fn judge<'r>(
         smallest.entry(test).and_modify(|least| *least = least.min(p)).or_insert(p);
     }
     let raw: Vec<f64> = smallest.values().copied().collect();
-    let corrections: BTreeMap<_, Corrected> = smallest.into_keys().zip(statistics::holm(&raw)).collect();
+    let corrections: BTreeMap<_, Corrected> = smallest.into_keys().zip(statistics::holm(&raw, judge.tail)).collect();
     for result in &mut results {
         let Some(p) = result.p else { continue };
-        let Corrected { factor, tail } = corrections[&test(result)];
-        result.p = Some((p * factor).min(1.0));
-        decide(result, gates[result.gate].limit, tail);
+        let corrected = corrections[&test(result)];
+        result.p = Some((p * corrected.factor).min(1.0));
+        decide(result, gates[result.gate].limit, corrected);
     }
     refuse_what_never_fails(&mut results, judge);
     results
@@ -256,14 +261,14 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
     }
     gate_room::check(gate.limit, row, &values)?;
     // Pairs that are too few for so many tests leave it to the runs without their pairs.
-    let paired = samples(judge.design, &values, quantum).filter(|tested| tested.can_decide(judge.tests));
+    let paired = samples(judge.design, &values, quantum).filter(|tested| tested.can_decide(judge.tests, judge.tail));
     result.tested = paired.or_else(|| samples(Design::Independent, &values, quantum));
     result.limit = Some(match scale {
         Scale::Ratio => before * gate.limit.limit,
         Scale::Difference => before + gate.limit.limit,
     });
     let amount = scale.change(after, before);
-    result.change = Some(GateChange { scale, amount, interval: None, tail: TAIL });
+    result.change = Some(GateChange { scale, amount, interval: None, tail: TAIL, level: 1.0 - 2.0 * TAIL });
     result.p = result.tested.as_ref().and_then(|tested| tested.probability(gate.limit));
     if result.p.is_none() && gate.limit.is_exceeded(amount) {
         result.outcome = GateOutcome::Failed;
@@ -283,9 +288,9 @@ fn check_groups(gate: &Gate, exists: Sides<bool>) -> Result<(), &'static str> {
 }
 
 /// Decides by the interval whose ends have this tail.
-fn decide(result: &mut GateResult, limit: Bound, tail: f64) {
+fn decide(result: &mut GateResult, limit: Bound, Corrected { tail, level, .. }: Corrected) {
     let (Some(change), Some(tested)) = (&mut result.change, &result.tested) else { return };
-    change.tail = tail;
+    (change.tail, change.level) = (tail, level);
     if let Some(estimate) = tested.estimate(change.scale, tail) {
         (change.amount, change.interval) = (estimate.change, Some(estimate.interval));
     }
@@ -306,7 +311,7 @@ fn decide(result: &mut GateResult, limit: Bound, tail: f64) {
 
 /// The number of runs that would decide. Percentages are on a logarithmic scale.
 fn runs_needed(result: &GateResult, bound: f64) -> Option<usize> {
-    let GateChange { scale, amount, interval, tail } = result.change?;
+    let GateChange { scale, amount, interval, tail, .. } = result.change?;
     let Interval { low, high } = interval?;
     let on_scale = |number: f64| if scale == Scale::Ratio { number.ln() } else { number };
     let half_width = (on_scale(high) - on_scale(low)) / 2.0;
@@ -317,16 +322,17 @@ fn runs_needed(result: &GateResult, bound: f64) -> Option<usize> {
 
 /// Gates that could not fail with so few runs don't pass either. It is said once, of the first unclear result. If more runs were
 /// planned, medians don't decide instead of intervals.
-fn refuse_what_never_fails(results: &mut [GateResult], &GateJudge { tests, ended_early, .. }: &GateJudge) {
+fn refuse_what_never_fails(results: &mut [GateResult], &GateJudge { tests, tail, ended_early, .. }: &GateJudge) {
     let by_median = |result: &&mut GateResult| result.p.is_none() && !matches!(result.outcome, GateOutcome::Error(_));
     for result in results.iter_mut().filter(by_median).filter(|_| ended_early) {
         result.outcome = GateOutcome::Unclear;
     }
     let undecided = |result: &&mut GateResult| {
-        result.outcome == GateOutcome::Unclear && result.tested.as_ref().is_some_and(|tested| !tested.can_decide(tests))
+        result.outcome == GateOutcome::Unclear
+            && result.tested.as_ref().is_some_and(|tested| !tested.can_decide(tests, tail))
     };
     if let Some(result) = results.iter_mut().find(undecided) {
-        let (runs, needed) = (result.tested.as_ref().map_or(0, Samples::fewest), statistics::fewest_runs(tests));
+        let (runs, needed) = (result.tested.as_ref().map_or(0, Samples::fewest), statistics::fewest_runs(tests, tail));
         let fix = format!("record at least {needed} per side, or use fewer gates");
         result.outcome =
             GateOutcome::Error(format!("{runs} runs per side cannot decide gates on {tests} values; {fix}"));

@@ -101,7 +101,7 @@ impl Grouped {
         };
         let passes = sides.iter().map(passes).max().unwrap_or(0);
         let reason_rows = reasons::rows(&reasons, passes, options);
-        let judge = Judge { design, threshold: options.threshold };
+        let judge = Judge { design, threshold: options.threshold, tail: options.tail };
         Self { sides, too_large: OnceLock::new(), keys, judge, reason_rows, max_bytes: options.max_bytes }
     }
 

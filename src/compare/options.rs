@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::{Flatten, GroupGlob, Quantity, Scope, Sides, SortKey};
 use crate::diagnose::Side;
 use crate::model::{Section, SnapshotHead};
+use crate::statistics::TAIL;
 
 /// How threads are grouped. By process or thread id only for captures of one boot, because ids differ between others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
@@ -148,6 +149,8 @@ pub struct EndedEarly {
 pub enum EndOfRuns {
     /// The time that they may take is over.
     Time,
+    /// Every gate is decided, and so is how long the commands take.
+    Decided,
 }
 
 /// What decides which groups there are, and what their values are.
@@ -186,7 +189,7 @@ pub struct Selection {
 }
 
 /// How to group threads, and what to report.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompareOptions {
     /// Which groups there are.
@@ -205,6 +208,8 @@ pub struct CompareOptions {
     pub new_groups: NewGroups,
     /// What gates do with percentages of times of sides that ran on different processors.
     pub different_hosts: DifferentHosts,
+    /// How often an end of an interval may miss the true change: [`TAIL`], or less if these runs may have been looked at before.
+    pub tail: f64,
     /// What ended the runs, if fewer were made than planned.
     pub ended_early: Option<EndedEarly>,
     /// Whether the report has the tree of cgroups, processes and threads below its groups.
@@ -213,6 +218,26 @@ pub struct CompareOptions {
     pub labels: Sides<String>,
     /// Bytes of memory that rows may take while they are made and written; `None` for any number.
     pub max_bytes: Option<usize>,
+}
+
+impl Default for CompareOptions {
+    fn default() -> Self {
+        Self {
+            grouping: Grouping::default(),
+            selection: Selection::default(),
+            has_whole_stacks: false,
+            has_reason_trees: false,
+            threshold: Threshold::default(),
+            min_time: 0.0,
+            new_groups: NewGroups::default(),
+            different_hosts: DifferentHosts::default(),
+            tail: TAIL,
+            ended_early: None,
+            has_tree: false,
+            labels: Sides::default(),
+            max_bytes: None,
+        }
+    }
 }
 
 /// Whether a group is among those that the globs select; without globs, all are.

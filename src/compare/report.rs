@@ -11,7 +11,7 @@ use super::{
 };
 use crate::diagnose::{Finding, findings_of};
 use crate::model::{BpfObstacle, CtprofSnapshot, MetricId, Section, SnapshotHead};
-use crate::statistics::Design;
+use crate::statistics::{Design, Verdict};
 
 /// The groups of one side, or of two with what changed between them.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct Report {
     pub design: Design,
     /// What intervals are compared with; `None` without several runs.
     pub threshold: Option<Threshold>,
+    /// How often an end of an interval may miss the true change.
+    pub tail: f64,
     /// What ended the runs, if fewer were made than planned.
     pub ended_early: Option<EndedEarly>,
     /// The sections, in order.
@@ -68,6 +70,13 @@ impl Report {
     /// How long the commands took, of a comparison of recorded commands.
     pub fn elapsed(&self) -> Option<&Row> {
         self.section(Section::Overview)?.rows.iter().find(|row| row.name == ELAPSED)
+    }
+
+    /// Whether more runs would change neither the outcome of a gate nor the verdict on the time of the commands.
+    pub(crate) fn is_decided(&self) -> bool {
+        let is_clear = |result: &GateResult| matches!(result.outcome, GateOutcome::Passed | GateOutcome::Failed);
+        let elapsed = self.elapsed().and_then(Row::verdict);
+        self.gates.iter().all(is_clear) && elapsed.is_some_and(|verdict| verdict != Verdict::Unclear)
     }
 
     /// A section, if the report has it.
@@ -159,6 +168,7 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
         runs: digests.map(Vec::len),
         design: grouped.judge.design,
         threshold: counts.into_iter().any(|count| count.is_some()).then_some(options.threshold),
+        tail: options.tail,
         ended_early: options.ended_early,
         sections,
         why,
@@ -237,7 +247,8 @@ fn gate_results(grouped: &Grouped, gates: &[Gate], per: Per, options: &CompareOp
         if options.different_hosts == DifferentHosts::Allow { None } else { host::other_processor(digests) };
     let (design, tests, new_groups) = (grouped.judge.design, tests_of(gates), options.new_groups);
     let ended_early = options.ended_early.is_some();
-    let judge = GateJudge { design, tests, minor, new_groups, other_host, ended_early };
+    let tail = options.tail;
+    let judge = GateJudge { design, tests, tail, minor, new_groups, other_host, ended_early };
     let tables = gate_tables(grouped, gates, per);
     let mut results = gate_outcome::judge(gates, &judge, |gate| {
         let places: BTreeSet<_> = gate.metrics.iter().map(|metric| (metric.section, gate.per_of(per))).collect();

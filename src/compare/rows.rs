@@ -428,6 +428,7 @@ mod tests {
     use crate::compare::{CompareOptions, GroupBy, Grouping, SideGroup, SideSection, Threshold, parse_sort_key};
     use crate::model::{CtprofSnapshot, ThreadState};
     use crate::statistics::Design;
+    use crate::statistics::TAIL;
 
     fn side(groups: &[(&str, u64)]) -> SideSection {
         let group = |run_time: u64| SideGroup {
@@ -441,7 +442,7 @@ mod tests {
     fn order(baseline: &[(&str, u64)], candidate: &[(&str, u64)], keys: &str) -> Vec<String> {
         let keys = [parse_sort_key(keys).unwrap()];
         let sides = Sides::two(side(baseline), side(candidate));
-        let judge = Judge { design: Design::Independent, threshold: Threshold::default() };
+        let judge = Judge { design: Design::Independent, threshold: Threshold::default(), tail: TAIL };
         let sides = sides.map(|groups| SectionRuns { groups, ..SectionRuns::default() });
         let table = ReportSection::new(Section::Primary, sides, &keys, judge);
         table.rows.iter().map(|row| table.groups[row.group].label.clone()).collect()
@@ -485,7 +486,7 @@ mod tests {
                 let measured = Measurement::new("run_time_ns", Unit::Ns, Cell::Number(value), 1);
                 SideSection::from([(vec!["app".to_owned()], SideGroup::new(1, vec![measured]))])
             };
-            let judge = Judge { design: Design::Independent, threshold: Threshold::default() };
+            let judge = Judge { design: Design::Independent, threshold: Threshold::default(), tail: TAIL };
             let sides = Sides::two(1000, after).map(|value| of_all(vec![side(value); 4]));
             ReportSection::new(Section::Primary, sides, &[], judge).rows[0].hidden_reason()
         };

@@ -11,9 +11,7 @@ use super::{
     number, of_kind, plain_number, whole,
 };
 use crate::model::{Cell, Name};
-use crate::statistics::{
-    Design, Estimate, MIN_PAIRS, Margin, POWER, Samples, Scale, TAIL, Verdict, median, runs_needed,
-};
+use crate::statistics::{Design, Estimate, MIN_PAIRS, Margin, POWER, Samples, Scale, Verdict, median, runs_needed};
 
 /// The runs of one side; by default repeated runs, none yet.
 #[derive(Debug, Default)]
@@ -410,6 +408,8 @@ pub struct RowRuns {
 pub(super) struct Judge {
     pub(super) design: Design,
     pub(super) threshold: Threshold,
+    /// How often an end of an interval may miss the true change.
+    pub(super) tail: f64,
 }
 
 impl Judge {
@@ -428,10 +428,10 @@ impl Judge {
             samples.sides.iter().zip(row.values.iter()).all(|(known, all)| are_half(known.len(), all.len()))
         });
         if let Some(samples) = samples {
-            row.estimate = samples.estimate(Scale::Ratio, TAIL);
+            row.estimate = samples.estimate(Scale::Ratio, self.tail);
             row.verdict = row.estimate.map(|estimate| Verdict::new(estimate, self.threshold.0));
             let unclear = row.estimate.filter(|_| row.verdict == Some(Verdict::Unclear));
-            row.needed = unclear.and_then(|estimate| RunsNeeded::new(samples.fewest(), estimate, self.threshold));
+            row.needed = unclear.and_then(|estimate| RunsNeeded::new(samples.fewest(), estimate, self));
         }
         Some(Box::new(row))
     }
@@ -464,14 +464,15 @@ pub(crate) struct RunsNeeded {
 
 impl RunsNeeded {
     /// For a change beyond the threshold or, if it is within, for both ends of the interval to be within it.
-    fn new(runs: usize, estimate: Estimate, Threshold(threshold): Threshold) -> Option<Self> {
+    fn new(runs: usize, estimate: Estimate, judge: Judge) -> Option<Self> {
+        let Judge { threshold: Threshold(threshold), tail, .. } = judge;
         let (change, threshold) = (estimate.change.ln().abs(), threshold.ln_1p());
         let margin = match change - threshold {
             beyond @ 0.0.. => Margin::One(beyond),
             _ => Margin::Two(threshold - change, threshold + change),
         };
         let half_width = estimate.interval.half_width()?.ln_1p();
-        let needed = runs_needed(runs, half_width, margin, TAIL)?;
+        let needed = runs_needed(runs, half_width, margin, tail)?;
         Some(Self { runs: needed, power: POWER })
     }
 }

@@ -112,6 +112,7 @@ mod tests {
     use crate::compare::{Judge, Measurement, ReportSection, SLEEP, SideGroup, SideSection, Sides, Threshold};
     use crate::model::{Cell, Section, Unit};
     use crate::statistics::Design;
+    use crate::statistics::TAIL;
 
     /// Elapsed time, and times of a group on both sides: run, block, sleep, wait.
     type Side = (f64, [f64; 4]);
@@ -217,7 +218,7 @@ mod tests {
                     times.map(|(name, sides)| Measurement::new(name, Unit::Ns, Cell::Number(sides[side]), 1));
                 of_all(vec![SideSection::from([(Vec::new(), SideGroup::new(1, measured.to_vec()))])])
             };
-            let judge = Judge { design: Design::Independent, threshold: Threshold(0.05) };
+            let judge = Judge { design: Design::Independent, threshold: Threshold(0.05), tail: TAIL };
             ReportSection::new(Section::Overview, Sides::two(0, 1).map(side), &[], judge).rows
         };
         let elapsed = &rows([("elapsed", [10, 20]), (SLEEP, [0, 0])])[0];

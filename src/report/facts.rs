@@ -14,7 +14,7 @@ use crate::compare::{
 };
 use crate::diagnose::{Finding, Warning, counted};
 use crate::model::{Section, Unit};
-use crate::statistics::{Design, MIN_RUNS, Verdict};
+use crate::statistics::{Design, MIN_RUNS, TAIL, Verdict};
 
 pub(super) fn facts(report: &Report) -> Vec<Fact<'_>> {
     if !report.is_comparison() {
@@ -26,7 +26,13 @@ pub(super) fn facts(report: &Report) -> Vec<Fact<'_>> {
     });
     let sides = sides.into_iter().flatten().chain(report.elapsed().map(elapsed));
     let ended = report.ended_early.map(|ended| ended_early(ended, report.runs));
-    sides.chain(ended).chain([per(report), scope(report)]).chain(threshold(report)).chain(design(report)).collect()
+    sides
+        .chain(ended)
+        .chain([per(report), scope(report)])
+        .chain(threshold(report))
+        .chain(tail(report))
+        .chain(design(report))
+        .collect()
 }
 
 fn of_one_side(report: &Report) -> Vec<Fact<'_>> {
@@ -119,6 +125,7 @@ fn elapsed(row: &Row) -> Fact<'_> {
 pub(crate) fn ended_early_text(EndedEarly { planned, by }: EndedEarly, made: impl Display) -> String {
     let why = match by {
         EndOfRuns::Time => "the time of --max-time is over",
+        EndOfRuns::Decided => "elapsed and all gates are decided",
     };
     format!("after {made} of {planned} runs per side: {why}")
 }
@@ -160,12 +167,18 @@ fn threshold(report: &Report) -> Option<Fact<'static>> {
         let is_long = report.sections.iter().all(|section| section.section != Section::Overview);
         let hint = if is_long { "" } else { " (--long shows them)" };
         let paired = if report.design == Design::Paired { " of paired runs" } else { "" };
-        let text = format!("against {within}, by 95% intervals of the ratio{paired}{hint}");
+        let looks = if report.tail < TAIL { ", all looks at the runs together" } else { "" };
+        let text = format!("against {within}, by 95% intervals of the ratio{paired}{looks}{hint}");
         FactLine::fact("verdicts", text)
     } else {
         FactLine::warning("note", format!("no intervals or verdicts with fewer than {MIN_RUNS} runs per side"))
     };
     Some(Fact::new("threshold", FactData::Plain(json!(threshold)), vec![line]))
+}
+
+/// The level of intervals, for programs.
+fn tail(report: &Report) -> Option<Fact<'static>> {
+    report.threshold.map(|_| Fact::new("tail", FactData::Plain(json!(report.tail)), Vec::new()))
 }
 
 /// The threads that are looked at, for programs; another line says it.

@@ -85,14 +85,14 @@ fn reason_text(reason: &GroupReason) -> String {
 }
 
 fn change(result: &GateResult) -> [String; 2] {
-    let Some(GateChange { scale, amount, interval, tail }) = result.change else {
+    let Some(GateChange { scale, amount, interval, level, .. }) = result.change else {
         return ["-".to_owned(), String::new()];
     };
     let text = |amount| match scale {
         Scale::Ratio => change_text(amount),
         Scale::Difference => difference_text(amount, result.unit),
     };
-    let level = ((1.0 - 2.0 * tail) * 1000.0).round() / 10.0;
+    let level = (level * 1000.0).round() / 10.0;
     let interval =
         interval.map(|Interval { low, high }| format!("{level}% interval {}", range_text([low, high].map(text))));
     [text(amount), interval.unwrap_or_default()]

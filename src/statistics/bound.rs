@@ -44,22 +44,22 @@ impl Samples {
         Some(self.design.at_most(within, self.sizes()))
     }
 
-    /// Whether the runs can decide so many gates.
-    pub(crate) fn can_decide(&self, gates: usize) -> bool {
-        self.design.can_decide(gates, self.sizes())
+    /// Whether the runs can decide so many gates, if that many together may fail by chance with the probability `tail`.
+    pub(crate) fn can_decide(&self, gates: usize, tail: f64) -> bool {
+        self.design.can_decide(gates, self.sizes(), tail)
     }
 }
 
 impl Design {
     /// Whether so many runs can decide so many gates, corrected for their number: if not, none of them can fail.
-    pub(crate) fn can_decide(self, gates: usize, sizes: (usize, usize)) -> bool {
-        self.at_most(0, sizes) * gates as f64 <= TAIL
+    pub(crate) fn can_decide(self, gates: usize, sizes: (usize, usize), tail: f64) -> bool {
+        self.at_most(0, sizes) * gates as f64 <= tail
     }
 }
 
-/// The fewest runs per side that can decide so many gates.
-pub fn fewest_runs(gates: usize) -> usize {
-    let can_decide = |runs: &usize| Design::Independent.can_decide(gates, (*runs, *runs));
+/// The fewest runs per side that can decide so many gates at this level.
+pub fn fewest_runs(gates: usize, tail: f64) -> usize {
+    let can_decide = |runs: &usize| Design::Independent.can_decide(gates, (*runs, *runs), tail);
     (MIN_RUNS..usize::MAX).find(can_decide).unwrap_or(usize::MAX)
 }
 
@@ -71,23 +71,27 @@ pub struct Corrected {
     /// The tail of the interval that decides the test: the interval lies beyond the bound if and only if the corrected
     /// p-value is at most 0.025.
     pub tail: f64,
+    /// How often the interval has the true change in it, at least, all looks together: 0.95 of one test.
+    pub level: f64,
 }
 
 /// The corrections of tests with these p-values by Holm's method, in the same order: rejecting tests whose corrected p-value
-/// is at most α rejects any true hypothesis with a probability of at most α.
-pub fn holm(p: &[f64]) -> Vec<Corrected> {
+/// is at most 0.025 rejects any true hypothesis with a probability of at most `all`, the level of this look.
+pub fn holm(p: &[f64], all: f64) -> Vec<Corrected> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
-    let mut all = vec![Corrected::default(); p.len()];
+    let of_look = TAIL / all;
+    let mut corrected = vec![Corrected::default(); p.len()];
     let (mut largest, mut left) = (0.0_f64, p.len());
     for (rank, place) in order.into_iter().enumerate() {
         largest = largest.max(p[place] * (p.len() - rank) as f64);
-        let tail = TAIL / left as f64;
-        all[place] = Corrected { factor: if p[place] > 0.0 { largest / p[place] } else { 1.0 }, tail };
+        let tail = all / left as f64;
+        let factor = if p[place] > 0.0 { largest / p[place] * of_look } else { of_look };
+        corrected[place] = Corrected { factor, tail, level: 1.0 - 2.0 * tail * of_look };
         // The first test that is not rejected ends the rejections, and decides the level of the rest.
         left -= usize::from(p[place] <= tail);
     }
-    all
+    corrected
 }
 
 #[cfg(test)]
@@ -122,8 +126,9 @@ mod tests {
 
     #[test]
     fn few_runs_decide_few_gates() {
-        assert_eq!([1, 2, 6, 7, 23, 24].map(fewest_runs), [4, 5, 5, 6, 6, 7]);
-        assert!(Design::Paired.can_decide(1, (6, 6)) && !Design::Paired.can_decide(2, (6, 6)));
+        assert_eq!([1, 2, 6, 7, 23, 24].map(|gates| fewest_runs(gates, TAIL)), [4, 5, 5, 6, 6, 7]);
+        let six_pairs_decide = |gates, tail| Design::Paired.can_decide(gates, (6, 6), tail);
+        assert!(six_pairs_decide(1, TAIL) && !six_pairs_decide(2, TAIL) && !six_pairs_decide(1, TAIL / 2.0));
     }
 
     #[test]
@@ -136,13 +141,21 @@ mod tests {
     #[test]
     fn the_smallest_probability_is_multiplied_by_the_number_of_tests() {
         let p = [0.01, 0.04, 0.03, 0.005];
-        let corrected = |p: &[f64]| p.iter().zip(holm(p)).map(|(p, of)| p * of.factor).collect::<Vec<_>>();
+        let corrected = |p: &[f64]| p.iter().zip(holm(p, TAIL)).map(|(p, of)| p * of.factor).collect::<Vec<_>>();
         assert_eq!(corrected(&p), [0.03, 0.06, 0.06, 0.02]);
         assert_eq!(
-            holm(&p).iter().map(|of| of.tail).collect::<Vec<_>>(),
+            holm(&p, TAIL).iter().map(|of| of.tail).collect::<Vec<_>>(),
             [TAIL / 3.0, TAIL / 3.0, TAIL / 3.0, TAIL / 4.0]
         );
-        assert!(holm(&[]).is_empty());
+        assert!(holm(&[], TAIL).is_empty());
+    }
+
+    #[test]
+    fn a_look_of_several_has_a_smaller_level_and_its_interval_covers_as_often_as_one() {
+        let [one, of_several] = [TAIL, TAIL / 5.0].map(|tail| holm(&[0.004, 0.03], tail));
+        assert_eq!(of_several[0].tail, TAIL / 5.0 / 2.0);
+        assert_eq!((one[0].factor, of_several[0].factor), (2.0, 10.0));
+        assert!((of_several[0].level - 0.975).abs() < 1e-12 && (one[1].level - 0.95).abs() < 1e-12);
     }
 
     #[test]

@@ -26,6 +26,7 @@
 //!   p-value of 6 pairs is at least 1/64. Where the number of pairs does not suffice for the number of gates, all gates are
 //!   decided by the rank-sum test of the runs without their pairs, which has a p-value from 1/924 on. The choice depends on
 //!   these numbers alone, so it does not raise the level. Drift makes that test miss changes, not find wrong ones.
+//! * **Several looks** at runs that end once they decide share the level of one: see [`Looks`].
 //!
 //! Nothing is drawn at random, so equal input gives equal output. Outliers have the influence of their rank only:
 //! the interval of ten runs a side ignores the most extreme two runs of a side nearly completely. A bootstrap
@@ -47,9 +48,11 @@ mod bound;
 mod design;
 mod distribution;
 mod estimate;
+mod looks;
 mod power;
 
-pub use self::{bound::*, design::*, estimate::*, power::*};
+pub use self::{bound::*, design::*, estimate::*, looks::*, power::*};
 
-/// Probability that an interval misses the true value on one side, at most: 95 % intervals.
+/// Probability that an interval misses the true value on one side, at most: 95 % intervals. Where runs are looked at several times,
+/// it is that of all looks together.
 pub const TAIL: f64 = 0.025;

@@ -1,6 +1,5 @@
 //! How many runs decide, and what so many runs find, where runs vary like log-normal values.
 
-use super::TAIL;
 use super::design::Design;
 use super::distribution::normal_below;
 
@@ -37,13 +36,13 @@ pub fn runs_needed(runs_per_side: usize, half_width: f64, margin: Margin, tail: 
 }
 
 /// The least rise that so many runs a side find to be beyond a threshold in [`POWER`] of cases, as ratios such as 0.1, if
-/// runs vary by `deviation` independently, and so many gates are decided.
-pub fn least_found(runs: usize, gates: usize, threshold: f64, deviation: f64) -> f64 {
+/// runs vary by `deviation` independently, and so many gates are decided at the level `tail`.
+pub fn least_found(runs: usize, gates: usize, tail: f64, threshold: f64, deviation: f64) -> f64 {
     let gates = gates.max(1);
-    let is_paired = Design::Paired.can_decide(gates, (runs, runs));
+    let is_paired = Design::Paired.can_decide(gates, (runs, runs), tail);
     let freedom = if is_paired { runs as f64 - 1.0 } else { 2.0 * runs as f64 - 2.0 };
     let design = if is_paired { Design::Paired } else { Design::Independent };
-    let normal = quantile(1.0 - attained(design, runs, TAIL / gates as f64));
+    let normal = quantile(1.0 - attained(design, runs, tail / gates as f64));
     // Student's distribution, by the first term of its expansion.
     let beyond = normal * (1.0 + (normal * normal + 1.0) / (4.0 * freedom));
     (1.0 + threshold) * ((beyond + quantile(POWER)) * deviation * (2.0 / runs as f64).sqrt()).exp() - 1.0
@@ -70,6 +69,7 @@ fn quantile(probability: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::TAIL;
     use super::*;
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn more_runs_find_less_and_more_gates_find_more() {
-        let found = |runs, gates| least_found(runs, gates, 0.05, 0.05);
+        let found = |runs, gates| least_found(runs, gates, TAIL, 0.05, 0.05);
         assert!(found(6, 1) > found(10, 1) && found(10, 1) > found(20, 1) && found(10, 5) > found(10, 1));
         assert!((0.09..0.11).contains(&found(20, 1)), "{}", found(20, 1));
     }

@@ -160,6 +160,25 @@ fn runs_end_in_time_with_whole_pairs_and_the_report_says_it() {
 }
 
 #[test]
+fn runs_end_once_gates_and_elapsed_are_decided_and_all_are_made_where_their_number_is_given() {
+    let lab = Lab::new();
+    let options = ["--no-warmup", "--no-why", "--format", "json", "--fail-on", "elapsed>5%"];
+    let compared = lab.ab(&[&options[..], &["-o", "ended"]].concat(), "sleep 0.01", "sleep 0.3");
+    let (report, error) = (json(&compared), text(&compared.stderr));
+    let made = lab.files("ended/baseline").len();
+    assert_eq!(code(&compared), Some(3), "{error}");
+    assert!([8, 12].contains(&made), "{made} runs");
+    assert_eq!(report["ended_early"], serde_json::json!({"planned": 20, "by": "decided"}));
+    let expected = format!("ended after {made} of 20 runs per side: elapsed and all gates are decided\n");
+    assert!(error.contains("ctprof: up to 20 runs of each command: ") && error.contains(&expected), "{error}");
+    assert!((report["tail"].as_f64().unwrap() - 0.005).abs() < 1e-12);
+    assert_eq!(report["gates"][0]["interval"], report["elapsed"]["interval"], "the one that is printed decides");
+    assert!(error.contains(", 95% interval "), "of all looks together: {error}");
+    let all = lab.ab(&[&options[..], &["--runs", "14", "-o", "all"]].concat(), "true", "sleep 0.1");
+    assert_eq!((lab.files("all/baseline").len(), &json(&all)["tail"]), (14, &serde_json::json!(0.025)));
+}
+
+#[test]
 fn runs_of_one_command_end_in_time_and_it_is_said() {
     let lab = Lab::new();
     let options = ["record", "--runs", "500", "--max-time", "1s", "--no-why", "-o", "runs", "--", "sleep", "0.1"];

@@ -7,6 +7,7 @@ mod changes_over_time;
 mod command_line;
 mod comparison;
 mod containers;
+mod early_ends;
 #[cfg(feature = "parquet")]
 mod export;
 mod first_screen;
@@ -21,7 +22,6 @@ mod html;
 mod malformed_values;
 mod metric_table;
 mod names;
-
 mod program;
 mod properties;
 mod reasons;

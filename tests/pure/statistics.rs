@@ -139,7 +139,7 @@ proptest! {
 }
 
 /// SplitMix64 of Steele, Lea and Flood: the same numbers on every machine.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     /// Between 0 and 1, both excluded.
@@ -156,7 +156,7 @@ impl Random {
     }
 
     /// CPU time that varies by `noise`.
-    fn log_normal(&mut self, noise: f64) -> f64 {
+    pub(crate) fn log_normal(&mut self, noise: f64) -> f64 {
         1000.0 * (noise * self.normal()).exp()
     }
 
@@ -286,7 +286,7 @@ fn gates_fail(runs: usize, gates: usize, factor: f64, noise: f64) -> f64 {
         let (baseline, candidate) = (side(1.0), side(factor));
         let p = samples(design, &baseline, &candidate, 0.0).probability(bound).unwrap();
         // All gates are on the same change: the last one is not corrected, the first one is for all of them.
-        failed += u32::from(p * holm(&vec![p; gates])[0].factor <= TAIL);
+        failed += u32::from(p * holm(&vec![p; gates], TAIL)[0].factor <= TAIL);
     }
     f64::from(failed) / 10.0
 }
@@ -323,14 +323,14 @@ fn the_power_of_gates_is_documented() {
 #[test]
 fn a_clear_rise_fails_every_gate_from_the_fewest_runs_on() {
     for gates in [1, 2, 5, 20] {
-        assert!(gates_fail(fewest_runs(gates), gates, 2.86, 0.07) > 95.0, "{gates}");
+        assert!(gates_fail(fewest_runs(gates, TAIL), gates, 2.86, 0.07) > 95.0, "{gates}");
     }
 }
 
 #[test]
 fn so_many_runs_find_what_is_said_before_they_are_made() {
     for runs in [5, 6, 10, 20] {
-        let found = gates_fail(runs, 1, 1.0 + least_found(runs, 1, 0.05, 0.05), 0.05);
+        let found = gates_fail(runs, 1, 1.0 + least_found(runs, 1, TAIL, 0.05, 0.05), 0.05);
         assert!((60.0..90.0).contains(&found), "{runs}: {found}");
     }
 }

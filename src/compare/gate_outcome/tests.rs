@@ -22,7 +22,7 @@ fn run(name: &'static str, values: &[(&str, Option<Cell>)]) -> SideSection {
 
 /// The section of these runs.
 fn section(section: Section, runs: Sides<Vec<SideSection>>) -> ReportSection {
-    let judge = Judge { design: Design::Independent, threshold: Threshold::default() };
+    let judge = Judge { design: Design::Independent, threshold: Threshold::default(), tail: TAIL };
     ReportSection::new(section, runs.map(of_all), &[], judge)
 }
 
@@ -36,6 +36,7 @@ fn usual() -> GateJudge {
     GateJudge {
         design: Design::Independent,
         tests: 1,
+        tail: TAIL,
         minor: [vec!["minor".to_owned()]].into(),
         new_groups: NewGroups::Judge,
         other_host: None,
@@ -273,7 +274,8 @@ fn runs_that_all_stay_at_the_bound_pass() {
 fn an_interval_twice_as_wide_as_the_distance_from_the_bound_needs_eight_times_the_runs() {
     let mut result = of_runs(&["run_time_ns>10%"], &[100; 8], &[100; 8]).remove(0);
     let mut needed = |scale, amount: f64, (low, high), bound| {
-        result.change = Some(GateChange { scale, amount, interval: Some(Interval { low, high }), tail: TAIL });
+        result.change =
+            Some(GateChange { scale, amount, interval: Some(Interval { low, high }), tail: TAIL, level: 0.95 });
         runs_needed(&result, bound)
     };
     for (ratio, bound) in [(1.21, 1.1), (1.0, 1.1), (2.0, 2.2), (2.2, 2.0), (0.5, 0.55)] {

@@ -3,7 +3,11 @@
 use super::*;
 use crate::compare::SideGroup;
 use crate::model::{MostFrequent, Unit};
-use crate::statistics::Interval;
+use crate::statistics::{Interval, TAIL};
+
+fn judge() -> Judge {
+    Judge { design: Design::Independent, threshold: Threshold(0.05), tail: TAIL }
+}
 
 /// The pairs of runs in this order: `a` of the baseline, `b` of the candidate.
 fn pairs(order: &str) -> Vec<(usize, usize)> {
@@ -208,7 +212,7 @@ fn an_unclear_verdict_never_recommends_fewer_runs_than_there_are() {
     let unclear = |change, low, high| {
         let estimate = Estimate { change, interval: Interval { low, high } };
         assert_eq!(Verdict::new(estimate, 0.05), Verdict::Unclear);
-        RunsNeeded::new(10, estimate, Threshold(0.05)).map(|needed| needed.runs)
+        RunsNeeded::new(10, estimate, judge()).map(|needed| needed.runs)
     };
     assert_eq!(unclear(1.0, 0.95, 0.97), None);
     assert_eq!(unclear(1.1, 1.04, 1.16), Some(29));
@@ -217,7 +221,7 @@ fn an_unclear_verdict_never_recommends_fewer_runs_than_there_are() {
 
 #[test]
 fn a_row_has_the_larger_quantum_of_both_sides() {
-    let judge = Judge { design: Design::Independent, threshold: Threshold(0.05) };
+    let judge = judge();
     let known = KnownValues::of_runs(4);
     let entry = |quantum| Measurement {
         quantum,
