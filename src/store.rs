@@ -18,6 +18,7 @@ mod target;
 pub use self::error::{SnapshotRefusal, StoreError};
 pub use self::limit::MemoryBudget;
 pub use self::part_path::{Input, PartPath};
+pub(crate) use self::pending::Lifetime;
 #[cfg(feature = "parquet")]
 pub(crate) use self::pending::PendingFile;
 #[cfg(feature = "parquet")]

@@ -11,6 +11,7 @@ use super::{
     AbArgs, BASELINE, CANDIDATE, Comparing, Messages, RunDirectory, RunProgress, RunTally, RunWriter, TimeLimit,
     complain, interruption, say, usage_error,
 };
+use crate::capture::{Options, Smaps};
 use crate::compare::{EndOfRuns, EndedEarly, Sides, Threshold, tests_of};
 use crate::diagnose::{counted, rounded};
 use crate::model::cpu_ranges;
@@ -18,6 +19,7 @@ use crate::process::{Invocation, Privileges, Signals, Streams, allowed_cpus, kil
 use crate::record::Until;
 use crate::report::ended_early_text;
 use crate::statistics::{Looks, MIN_RUNS, fewest_runs, least_found};
+use crate::store::Lifetime;
 
 pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     check_roots(&args.sources)?;
@@ -126,7 +128,7 @@ fn record(
     let (runs, no_warmup, looks) = (args.most_runs(), args.no_warmup, args.looks());
     let mut writer = RunWriter {
         recorder: args.recorder.recorder(
-            &options(&args.sources),
+            &run_options(args),
             Some(runs.saturating_mul(2)),
             Privileges::RecordCommand,
         )?,
@@ -171,6 +173,14 @@ fn are_decided(sides: &[AbSide; 2], comparison: &Prepared<'_>) -> bool {
     let [baseline, candidate] = sides.each_ref().map(|side| side.directory.path.as_path());
     let decided = worker_per_cpu().install(|| comparison.is_decided(baseline, candidate));
     decided.inspect_err(|error| tracing::debug!("the runs go on: {error:#}")).unwrap_or(false)
+}
+
+/// What captures read. To read the memory of the host's processes takes longer than all other values, and that of the commands
+/// has ended with them.
+fn run_options(args: &AbArgs) -> Options {
+    let options = options(&args.sources);
+    let smaps = if let Smaps::Auto { .. } = options.smaps { Smaps::Never } else { options.smaps };
+    Options { smaps, ..options }
 }
 
 fn prepare(args: &AbArgs, writer: &RunWriter<'_>) -> anyhow::Result<()> {
@@ -229,8 +239,9 @@ struct AbSide {
 }
 
 fn sides(args: &AbArgs, parent: &Path) -> anyhow::Result<[AbSide; 2]> {
+    let lifetime = if args.output.is_some() { Lifetime::Lasting } else { Lifetime::Process };
     let side = |name, script: &str| {
-        let directory = RunDirectory::create(&parent.join(name), args.most_runs())?;
+        let directory = RunDirectory::create(&parent.join(name), args.most_runs(), lifetime)?;
         let until = shell(args, script);
         anyhow::Ok(AbSide { name, script: script.to_owned(), until, directory, tally: RunTally::default() })
     };

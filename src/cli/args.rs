@@ -241,7 +241,7 @@ pub(super) struct SourceArgs {
     pub(super) jobs: Option<NonZeroUsize>,
     /// When to read smaps_rollup
     ///
-    /// Reading it blocks the page faults of the process. `auto` reads the smallest first, for at most 20 ms.
+    /// Reading it blocks the page faults of the process. `auto` reads the smallest first, for at most 20 ms, and none for `ab`.
     #[arg(hide_short_help = true, long, value_parser = smaps(), value_name = "WHEN", default_value = "auto")]
     pub(super) smaps: Smaps,
     /// With --smaps auto, skip processes with a larger resident set

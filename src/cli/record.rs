@@ -19,7 +19,7 @@ use crate::model::CtprofSnapshot;
 use crate::process::{CommandEnd, EndedUnrecorded, Invocation, Privileges, RECORD_FAILED, Signals, Streams, killed};
 use crate::record::{RecordError, Recorder, Until, Waiting};
 use crate::report::{Column, escaped, record_summary};
-use crate::store::{OutputTarget, StoreError, Written};
+use crate::store::{Lifetime, OutputTarget, StoreError, Written};
 
 /// Records a window, or several; the exit status is that of the command.
 pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
@@ -136,7 +136,7 @@ fn several(args: &RecordArgs, runs: u32, output: &Path, messages: Messages) -> a
     if output == Path::new("-") {
         return Err(usage_error(format!("--runs needs a directory: ctprof record --runs {runs} -o DIRECTORY")));
     }
-    let directory = RunDirectory::create(output, runs)?;
+    let directory = RunDirectory::create(output, runs, Lifetime::Lasting)?;
     let signals = signals(args)?;
     let until = until(args);
     let mut writer = RunWriter {

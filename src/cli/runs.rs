@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use super::after_command;
 use crate::process::{CommandEnd, Signals, SpawnError};
 use crate::record::{RecordError, Recorder, Until, WindowEnd};
-use crate::store::{EXTENSION, OutputTarget, StoreError, create_directory, is_snapshot_name, names_in};
+use crate::store::{EXTENSION, Lifetime, OutputTarget, StoreError, create_directory, is_snapshot_name, names_in};
 
 pub(super) struct RunWriter<'s> {
     pub(super) recorder: Recorder,
@@ -71,23 +71,25 @@ pub(super) struct RunDirectory {
     pub(super) path: PathBuf,
     directory: OwnedFd,
     runs: u32,
+    /// How long its files are needed.
+    lifetime: Lifetime,
 }
 
 impl RunDirectory {
     /// Creates the directory if needed. It must not have runs, which would be compared together with the new ones.
-    pub(super) fn create(path: &Path, runs: u32) -> anyhow::Result<Self> {
+    pub(super) fn create(path: &Path, runs: u32, lifetime: Lifetime) -> anyhow::Result<Self> {
         let directory =
             create_directory(path).with_context(|| format!("cannot create the directory {}", path.display()))?;
         let names = names_in(&directory).with_context(|| format!("cannot read the directory {}", path.display()))?;
         if let Some(run) = names.into_iter().filter(|name| is_snapshot_name(name)).min() {
             bail!("{} already has runs ({run}): name another directory, or remove them", path.display());
         }
-        Ok(Self { path: path.to_owned(), directory, runs })
+        Ok(Self { path: path.to_owned(), directory, runs, lifetime })
     }
 
     /// Opens the file of a run, counted from 1.
     pub(super) fn target(&self, number: u32) -> Result<OutputTarget, StoreError> {
-        OutputTarget::create_in(&self.directory, &self.file(number))
+        OutputTarget::create_in(&self.directory, &self.file(number), self.lifetime)
     }
 
     /// Names sort like numbers.
@@ -173,7 +175,7 @@ mod tests {
     fn names_of_runs_sort_like_their_numbers() {
         let dir = tempfile::tempdir().unwrap();
         for (runs, first, last) in [(1, "run-01", "run-01"), (10, "run-01", "run-10"), (100, "run-001", "run-100")] {
-            let directory = RunDirectory::create(dir.path(), runs).unwrap();
+            let directory = RunDirectory::create(dir.path(), runs, Lifetime::Process).unwrap();
             let name = |number| directory.file(number).file_name().unwrap().to_string_lossy().into_owned();
             assert_eq!([name(1), name(runs)], [first, last].map(|stem| format!("{stem}.ctprof.zst")));
         }

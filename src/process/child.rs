@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
 use nix::sys::prctl::set_child_subreaper;
-use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
@@ -17,7 +16,7 @@ use super::priority::start_in_turn;
 use super::privileges::{CannotDrop, with_file_capabilities};
 use super::signals::{Received, Signals};
 use crate::sys::signals::inherit;
-use crate::sys::wait::{reap, zombie};
+use crate::sys::wait::{Used, reap, zombie};
 
 /// A command that ctprof has started.
 ///
@@ -96,30 +95,41 @@ impl Child {
     }
 
     /// Reaps the command's process, whose exit has been waited for. A process that is not reaped stays a zombie
-    /// until ctprof exits. Returns the storage I/O of the process and of the children that it waited for; `io` of
-    /// a zombie belongs to root, so that other users cannot read it (`task_dump_owner` in fs/proc/base.c).
+    /// until ctprof exits. Returns what it used: `io` of a zombie belongs to root, so that other users cannot read it
+    /// (`task_dump_owner` in fs/proc/base.c), and a zombie has no memory.
     ///
     /// # Errors
     /// If it was reaped elsewhere.
-    pub fn reap(self) -> io::Result<StorageIo> {
-        let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-        reap(self.pid)?;
-        let after = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-        let bytes = |blocks: fn(&Usage) -> i64| {
-            u64::try_from(blocks(&after) - blocks(&before)).unwrap_or(0).saturating_mul(BLOCK)
-        };
-        Ok(StorageIo { read_bytes: bytes(Usage::block_reads), write_bytes: bytes(Usage::block_writes) })
+    pub fn reap(self) -> io::Result<UsedByCommand> {
+        let Used { blocks_read, blocks_written, peak_kib } = reap(self.pid)?;
+        let own_kib = own_peak_kib();
+        let bytes = |number: i64, unit: u64| u64::try_from(number).unwrap_or(0).saturating_mul(unit);
+        Ok(UsedByCommand {
+            read_bytes: bytes(blocks_read, BLOCK),
+            write_bytes: bytes(blocks_written, BLOCK),
+            peak_bytes: own_kib.filter(|own| peak_kib > *own).map(|_| bytes(peak_kib, 1024)),
+        })
     }
+}
+
+/// The largest resident set of ctprof so far, in KiB: `VmHWM` of proc_pid_status(5). A command is
+/// a copy of it until it executes its program, and the kernel counts that. `None` without procfs.
+fn own_peak_kib() -> Option<i64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 /// Unit of `ru_inblock` and `ru_oublock` of getrusage(2), in bytes.
 const BLOCK: u64 = 512;
 
-/// Storage I/O of a process, and of the children that it waited for.
+/// What a process used, and the children that it waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StorageIo {
+pub struct UsedByCommand {
     pub read_bytes: u64,
     pub write_bytes: u64,
+    /// The largest resident set of any of these processes; `None` if it was not larger than that of ctprof.
+    pub peak_bytes: Option<u64>,
 }
 
 /// Variables that ctprof was started with and no longer has whole. If ctprof has file capabilities, glibc removes

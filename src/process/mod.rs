@@ -18,7 +18,7 @@ mod watchdog;
 mod worker;
 mod workers;
 
-pub use self::child::{Child, StorageIo};
+pub use self::child::{Child, UsedByCommand};
 pub use self::command_end::{CommandEnd, EndedUnrecorded, RECORD_FAILED, SpawnError, killed};
 pub use self::cpus::{allowed_cpus, run_on};
 pub(crate) use self::hung::{CanHang, Subject};

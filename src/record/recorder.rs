@@ -179,10 +179,11 @@ impl OpenWindow<'_> {
         let folded = std::mem::take(&mut *lock(&folded));
         let smaps = capturer.smaps();
         let mut later = capturer.capture(smaps)?;
-        let command = end.conclude(&mut later)?;
+        let reaped = end.conclude(&mut later)?;
         let host = later.head.host.clone().unwrap_or_default();
-        let mut records = listener.as_mut().map(|listener| listener.drain(&host));
+        let mut records = listener.as_mut().map(|listener| listener.drain(&host, &later.threads));
         complete_zombies(&mut later.threads, records.iter().flat_map(RecordedExits::threads));
+        let command = reaped.map(|command| command.complete(&mut later.threads));
         let each = |add: &mut dyn FnMut(ExitedThread)| {
             records.iter().flat_map(RecordedExits::all).filter(|exit| is_selected(pids, exit)).for_each(add);
         };

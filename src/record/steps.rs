@@ -177,14 +177,15 @@ impl OpenSeries<'_> {
             pass_in_time(capturer, scope, signals, end.as_ref().and_then(|end| end.interrupted))?;
         // Now and then, a step reads all.
         let is_usual = gone.is_some() || self.prepare.is_some();
-        let command = end.map(|end| end.conclude(&mut later)).transpose()?.flatten();
-        later.head.window = command.map(|command| WindowInfo { command: Some(command), ..WindowInfo::default() });
+        let reaped = end.map(|end| end.conclude(&mut later)).transpose()?.flatten();
         let host = later.head.host.clone().unwrap_or_default();
-        let mut records = listener.as_mut().map(|listener| listener.drain(&host));
+        let mut records = listener.as_mut().map(|listener| listener.drain(&host, &later.threads));
         // Those that are listed since an earlier step have been carried.
         let recorded = records.iter().flat_map(RecordedExits::threads);
         let carried = self.carried.iter().filter(|exit| !exit.executed);
         complete_zombies(&mut later.threads, carried.cloned().chain(recorded));
+        let command = reaped.map(|command| command.complete(&mut later.threads));
+        later.head.window = command.map(|command| WindowInfo { command: Some(command), ..WindowInfo::default() });
         if !is_last {
             // Without the record of its exit, a thread would sleep on.
             let has_all = records.as_ref().is_some_and(|records| records.summary.lost == 0);

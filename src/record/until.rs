@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::error::RecordError;
 use crate::capture::{nanoseconds, program_of_command};
-use crate::model::{CtprofSnapshot, RecordedCommand};
+use crate::model::{CtprofSnapshot, RecordedCommand, ThreadState};
 use crate::process::{Child, CommandEnd, Invocation, Signals};
 
 /// When a window ends.
@@ -125,10 +125,10 @@ impl WindowEnd {
 
     /// Reaps the command, adds its I/O and what its interpreter ran where the later capture could not read it, and returns what
     /// was recorded of it.
-    pub(super) fn conclude(self, later: &mut CtprofSnapshot) -> Result<Option<RecordedCommand>, RecordError> {
+    pub(super) fn conclude(self, later: &mut CtprofSnapshot) -> Result<Option<ReapedCommand>, RecordError> {
         let Some((child, command)) = self.command else { return Ok(None) };
         let id = child.id();
-        let io = child.reap().map_err(RecordError::CannotWaitForCommand)?;
+        let used = child.reap().map_err(RecordError::CannotWaitForCommand)?;
         let mut leader = later.threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());
         if let Some(leader) = leader.as_mut().filter(|leader| leader.program.is_none()) {
             // Unless it has executed another program.
@@ -137,10 +137,30 @@ impl WindowEnd {
             leader.program = program_of_command(&leader.pcomm, &command.arguments).filter(|_| is_same);
         }
         if let Some(process) = leader.and_then(|leader| leader.process.as_deref_mut()) {
-            process.read_bytes.get_or_insert(io.read_bytes.into());
-            process.write_bytes.get_or_insert(io.write_bytes.into());
+            process.read_bytes.get_or_insert(used.read_bytes.into());
+            process.write_bytes.get_or_insert(used.write_bytes.into());
         }
-        Ok(Some(command))
+        Ok(Some(ReapedCommand { command, id, peak_bytes: used.peak_bytes }))
+    }
+}
+
+/// A command that was reaped.
+pub(super) struct ReapedCommand {
+    command: RecordedCommand,
+    id: u32,
+    /// The largest resident set of its process, and of the children that it waited for; `None` if it is unknown.
+    peak_bytes: Option<u64>,
+}
+
+impl ReapedCommand {
+    /// Adds the peak of the memory where nothing else has it: without a record of the exit, that of a process is unknown once it has
+    /// exited. Returns what was recorded of the command.
+    pub(super) fn complete(self, threads: &mut [ThreadState]) -> RecordedCommand {
+        let leader = threads.iter_mut().find(|thread| thread.tgid == self.id && thread.is_leader());
+        if let Some((leader, peak)) = leader.zip(self.peak_bytes) {
+            leader.metrics.hiwater_rss_bytes.get_or_insert(peak.into());
+        }
+        self.command
     }
 }
 

@@ -21,6 +21,16 @@ pub(crate) struct PendingFile {
     file: File,
     directory: OwnedFd,
     temporary: Option<OsString>,
+    lifetime: Lifetime,
+}
+
+/// How long a file is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    /// Beyond a crash of the host: it is synced before it gets its name.
+    Lasting,
+    /// As long as this process. To sync it would take most of the time of writing it.
+    Process,
 }
 
 impl PendingFile {
@@ -32,7 +42,7 @@ impl PendingFile {
         match openat(&directory, ".", flags, mode) {
             // It is given a name through procfs.
             Ok(file) if access(&through(&file), AccessFlags::F_OK).is_ok() => {
-                Ok(Self { file: file.into(), directory, temporary: None })
+                Ok(Self { file: file.into(), directory, temporary: None, lifetime: Lifetime::Lasting })
             }
             Ok(_) | Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL) => Self::named(directory, mode),
             Err(errno) => Err(errno.into()),
@@ -42,7 +52,16 @@ impl PendingFile {
     fn named(directory: OwnedFd, mode: Mode) -> io::Result<Self> {
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
         let (name, file) = temporarily(|name| openat(&directory, name, flags, mode))?;
-        Ok(Self { file: file.into(), directory, temporary: Some(name) })
+        Ok(Self { file: file.into(), directory, temporary: Some(name), lifetime: Lifetime::Lasting })
+    }
+
+    /// Sets how long the file is needed.
+    pub(crate) fn set_lifetime(&mut self, lifetime: Lifetime) {
+        self.lifetime = lifetime;
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.lifetime == Lifetime::Lasting { self.file.sync_all() } else { Ok(()) }
     }
 
     /// The file, to write to.
@@ -52,7 +71,7 @@ impl PendingFile {
 
     /// Syncs the file and gives it this name. A file or a symbolic link of that name is replaced.
     pub(crate) fn publish(mut self, name: &OsStr) -> io::Result<()> {
-        self.file.sync_all()?;
+        self.sync()?;
         if self.temporary.is_none() {
             match self.link(name) {
                 Err(Errno::EEXIST) => {}
@@ -69,7 +88,7 @@ impl PendingFile {
 
     /// Syncs the file, gives it the first of these names that no file has, and returns it.
     pub(crate) fn publish_new(mut self, names: impl Iterator<Item = OsString>) -> io::Result<OsString> {
-        self.file.sync_all()?;
+        self.sync()?;
         for name in names {
             match self.take_name(&name) {
                 Err(Errno::EEXIST) => {}

@@ -18,6 +18,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::directory_lock::DirectoryLock;
 use super::error::StoreError;
+use super::pending::Lifetime;
 use super::place::{create_directory, names_in};
 use super::series_writer::SeriesWriter;
 use super::target::{EXTENSION, OutputTarget, Written};
@@ -222,7 +223,8 @@ fn begin(
         (None, None) => format!("{:08x}", time.as_second()),
     };
     let name = format!("{}-{boot}{ENDING}{EXTENSION}", time.strftime(NAME));
-    let writer = SeriesWriter::create(OutputTarget::create_in(directory, &path.join(&name))?, first, limit)?;
+    let writer =
+        SeriesWriter::create(OutputTarget::create_in(directory, &path.join(&name), Lifetime::Lasting)?, first, limit)?;
     segments.push_back(SeriesSegment { time, name, boot, boottime_ns });
     Ok(writer)
 }

@@ -12,7 +12,7 @@ use zstd::zstd_safe::CParameter;
 use super::error::StoreError;
 use super::format::SnapshotWriter;
 use super::limit::{BYTES, Metered, ReadLimits};
-use super::pending::PendingFile;
+use super::pending::{Lifetime, PendingFile};
 use super::place::{self, FoundOutput, OutputPlace};
 use crate::model::CtprofSnapshot;
 use crate::process::check_stdout;
@@ -75,9 +75,13 @@ impl OutputTarget {
     }
 
     /// Opens a file in a directory that is open; `path` is for messages.
-    pub(crate) fn create_in(directory: &OwnedFd, path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn create_in(directory: &OwnedFd, path: &Path, lifetime: Lifetime) -> Result<Self, StoreError> {
         let place = OutputPlace::within(directory, path.file_name().unwrap_or_default());
-        Self::opened(path, place.and_then(OutputFile::replacing))
+        let mut opened = Self::opened(path, place.and_then(OutputFile::replacing))?;
+        if let OutputFile::Replacing(file, _) = &mut opened.output {
+            file.set_lifetime(lifetime);
+        }
+        Ok(opened)
     }
 
     /// Opens `path` for a new file. If a file of that name exists once the snapshot is written, the new

@@ -1,4 +1,4 @@
-//! `waitid(2)`: the wrapper of nix fails for children that a real-time signal killed.
+//! `waitid(2)` and `wait4(2)`: the wrapper of nix fails for children that a real-time signal killed.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -26,8 +26,24 @@ pub(crate) fn zombie() -> Result<Option<Zombie>, Errno> {
     Ok((pid != 0).then(|| (Pid::from_raw(pid), status)))
 }
 
+/// What a process used, and the children that it waited for, as `struct rusage` has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Used {
+    /// Blocks of 512 bytes that were read from storage.
+    pub(crate) blocks_read: i64,
+    /// Blocks of 512 bytes that were written to storage.
+    pub(crate) blocks_written: i64,
+    /// The largest resident set of any of these processes, in KiB. Memory that the process had before execve(2) counts: a copy of
+    /// that of its parent.
+    pub(crate) peak_kib: i64,
+}
+
 /// Reaps the child `pid`, which is a zombie. `ECHILD` if it is not a child, or has been reaped.
-pub(crate) fn reap(pid: Pid) -> Result<(), Errno> {
-    // SAFETY: nothing is written, as there is no address for the status.
-    Errno::result(unsafe { libc::waitpid(pid.as_raw(), ptr::null_mut(), libc::WNOHANG) }).map(drop)
+pub(crate) fn reap(pid: Pid) -> Result<Used, Errno> {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes one rusage to `usage`, which has this type, and no status, as there is no address for it.
+    Errno::result(unsafe { libc::wait4(pid.as_raw(), ptr::null_mut(), libc::WNOHANG, usage.as_mut_ptr()) })?;
+    // SAFETY: the kernel has set all fields, or none: zeroes are a valid rusage, too.
+    let usage = unsafe { usage.assume_init() };
+    Ok(Used { blocks_read: usage.ru_inblock, blocks_written: usage.ru_oublock, peak_kib: usage.ru_maxrss })
 }

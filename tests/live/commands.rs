@@ -450,3 +450,21 @@ fn a_signal_after_the_pause_ends_ctprof() {
     running.send(SIGINT);
     assert_eq!(running.finish().0.signal(), Some(2));
 }
+
+#[test]
+fn without_bpf_the_peak_of_the_memory_of_a_command_is_that_of_its_largest_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let window = dir.path().join("w.ctprof.zst");
+    let peak = |command: &str| {
+        let mut record = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        record.args(["record", "-q", "--engine", "procfs", "--no-taskstats", "--no-why", "-o"]).arg(&window);
+        assert!(record.args(["--", "sh", "-c", command]).status().unwrap().success());
+        let mut show = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        show.arg("show").arg(&window).args(["--scope", "command", "-m", "hiwater_rss_bytes", "--format", "json"]);
+        let report: serde_json::Value = serde_json::from_slice(&show.output().unwrap().stdout).unwrap();
+        report["rows"].as_array().unwrap().iter().filter_map(|row| row["value"].as_u64()).max()
+    };
+    let large = peak("head -c 100000000 /dev/zero | tail -c 100000000 > /dev/null").unwrap();
+    assert!((100_000_000..150_000_000).contains(&large), "{large}");
+    assert_eq!(peak("true"), None, "a copy of the memory of ctprof is not the command's");
+}

@@ -35,7 +35,7 @@ fn default_listener() -> Option<(ExitListener, Alone)> {
 
 /// The records of a listener, without cgroups.
 fn drained(mut listener: ExitListener) -> RecordedExits {
-    listener.drain(&HostContext::default())
+    listener.drain(&HostContext::default(), &[])
 }
 
 /// A shell, and what the kernel counts for its children. (The children of this process are those of all tests.)
@@ -178,7 +178,7 @@ fn an_exited_process_is_in_the_cgroup_that_captures_know() {
     capturer.share_cgroups(&listener);
     let snapshot = capturer.capture(Smaps::Never).unwrap();
     let own = snapshot.threads.iter().find(|thread| thread.tgid == std::process::id()).unwrap();
-    let exits = listener.drain(&HostContext::default());
+    let exits = listener.drain(&HostContext::default(), &[]);
     let [exited] = of_processes(&exits, &[child.id()].into()).try_into().unwrap();
     assert!(own.cgroup.is_some());
     assert_eq!(exited.state.cgroup, own.cgroup);
@@ -204,7 +204,7 @@ fn a_job_whose_cgroup_is_made_and_removed_while_it_is_recorded_has_its_name() {
             Command::new("bash").args(["-c", script, "bash"]).arg(format!("{}{path}", root.display())).spawn().unwrap();
         assert!(shell.wait().unwrap().success());
         while directories.pop().is_some() {}
-        let exits = listener.drain(&HostContext::default());
+        let exits = listener.drain(&HostContext::default(), &[]);
         let of_job = exits.threads().filter(|exit| exit.state.tgid == shell.id() || exit.ppid == shell.id());
         let cgroups: Vec<_> = of_job.map(|exit| exit.state.cgroup).collect();
         assert_eq!(cgroups.len(), 2);
@@ -230,7 +230,7 @@ fn each_of_many_jobs_has_the_name_of_its_own_cgroup_though_the_kernel_uses_memor
             (shell.id(), format!("/{name}"))
         })
         .collect();
-    let exits = listener.drain(&HostContext::default());
+    let exits = listener.drain(&HostContext::default(), &[]);
     let named: BTreeMap<u32, String> = exits
         .threads()
         .filter(|exit| jobs.contains_key(&exit.state.tgid))
@@ -298,7 +298,7 @@ fn a_listener_that_goes_on_has_each_exit_once() {
     let run = |listener: &mut ExitListener| {
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        let exits = listener.drain(&HostContext::default());
+        let exits = listener.drain(&HostContext::default(), &[]);
         (child.id(), exits.threads().map(|thread| thread.state.tgid).collect::<Vec<_>>())
     };
     let (first, exits) = run(&mut listener);
@@ -397,7 +397,7 @@ fn a_script_that_is_gone_before_the_next_capture_has_its_name() {
         let shell = Command::new("sh").arg(&script).spawn().unwrap();
         let id = shell.id();
         { shell }.wait().unwrap();
-        let exits = listener.drain(&HostContext::default());
+        let exits = listener.drain(&HostContext::default(), &[]);
         let of_shell: Vec<_> = exits.threads().filter(|exit| exit.state.tgid == id).collect();
         assert_eq!(of_shell.len(), 1);
         if of_shell[0].state.program.as_deref() == Some("short-lived.sh") {

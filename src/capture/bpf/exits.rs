@@ -1,6 +1,6 @@
 //! Records of threads that exit, from BPF programs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{PipeReader, PipeWriter, pipe};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
@@ -23,13 +23,14 @@ use super::layout::{Layout, RecordScope, TIME, ThreadRecord, words_of};
 use super::new_cgroup;
 use super::packed_records::{MAX_BYTES, PackedRecords, unpacked};
 use super::program::{EventTrailer, ThreadEvent};
-use crate::model::{BpfObstacle, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, Name, NoBpf};
+use crate::model::{BpfObstacle, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, Name, NoBpf, ThreadState};
 use crate::process::{Privileges, RaisedPriority, lock};
 
 /// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, they take
 /// 2 % of the default ring.
 const PAUSE_MS: u8 = 5;
-const PAUSE: Duration = Duration::from_millis(PAUSE_MS as u64);
+/// How often it is asked whether the last threads are freed. A window waits for that.
+const WAIT: Duration = Duration::from_millis(1);
 /// Exited threads that the kernel has not freed yet, of 1 KB each: their parents may never wait for them. Beyond this many,
 /// a thread's counters are those read at exit.
 const MAX_EXITING: usize = 1 << 16;
@@ -142,13 +143,17 @@ impl ExitListener {
     /// and a capture before the call has listed them.
     ///
     /// `host` says what the kernel counts. Threads are in cgroups that were made since this listener was started, or that were
-    /// seen by captures that [share](super::super::capturer::Capturer::share_cgroups) them.
-    pub fn drain(&mut self, host: &HostContext) -> RecordedExits {
+    /// seen by captures that [share](super::super::capturer::Capturer::share_cgroups) them. A capture that was made before has read
+    /// `threads`: those of them that had exited need not be freed, as it has all of their work.
+    pub fn drain(&mut self, host: &HostContext, threads: &[ThreadState]) -> RecordedExits {
+        // An id that was used again only shortens the wait.
+        let read: HashSet<u64> =
+            threads.iter().filter(|thread| thread.has_exited()).map(|thread| thread.tid.into()).collect();
         let (begin, start) = (Instant::now(), Start::now(Tree::Live));
         let monotonic_ns = start.monotonic_ns.unwrap_or(u64::MAX);
         lock(&self.inbox).received.last_freed = begin;
-        while begin.elapsed() < LONGEST_GRACE && lock(&self.inbox).awaits_before(monotonic_ns) {
-            thread::sleep(PAUSE);
+        while begin.elapsed() < LONGEST_GRACE && lock(&self.inbox).awaits_before(monotonic_ns, &read) {
+            thread::sleep(WAIT);
         }
         let ((records, summary), left) = {
             let mut inbox = lock(&self.inbox);
@@ -291,10 +296,10 @@ impl Inbox {
         }
     }
 
-    /// Whether a thread that exited before this time is not freed yet, and may be soon.
-    fn awaits_before(&mut self, monotonic_ns: u64) -> bool {
+    /// Whether a thread that exited before this time is not freed yet, may be soon, and was not read since.
+    fn awaits_before(&mut self, monotonic_ns: u64, read: &HashSet<u64>) -> bool {
         self.take();
-        self.received.last_freed.elapsed() < QUIET && self.received.has_before(monotonic_ns)
+        self.received.last_freed.elapsed() < QUIET && self.received.has_before(monotonic_ns, read)
     }
 
     fn drain(&mut self, exited_before_ns: u64) -> (Vec<u8>, ExitRecords) {
@@ -360,9 +365,15 @@ impl ExitReceiver {
         (records, ExitRecords { source: "bpf".to_owned(), received, lost, not_run, execs_lost })
     }
 
-    /// Whether a thread that exited before this time is not freed yet.
-    fn has_before(&self, monotonic_ns: u64) -> bool {
-        self.exiting.values().any(|exiting| exiting[TIME] < monotonic_ns)
+    /// Whether a thread that exited before this time is not freed yet, and has none of these ids. Threads of this process do not
+    /// count: workers of a capture exit with it, and the little that they do after that is not what a window is about.
+    fn has_before(&self, monotonic_ns: u64, read: &HashSet<u64>) -> bool {
+        let own = u64::from(std::process::id());
+        let is_read = |exiting: &[u64]| {
+            let [id, process] = self.fields.ids(exiting);
+            id.is_some_and(|id| read.contains(&id)) || process == Some(own)
+        };
+        self.exiting.values().any(|exiting| exiting[TIME] < monotonic_ns && !is_read(exiting))
     }
 
     /// Adds the record of a thread.

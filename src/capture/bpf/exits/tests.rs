@@ -126,6 +126,20 @@ fn a_thread_that_exits_while_others_are_taken_is_taken_with_all_of_its_work_by_t
     assert_eq!(received.drain(5_000_000_000, WithoutRecord::default()).1.received, 1);
 }
 
+#[test]
+fn a_thread_that_was_read_after_its_exit_is_not_waited_for() {
+    let fields = fields();
+    let mut received = ExitReceiver::new(&fields);
+    received.take(&exiting(&fields, 100));
+    let awaits = |now_ns, read: &[u64]| received.has_before(now_ns, &read.iter().copied().collect());
+    assert_eq!([awaits(u64::MAX, &[]), awaits(u64::MAX, &[40]), awaits(u64::MAX, &[41])], [true, true, false]);
+    assert!(!awaits(5_000_000_000, &[]), "it exited later");
+    let own = [("pid", 43), ("tgid", std::process::id().into()), (columns::START_TIME, 1)];
+    let mut received = ExitReceiver::new(&fields);
+    received.take(&record(&fields, (RecordScope::Process, 5_000_000_000, 0xabc), &own));
+    assert!(!received.has_before(u64::MAX, &HashSet::new()), "a worker of this process");
+}
+
 /// The threads of these records.
 fn exits(records: &[Vec<u64>]) -> Vec<ExitedThread> {
     exits_of(fields(), records)
@@ -184,7 +198,8 @@ fn a_thread_whose_address_another_has_without_being_freed_has_the_counters_of_it
 fn only_threads_that_exited_before_are_awaited() {
     let mut received = ExitReceiver::new(&fields());
     received.take(&exiting(&fields(), 100));
-    assert!(received.has_before(5_000_000_001) && !received.has_before(5_000_000_000));
+    let has_before = |now_ns| received.has_before(now_ns, &HashSet::new());
+    assert!(has_before(5_000_000_001) && !has_before(5_000_000_000));
 }
 
 #[test]
