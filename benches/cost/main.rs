@@ -1,7 +1,7 @@
 //! The cost of a capture, as ratio to a floor measured in the same run: a program that makes the same system
 //! calls and parses nothing.
 //!
-//! `cargo bench --profile dist --bench cost [-- capturing|reading|captured|containers|recording|exporting NUMBERS...]`
+//! `cargo bench --profile dist --bench cost [-- capturing|reading|captured|commands|containers|recording|exporting NUMBERS...]`
 //!
 //! The numbers are sizes of hosts in threads, for `exporting` the number of snapshots.
 //!
@@ -9,6 +9,7 @@
 //! captures alternate, and medians are printed.
 
 mod capture;
+mod commands;
 mod containers;
 #[cfg(feature = "parquet")]
 mod exporting;
@@ -40,6 +41,10 @@ fn main() -> anyhow::Result<()> {
         ["measured", program, ref rest @ ..] => process::report(program, rest),
         ["spin", cpu] => observer::spin(cpu),
         ["fault", cpu] => observer::fault(cpu),
+        ["compute", milliseconds] => {
+            commands::compute(milliseconds.parse()?);
+            Ok(())
+        }
         ["rounds", _] => recording::rounds(),
         ["load", ref numbers @ ..] => load::run(numbers),
         _ => tables(&args),
@@ -68,6 +73,9 @@ fn tables(asked: &[&str]) -> anyhow::Result<()> {
     }
     if wanted("captured") {
         observer::table()?;
+    }
+    if wanted("commands") {
+        commands::table()?;
     }
     if wanted("containers") {
         containers::table()?;
