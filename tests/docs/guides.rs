@@ -367,6 +367,8 @@ struct Services {
     runner: Runner,
     /// The first line of a script: by way of env(1), the kernel would know only the interpreter.
     shebang: String,
+    /// A name of the service that no other process of the host has: letters, as names that differ in digits are one group.
+    name: String,
 }
 
 impl Services {
@@ -378,7 +380,9 @@ impl Services {
             skipped(Missing::Tool("python3"));
             return None;
         }
-        let services = Self { runner, shebang: format!("#!{}", String::from_utf8_lossy(&python.stdout)) };
+        let letter = |digit: char| digit.to_digit(10).and_then(|digit| char::from_digit(digit + 20, 36));
+        let name = std::process::id().to_string().chars().filter_map(letter).collect();
+        let services = Self { runner, shebang: format!("#!{}", String::from_utf8_lossy(&python.stdout)), name };
         services.script("client", CLIENT);
         Some(services)
     }
@@ -387,10 +391,16 @@ impl Services {
         self.runner.file(path, &(self.shebang.clone() + text));
     }
 
+    /// The recipe of the guide.
+    fn recipe(&self) -> String {
+        let recipe = commands(&guide("ci.md"), "## Compare a service");
+        recipe.replace("/server", &format!("/{}", self.name)).replace("server:run", &format!("{}:run", self.name))
+    }
+
     /// Makes a version, whose requests need so many milliseconds.
     fn make(&self, version: &str, cost: &str) {
         fs::create_dir_all(self.runner.0.path().join(version)).unwrap();
-        self.script(&format!("{version}/server"), &SERVER.replace("COST", cost));
+        self.script(&format!("{version}/{}", self.name), &SERVER.replace("COST", cost));
     }
 }
 
@@ -398,8 +408,7 @@ impl Services {
 #[ignore = "takes three minutes; CPU time of equal requests differs by more than 3% where others use the host"]
 fn a_service_of_known_cost_is_unchanged_within_3_percent_and_30_percent_more_are_found_6_times_of_6() {
     let Some(services) = Services::new() else { return };
-    let recipe =
-        commands(&guide("ci.md"), "## Compare a service").replace("--scope host", "--scope host --format json");
+    let recipe = services.recipe().replace("--scope host", "--scope host --format json");
     services.make("old", "4");
     for cost in ["4", "5.2"].into_iter().flat_map(|cost| [cost; 6]) {
         services.make("new", cost);
@@ -418,7 +427,7 @@ fn a_service_of_known_cost_is_unchanged_within_3_percent_and_30_percent_more_are
 fn a_service_is_slower_if_a_request_costs_more_and_not_if_it_answers_more_of_them() {
     let Some(services) = Services::new() else { return };
     // The newer one is asked twice as often.
-    let recipe = commands(&guide("ci.md"), "## Compare a service").replace("--seconds 10", "--seconds 1");
+    let recipe = services.recipe().replace("--seconds 10", "--seconds 1");
     let rate = "--rate $(test $version = new && echo 100 || echo 50)";
     let recipe = recipe.replace("--rate 200", rate).replace("run>10%", "run>30%");
     services.make("old", "4");
