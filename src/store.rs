@@ -20,6 +20,8 @@ pub use self::limit::MemoryBudget;
 pub use self::part_path::{Input, PartPath};
 pub(crate) use self::pending::Lifetime;
 #[cfg(feature = "parquet")]
+pub(crate) use self::directory_lock::ExportLock;
+#[cfg(feature = "parquet")]
 pub(crate) use self::pending::PendingFile;
 #[cfg(feature = "parquet")]
 pub(crate) use self::place::OutputPlace;

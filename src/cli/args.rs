@@ -11,7 +11,7 @@ use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Sub
 
 use super::{
     CpuList, Format, LimitArgs, SORT_KEYS, ViewArgs, cpu_list, duration, keep, one_of_variants, overview_column, pid,
-    ring_size, share, size, smaps, threshold, why_rate,
+    ring_size, share, size, smaps, threshold, weight, why_rate,
 };
 use crate::capture::{CodeSampling, Engine, Options, Smaps};
 use crate::compare::{
@@ -672,9 +672,15 @@ pub(super) struct ExportArgs {
     pub(super) inputs: Vec<PathBuf>,
     /// Directory to write to, or a file *.parquet for threads only
     ///
-    /// The directory has the datasets threads, cgroups, captures and reasons, partitioned by day and host.
+    /// The directory has the datasets threads, cgroups, reasons and captures, partitioned by day. Each call writes one file per
+    /// dataset and day, with the captures that the directory does not have.
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: PathBuf,
+    /// Number of captures of the fleet that each of these stands for
+    ///
+    /// 100 for a sample of 1 % of the hosts or windows, so that sums over the column weight times a value are those of the fleet.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = weight)]
+    pub(super) weight: f64,
     #[command(flatten)]
     pub(super) limits: LimitArgs,
 }

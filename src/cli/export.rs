@@ -16,7 +16,7 @@ pub(super) fn run(args: &ExportArgs, messages: Messages) -> anyhow::Result<ExitC
     let progress = Arc::new(Progress::default());
     let watch = progress::watch(&progress, messages);
     let output = Output::from(args.output.clone());
-    let options = ExportOptions { limit: args.limits.max_snapshot_bytes, progress: &progress };
+    let options = ExportOptions { limit: args.limits.max_snapshot_bytes, weight: args.weight, progress: &progress };
     let exported = export::export(&args.inputs, &output, options, &mut |error| {
         let error = format!("{:#}", anyhow::Error::new(error));
         say(format_args!("ctprof: {}; left out", escaped(&error)));
@@ -30,14 +30,18 @@ pub(super) fn run(args: &ExportArgs, messages: Messages) -> anyhow::Result<ExitC
 }
 
 fn summarize(exported: &Exported, output: &Output) -> io::Result<()> {
-    let Exported { captures, threads, files, bytes, .. } = exported;
+    let Exported { captures, known, threads, files, bytes, .. } = exported;
     let (path, what) = match output {
         Output::Threads(path) => (path, "threads only; a directory (-o DIR/) gets cgroups, captures and reasons, too"),
-        Output::Datasets(path) => (path, "threads, cgroups, captures and reasons"),
+        Output::Datasets(path) => (path, "threads, cgroups, reasons and captures"),
     };
     let path = path.to_string_lossy();
     let (files, captures) = (counted(files, "file"), counted(captures, "capture"));
     let err = &mut io::stderr().lock();
     writeln!(err, "Exported {captures}, {threads} rows of threads: {files}, {bytes} bytes in {}", escaped(&path))?;
+    if *known > 0 {
+        let were = if *known == 1 { "was" } else { "were" };
+        writeln!(err, "  {} {were} there before", counted(known, "capture"))?;
+    }
     writeln!(err, "  {what}")
 }

@@ -95,6 +95,12 @@ pub(super) fn pid(text: &str) -> Result<u32, String> {
     id.ok_or_else(|| "expected process ids such as 1234 or 1234,1240; `pgrep NAME` prints those of a name".to_owned())
 }
 
+/// How many captures of a fleet one stands for.
+pub(super) fn weight(text: &str) -> Result<f64, String> {
+    let weight = text.parse().ok().filter(|weight: &f64| weight.is_finite() && *weight > 0.0);
+    weight.ok_or_else(|| "expected a number above 0, such as 100 for one host or window in 100".to_owned())
+}
+
 /// A time such as `10s`, `1m 30s` or `500ms`; a number alone is in seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time such as 10s, 500ms or 2m".to_owned();

@@ -21,7 +21,7 @@ pub(super) struct CaptureRow {
 }
 
 impl CaptureRow {
-    pub(super) fn new(head: SnapshotHead, census: Census) -> Self {
+    pub(super) fn new(mut head: SnapshotHead, census: Census) -> Self {
         let mut counts = BTreeMap::new();
         for gap in gaps(&head, &census) {
             let key = format!("{}: {}", gap.source.name(), gap.code().unwrap_or_default());
@@ -31,6 +31,8 @@ impl CaptureRow {
         let sched_ext = head.sched_ext.iter().flat_map(SchedExtSysfs::values);
         values.extend(sched_ext.map(|value| (sched_ext_name(&value.name), value.value.into_owned())));
         let cgroups = u64::try_from(head.cgroup_stats.len()).unwrap_or(u64::MAX);
+        // Rows wait in memory for others: they have no more than they need.
+        (head.cgroup_stats, head.containers, head.reasons) = Default::default();
         Self { head, census, cgroups, gaps: counts, values }
     }
 

@@ -7,11 +7,15 @@ use crate::model::{Shape, Value};
 pub enum ColumnType {
     /// A signed number of 64 bits: Spark has no unsigned type.
     Integer,
+    /// A floating-point number.
+    Real,
     Flag,
     Text,
     /// An instant in UTC, in microseconds since 1970: Spark reads no nanoseconds. Without a time zone, because engines would convert to that of the session.
     Time,
     Counts,
+    /// A list of texts.
+    Texts,
 }
 
 impl From<Shape> for ColumnType {
@@ -38,10 +42,14 @@ pub(super) type Entries<'r> = Vec<(&'r str, u64)>;
 
 type GetValue<R> = Box<dyn for<'r> Fn(&'r R) -> Option<Value<'r>> + Send + Sync>;
 type GetCounts<R> = for<'r> fn(&'r R) -> Option<Entries<'r>>;
+type GetTexts<R> = fn(&R) -> Option<Vec<String>>;
 
+/// How a column is made of a row.
 pub(super) enum Get<R> {
     Value(GetValue<R>),
+    Real(fn(&R) -> f64),
     Counts(GetCounts<R>),
+    Texts(GetTexts<R>),
 }
 
 /// A column of rows that are made from an `R`.
@@ -70,9 +78,20 @@ impl<R> Column<R> {
     }
 
     pub(super) fn counts(name: &str, unit: &'static str, meaning: &str, get: GetCounts<R>) -> Self {
-        let doc =
-            ColumnDoc { name: name.to_owned(), column_type: ColumnType::Counts, unit, meaning: meaning.to_owned() };
-        Self { doc, get: Get::Counts(get), pattern: None }
+        Self::of(name, ColumnType::Counts, unit, meaning, Get::Counts(get))
+    }
+
+    pub(super) fn texts(name: &str, unit: &'static str, meaning: &str, get: GetTexts<R>) -> Self {
+        Self::of(name, ColumnType::Texts, unit, meaning, Get::Texts(get))
+    }
+
+    pub(super) fn real(name: &str, unit: &'static str, meaning: &str, get: fn(&R) -> f64) -> Self {
+        Self::of(name, ColumnType::Real, unit, meaning, Get::Real(get))
+    }
+
+    fn of(name: &str, column_type: ColumnType, unit: &'static str, meaning: &str, get: Get<R>) -> Self {
+        let doc = ColumnDoc { name: name.to_owned(), column_type, unit, meaning: meaning.to_owned() };
+        Self { doc, get, pattern: None }
     }
 }
 
@@ -84,6 +103,12 @@ pub(super) fn entries<'r, T: AsRef<str> + 'r>(counts: impl IntoIterator<Item = (
 macro_rules! columns {
     (@ $row:ty; $name:ident Counts $unit:literal $get:expr, $meaning:literal) => {
         $crate::export::column::Column::<$row>::counts(stringify!($name), $unit, $meaning, $get)
+    };
+    (@ $row:ty; $name:ident Texts $unit:literal $get:expr, $meaning:literal) => {
+        $crate::export::column::Column::<$row>::texts(stringify!($name), $unit, $meaning, $get)
+    };
+    (@ $row:ty; $name:ident Real $unit:literal $get:expr, $meaning:literal) => {
+        $crate::export::column::Column::<$row>::real(stringify!($name), $unit, $meaning, $get)
     };
     (@ $row:ty; $name:ident $type:ident $(by $pattern:ident)? $unit:literal $get:expr, $meaning:literal) => {
         $crate::export::column::Column::<$row>::new(

@@ -1,159 +1,180 @@
-//! One Parquet file: schema, row groups that are compressed on all CPUs, and metadata.
+//! One Parquet file: schema, row groups that are encoded and compressed on all CPUs, and metadata.
 
-use std::collections::BTreeSet;
-use std::io::Write;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
-use parquet::basic::{Compression, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
-use parquet::column::writer::ColumnCloseResult;
-use parquet::errors::Result;
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr};
+use parquet::basic::{Encoding, LogicalType, Repetition, TimeUnit, Type as Physical};
+use parquet::errors::Result as ParquetResult;
+use parquet::file::metadata::{KeyValue, SortingColumn};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::{Type, TypePtr};
+use parquet::schema::types::{ColumnDescPtr, ColumnPath, Type, TypePtr};
 use rayon::prelude::*;
 
-use super::{Block, Chunk, ColumnDoc, ColumnType, Values};
+use super::identity::Identity;
+use super::{Chunk, ColumnDoc, ColumnType, ExportError, Row, Schema, io_error};
 
-pub(super) const ROW_GROUP: usize = 100_000;
+/// Maximum number of rows of a row group.
+const ROW_GROUP: usize = 1_000_000;
+/// Maximum size of a row group in memory, in bytes, if it does not take many dictionaries.
+const ROW_GROUP_BYTES: usize = 32 << 20;
+/// Number of columns that a CPU encodes at a time.
+const TOGETHER: usize = 8;
 
-/// Rows that are encoded at a time, on all CPUs. They, and a row group in its encoded form, are in memory.
-const STEP: usize = 8192;
+/// Maximum size of a dictionary of integers and of texts. The pages of a column with a dictionary stay in memory without
+/// compression, and integers that differ much are smaller as differences.
+const INTEGERS: usize = 2 << 10;
+const TEXTS: usize = 256 << 10;
 
-const LEVEL: i32 = 3;
+/// Maximum number of names that a Bloom filter of a row group is made for; those of fewer are smaller.
+const BLOOM_NAMES: u64 = 16 << 10;
 
 /// The key of the file's metadata with the units of columns, as a JSON object.
 const UNITS: &str = "ctprof.units";
+/// The key of the file's metadata with the version of the columns. They are only added, so that a file lacks the later ones.
+const SCHEMA: &str = "ctprof.schema";
+const SCHEMA_VERSION: &str = "2";
 
-/// The key of the file's metadata with the ids of its captures, one per line.
-pub(super) const CAPTURES: &str = "ctprof.captures";
-
-pub(super) struct Dataset<W: Write + Send> {
-    writer: SerializedFileWriter<W>,
-    /// The properties of leaves that are better packed than with a dictionary.
-    packed: WriterPropertiesPtr,
-    pending: Vec<Block>,
-    pending_rows: usize,
-    /// The current row group, by leaf; empty before its first rows.
-    group: Vec<Chunk>,
+/// A file of a dataset, with rows of type `R`.
+pub(super) struct DatasetFile<'f, R> {
+    schema: &'f Schema<R>,
+    /// The path for messages.
+    shown: PathBuf,
+    writer: SerializedFileWriter<&'f File>,
+    /// Rows that are not encoded yet.
+    pending: Vec<Row<R>>,
+    /// The leaves of the current row group, by column; empty before its first rows.
+    group: Vec<Vec<Chunk>>,
     group_rows: usize,
-    /// The finished row groups of a capture that may yet be left out.
-    held: Option<Vec<RowGroup>>,
+    /// The capture of the last row.
+    last: Option<Arc<Identity>>,
     rows: u64,
 }
 
-/// The leaves of a row group, and how many rows they are.
-struct RowGroup {
-    leaves: Vec<(Bytes, ColumnCloseResult)>,
-    rows: usize,
-}
-
-impl<W: Write + Send> Dataset<W> {
-    pub(super) fn create(out: W, columns: &[&ColumnDoc]) -> Result<Self> {
-        let usual = properties()?.set_key_value_metadata(Some(vec![units(columns)]));
-        let writer = SerializedFileWriter::new(out, schema(columns)?, Arc::new(usual.build()))?;
-        // The differences of integers are smaller than a dictionary, and need no hashes.
-        let packed = properties()?.set_dictionary_enabled(false).set_encoding(Encoding::DELTA_BINARY_PACKED);
-        let packed = Arc::new(packed.build());
+impl<'f, R: Send + Sync> DatasetFile<'f, R> {
+    pub(super) fn create(out: &'f File, shown: &Path, schema: &'f Schema<R>) -> Result<Self, ExportError> {
+        let columns = schema.docs();
+        let writer = message(&columns).and_then(|message| {
+            let properties = properties(&columns, schema.sorted_by).build();
+            SerializedFileWriter::new(out, message, Arc::new(properties))
+        });
+        let writer = writer.map_err(|error| ExportError::output(shown, io_error(error)))?;
         let (pending, group) = Default::default();
-        Ok(Self { writer, packed, pending, pending_rows: 0, group, group_rows: 0, held: None, rows: 0 })
+        Ok(Self { schema, shown: shown.to_owned(), writer, pending, group, group_rows: 0, last: None, rows: 0 })
     }
 
-    pub(super) fn push(&mut self, block: Block) -> Result<()> {
-        if self.group_rows + self.pending_rows + block.rows > ROW_GROUP {
-            self.write_row_group()?;
+    /// Adds rows of a capture, in their order. If the capture does not follow the one before by host and time, a row group begins, since
+    /// its metadata says how it is sorted.
+    pub(super) fn push(
+        &mut self,
+        identity: &Arc<Identity>,
+        rows: impl IntoIterator<Item = R>,
+    ) -> Result<(), ExportError> {
+        let mut rows = rows.into_iter().peekable();
+        if rows.peek().is_some() {
+            let last = self.last.replace(Arc::clone(identity));
+            if last.is_some_and(|last| last.order() >= identity.order()) {
+                self.write_row_group()?;
+            }
         }
-        self.pending_rows += block.rows;
-        block.add_to(&mut self.pending);
-        if self.pending_rows >= STEP { self.encode() } else { Ok(()) }
+        for values in rows {
+            self.pending.push(Row { identity: Arc::clone(identity), values });
+            if self.pending.len() >= self.schema.at_once {
+                self.encode()?;
+                let bytes: usize = self.group.iter().flatten().map(Chunk::bytes).sum();
+                if self.group_rows + self.schema.at_once > ROW_GROUP || bytes > ROW_GROUP_BYTES {
+                    self.write_row_group()?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Adds the pending rows to the row group.
-    fn encode(&mut self) -> Result<()> {
-        let blocks = std::mem::take(&mut self.pending);
-        self.group_rows += std::mem::take(&mut self.pending_rows);
-        if self.group.is_empty() {
-            let leaves = self.writer.schema_descr().columns().par_iter();
-            let (usual, packed) = (self.writer.properties(), &self.packed);
-            let chunk = |(at, leaf): (usize, _)| {
-                let is_packed = is_packed(blocks.iter().map(|block: &Block| &block.leaves[at].values));
-                Chunk::new(leaf, if is_packed { packed } else { usual })
-            };
-            self.group = leaves.enumerate().map(chunk).collect();
-        }
-        let chunks = self.group.par_iter_mut().enumerate();
-        chunks.try_for_each(|(leaf, chunk)| blocks.iter().try_for_each(|block| chunk.add(&block.leaves[leaf])))
-    }
-
-    /// Begins a capture that [`keep`](Self::keep) writes or [`discard`](Self::discard) leaves out. Until then its encoded rows are
-    /// in memory, in row groups of their own.
-    pub(super) fn hold(&mut self) -> Result<()> {
-        self.write_row_group()?;
-        self.held = Some(Vec::new());
-        Ok(())
-    }
-
-    pub(super) fn keep(&mut self) -> Result<()> {
-        self.held.take().into_iter().flatten().try_for_each(|group| self.write(group))
-    }
-
-    pub(super) fn discard(&mut self) {
-        self.held = None;
-        (self.pending, self.pending_rows) = Default::default();
-        (self.group, self.group_rows) = Default::default();
-    }
-
-    fn write_row_group(&mut self) -> Result<()> {
-        if self.group_rows + self.pending_rows == 0 {
+    fn encode(&mut self) -> Result<(), ExportError> {
+        let rows = std::mem::take(&mut self.pending);
+        if rows.is_empty() {
             return Ok(());
         }
-        self.encode()?;
-        let chunks = std::mem::take(&mut self.group).into_par_iter();
-        let leaves = chunks.map(Chunk::close).collect::<Result<_>>()?;
-        let group = RowGroup { leaves, rows: std::mem::take(&mut self.group_rows) };
-        match &mut self.held {
-            Some(held) => held.push(group),
-            None => self.write(group)?,
+        if self.group.is_empty() {
+            let mut leaves = self.writer.schema_descr().columns().iter();
+            let properties = self.writer.properties();
+            let chunk = |leaf: &ColumnDescPtr| Chunk::new(leaf, properties);
+            let chunks = |column: &ColumnDoc| {
+                let number = if column.column_type == ColumnType::Counts { 2 } else { 1 };
+                leaves.by_ref().take(number).map(chunk).collect()
+            };
+            self.group = self.schema.docs().into_iter().map(chunks).collect();
         }
-        Ok(())
+        self.group_rows += rows.len();
+        let (schema, shown) = (self.schema, &self.shown);
+        self.group.par_chunks_mut(TOGETHER).enumerate().try_for_each(|(part, columns)| {
+            let first = part * TOGETHER;
+            schema.each_leaf(first..first + columns.len(), &rows, &mut |column, leaves| {
+                let mut chunks = columns[column - first].iter_mut().zip(&leaves);
+                let added = chunks.try_for_each(|(chunk, leaf)| chunk.add(leaf));
+                added.map_err(|error| ExportError::output(shown, io_error(error)))
+            })
+        })
     }
 
-    fn write(&mut self, RowGroup { leaves, rows }: RowGroup) -> Result<()> {
-        self.rows += u64::try_from(rows).unwrap_or(u64::MAX);
-        let mut group = self.writer.next_row_group()?;
-        leaves.into_iter().try_for_each(|(bytes, closed)| group.append_column(&bytes, closed))?;
-        group.close().map(drop)
+    fn write_row_group(&mut self) -> Result<(), ExportError> {
+        self.encode()?;
+        let chunks = std::mem::take(&mut self.group);
+        self.rows += u64::try_from(std::mem::take(&mut self.group_rows)).unwrap_or(u64::MAX);
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        let write = || -> ParquetResult<()> {
+            let closed = chunks.into_par_iter().flatten().map(Chunk::close).collect::<ParquetResult<Vec<_>>>()?;
+            let mut group = self.writer.next_row_group()?;
+            closed.into_iter().try_for_each(|(bytes, closed)| group.append_column(&bytes, closed))?;
+            group.close().map(drop)
+        };
+        write().map_err(|error| ExportError::output(&self.shown, io_error(error)))
     }
 
-    /// Ends the file, which has the rows of these captures, and returns its writer and the number of rows.
-    pub(super) fn finish(mut self, captures: &[&str]) -> Result<(W, u64)> {
+    /// Ends the file, and returns the number of its rows.
+    pub(super) fn finish(mut self) -> Result<u64, ExportError> {
         self.write_row_group()?;
-        self.writer.append_key_value_metadata(KeyValue::new(CAPTURES.to_owned(), captures.join("\n")));
-        Ok((self.writer.into_inner()?, self.rows))
+        self.writer.close().map_err(|error| ExportError::output(&self.shown, io_error(error)))?;
+        Ok(self.rows)
     }
 }
 
-/// Properties without anything that differs between two runs.
-fn properties() -> Result<WriterPropertiesBuilder> {
-    let properties = WriterProperties::builder()
+/// Properties without anything that differs between two runs. Pages are compressed by [`Chunk`].
+fn properties(columns: &[&ColumnDoc], sorted_by: &[&str]) -> parquet::file::properties::WriterPropertiesBuilder {
+    let place = |name| columns.iter().position(|column| column.name == name);
+    // No map precedes them, so that the place of a column is that of its leaf.
+    let places = sorted_by.iter().filter_map(|name| i32::try_from(place(*name)?).ok());
+    let sorted = places.map(|column_idx| SortingColumn { column_idx, descending: false, nulls_first: true });
+    let mut properties = WriterProperties::builder()
         .set_created_by(concat!("ctprof version ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL)?))
-        // Engines skip row groups by these; an index of pages would be as large as the pages of small files.
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_offset_index_disabled(true);
-    Ok(properties)
-}
-
-/// Whether integers need no dictionary: most of the first ones differ from each other, or none does.
-fn is_packed<'v>(values: impl Iterator<Item = &'v Values>) -> bool {
-    const ASKED: usize = 256;
-    let mut integers = values.filter_map(Values::integers).flatten();
-    let first: Vec<i64> = integers.by_ref().copied().take(ASKED).collect();
-    match first.iter().collect::<BTreeSet<_>>().len() {
-        1 => integers.all(|integer| *integer == first[0]),
-        distinct => distinct > first.len() / 2,
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_dictionary_page_size_limit(TEXTS)
+        .set_sorting_columns(Some(sorted.collect()))
+        .set_key_value_metadata(Some(vec![
+            units(columns),
+            KeyValue::new(SCHEMA.to_owned(), SCHEMA_VERSION.to_owned()),
+        ]));
+    for column in columns {
+        let path = || ColumnPath::from(&*column.name);
+        match column.column_type {
+            ColumnType::Integer | ColumnType::Time => {
+                properties = properties
+                    .set_column_dictionary_page_size_limit(path(), INTEGERS)
+                    .set_column_encoding(path(), Encoding::DELTA_BINARY_PACKED);
+            }
+            ColumnType::Text if ["capture_id", "pcomm", "workload"].contains(&&*column.name) => {
+                properties = properties
+                    .set_column_bloom_filter_max_ndv(path(), BLOOM_NAMES)
+                    .set_column_bloom_filter_fpp(path(), 0.01);
+            }
+            _ => {}
+        }
     }
+    properties
 }
 
 fn units(columns: &[&ColumnDoc]) -> KeyValue {
@@ -162,33 +183,36 @@ fn units(columns: &[&ColumnDoc]) -> KeyValue {
     KeyValue::new(UNITS.to_owned(), serde_json::Value::from(units).to_string())
 }
 
-fn schema(columns: &[&ColumnDoc]) -> Result<TypePtr> {
-    let fields = columns.iter().map(|column| field(column).map(Arc::new)).collect::<Result<_>>()?;
+fn message(columns: &[&ColumnDoc]) -> ParquetResult<TypePtr> {
+    let fields = columns.iter().map(|column| field(column).map(Arc::new)).collect::<ParquetResult<_>>()?;
     Ok(Arc::new(Type::group_type_builder("ctprof").with_fields(fields).build()?))
 }
 
-fn field(column: &ColumnDoc) -> Result<Type> {
-    let leaf = |name, physical, logical| {
-        let leaf = Type::primitive_type_builder(name, physical).with_logical_type(logical);
-        leaf.with_repetition(Repetition::OPTIONAL)
+/// The type of a column. It has no field id: tables of Iceberg that take files as they are would find none of its columns.
+fn field(column: &ColumnDoc) -> ParquetResult<Type> {
+    let leaf = |name, physical, logical| Type::primitive_type_builder(name, physical).with_logical_type(logical);
+    let required = |name, physical, logical| leaf(name, physical, logical).with_repetition(Repetition::REQUIRED);
+    let text = Some(LogicalType::String);
+    let group = |entries: &str, logical, fields| {
+        let entries = Type::group_type_builder(entries).with_repetition(Repetition::REPEATED).with_fields(fields);
+        let group = Type::group_type_builder(&column.name).with_repetition(Repetition::OPTIONAL);
+        group.with_logical_type(Some(logical)).with_fields(vec![Arc::new(entries.build()?)]).build()
     };
-    let name = &*column.name;
-    match column.column_type {
-        ColumnType::Integer => leaf(name, Physical::INT64, None).build(),
-        ColumnType::Flag => leaf(name, Physical::BOOLEAN, None).build(),
-        ColumnType::Text => leaf(name, Physical::BYTE_ARRAY, Some(LogicalType::String)).build(),
-        ColumnType::Time => leaf(name, Physical::INT64, Some(LogicalType::timestamp(false, TimeUnit::MICROS))).build(),
+    let (physical, logical) = match column.column_type {
+        ColumnType::Integer => (Physical::INT64, None),
+        ColumnType::Real => (Physical::DOUBLE, None),
+        ColumnType::Flag => (Physical::BOOLEAN, None),
+        ColumnType::Text => (Physical::BYTE_ARRAY, text),
+        ColumnType::Time => (Physical::INT64, Some(LogicalType::timestamp(false, TimeUnit::MICROS))),
         ColumnType::Counts => {
-            let key = leaf("key", Physical::BYTE_ARRAY, Some(LogicalType::String));
-            let key = key.with_repetition(Repetition::REQUIRED).build()?;
-            let value = leaf("value", Physical::INT64, None).build()?;
-            let entries = Type::group_type_builder("key_value").with_repetition(Repetition::REPEATED);
-            let entries = entries.with_fields(vec![Arc::new(key), Arc::new(value)]).build()?;
-            Type::group_type_builder(name)
-                .with_repetition(Repetition::OPTIONAL)
-                .with_logical_type(Some(LogicalType::Map))
-                .with_fields(vec![Arc::new(entries)])
-                .build()
+            let key = required("key", Physical::BYTE_ARRAY, text).build()?;
+            let value = leaf("value", Physical::INT64, None).with_repetition(Repetition::OPTIONAL).build()?;
+            return group("key_value", LogicalType::Map, vec![Arc::new(key), Arc::new(value)]);
         }
-    }
+        ColumnType::Texts => {
+            let element = required("element", Physical::BYTE_ARRAY, text).build()?;
+            return group("list", LogicalType::List, vec![Arc::new(element)]);
+        }
+    };
+    leaf(&column.name, physical, logical).with_repetition(Repetition::OPTIONAL).build()
 }

@@ -24,15 +24,18 @@ pub enum ExportError {
     #[error("{} changed while it was exported; export it again", .0.display())]
     Changed(PathBuf),
     #[error("cannot export {}", path.display())]
-    OutOfRange { path: PathBuf, source: OutOfRange },
+    OutOfRange { path: PathBuf, capture: String, source: OutOfRange },
     #[error("cannot write {}", path.display())]
     Output { path: PathBuf, source: io::Error },
     /// A directory of the output is a symbolic link, which could lead elsewhere.
     #[error("{} is not a directory (symbolic links are not followed); remove it", .0.display())]
     NotADirectory(PathBuf),
-    /// A file of the output is not one that ctprof wrote.
-    #[error("{} is not a complete Parquet file written by ctprof; remove it, and export again", .0.display())]
-    ForeignFile(PathBuf),
+    /// A file of the output whose captures cannot be listed.
+    #[error("cannot read which captures are in {}; if it is damaged, remove it and export again; compact files with codec zstd", path.display())]
+    Unlisted { path: PathBuf, source: parquet::errors::ParquetError },
+    /// The output was written by ctprof 0.3, one directory per host.
+    #[error("{} was written by ctprof 0.3, and engines do not read its directories together with new ones; export to another directory (docs/fleet.md has a view of both)", .0.display())]
+    OldLayout(PathBuf),
 }
 
 impl ExportError {

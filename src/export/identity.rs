@@ -1,10 +1,13 @@
 //! The columns that every dataset has, so that queries about one dataset need no join.
 
-use super::Column;
+use std::path::Path;
+use std::sync::Arc;
+
 use super::column::columns;
+use super::{Column, ExportError, OutOfRange};
 use crate::model::{SnapshotHead, Value};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Identity {
     /// BLAKE3 hash of the file or the segments, in hexadecimal digits, with the part of a series.
     pub(super) capture_id: String,
@@ -14,23 +17,45 @@ pub(super) struct Identity {
     pub(super) window_ns: Option<u64>,
     /// Of a step of a series, its number.
     pub(super) step: Option<u64>,
+    /// How many captures like it it stands for.
+    pub(super) weight: f64,
+    /// The file or directory with the capture, for messages.
+    pub(super) file: Arc<Path>,
 }
 
 impl Identity {
-    pub(super) fn new(capture_id: String, head: &SnapshotHead) -> Self {
+    pub(super) fn new(capture_id: String, head: &SnapshotHead, weight: f64, file: &Path) -> Self {
         Self {
             capture_id,
             host: head.host.as_ref().and_then(|host| host.hostname.clone()),
             captured_at_unix_ns: known(head.captured_at_unix_ns),
             window_ns: head.window.as_ref().map(|window| window.duration_ns),
             step: None,
+            weight,
+            file: file.into(),
         }
     }
 
-    /// That of a step of the series, so that joins by the id of a capture are joins by step.
+    /// The identity of a step of this series. Each step has an id, so that joins by the id of a capture are joins by step.
     pub(super) fn of_step(&self, step: u64, head: &SnapshotHead) -> Self {
-        Self { step: Some(step), ..Self::new(format!("{}/{step}", self.capture_id), head) }
+        let capture_id = format!("{}/{step}", self.capture_id);
+        Self { step: Some(step), ..Self::new(capture_id, head, self.weight, &self.file) }
     }
+
+    /// The order of captures, whatever the order and the names of their files.
+    pub(super) fn order(&self) -> (Option<&str>, Option<u64>) {
+        (self.host.as_deref(), self.captured_at_unix_ns)
+    }
+
+    pub(super) fn out_of_range(&self, source: OutOfRange) -> ExportError {
+        let capture = id_of_file(&self.capture_id).to_owned();
+        ExportError::OutOfRange { path: self.file.to_path_buf(), capture, source }
+    }
+}
+
+/// The id of the file of a capture: the steps of a series share it.
+pub(super) fn id_of_file(capture_id: &str) -> &str {
+    capture_id.split('/').next().unwrap_or_default()
 }
 
 /// A wall clock time of a file, in nanoseconds since 1970; 0 is unknown.
@@ -50,5 +75,6 @@ pub(super) fn columns() -> Vec<Column<Identity>> {
         time: Time in "" = |row| row.captured_at_unix_ns.map(microseconds), "When it was captured; the end of a window.";
         window_ns: Integer in "ns" = |row| row.window_ns.map(Into::into), "Length of the window. NULL in snapshots, whose counters are totals since each thread started; in windows, counters are increases.";
         step: Integer in "" = |row| row.step.map(Into::into), "Number of the step of a series, from 0 on; it is a window, of the threads that changed. NULL in other captures.";
+        weight: Real in "" = |row| row.weight, "How many captures of the fleet this one stands for, by `--weight`. Multiply sums by it.";
     }
 }

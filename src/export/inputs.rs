@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use rayon::prelude::*;
 
 use super::ExportError;
@@ -17,6 +18,8 @@ use crate::store::{Input, PartPath, is_snapshot_name};
 pub struct ExportOptions<'o> {
     /// Maximum size of a snapshot's JSON in bytes.
     pub limit: u64,
+    /// How many captures of the fleet each of these stands for.
+    pub weight: f64,
     /// Counts the bytes that are read.
     pub progress: &'o Arc<Progress>,
 }
@@ -28,11 +31,12 @@ pub(super) const LARGEST_AHEAD: u64 = 4 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct CaptureFile {
     pub(super) part: PartPath,
-    pub(super) identity: Identity,
+    pub(super) identity: Arc<Identity>,
 }
 
 /// Finds and identifies all captures, each once, and those that cannot be read.
-pub(super) fn captures(paths: &[PathBuf], limit: u64) -> (Vec<CaptureFile>, Vec<ExportError>) {
+pub(super) fn captures(paths: &[PathBuf], options: ExportOptions<'_>) -> (Vec<CaptureFile>, Vec<ExportError>) {
+    let ExportOptions { limit, weight, .. } = options;
     let (mut files, mut failed) = (Vec::new(), Vec::new());
     for path in paths {
         match named(path) {
@@ -41,12 +45,12 @@ pub(super) fn captures(paths: &[PathBuf], limit: u64) -> (Vec<CaptureFile>, Vec<
         }
     }
     // Files of another layout are held whole: large ones are read one after the other.
-    let small: Vec<_> = files.par_iter().map(|file| identify(file, limit.min(LARGEST_AHEAD)).ok()).collect();
+    let small: Vec<_> = files.par_iter().map(|file| identify(file, limit.min(LARGEST_AHEAD), weight).ok()).collect();
     let mut captures = Vec::new();
     let mut known = BTreeSet::new();
     for (part, small) in files.into_iter().zip(small) {
-        match small.map_or_else(|| identify(&part, limit), Ok) {
-            Ok(identity) if known.insert(identity.capture_id.clone()) => captures.push(CaptureFile { part, identity }),
+        match small.map_or_else(|| identify(&part, limit, weight), Ok) {
+            Ok(identity) if known.insert(identity.capture_id.clone()) => captures.push(CaptureFile { part, identity: identity.into() }),
             Ok(_) => {}
             Err(error) => failed.push(error),
         }
@@ -55,10 +59,21 @@ pub(super) fn captures(paths: &[PathBuf], limit: u64) -> (Vec<CaptureFile>, Vec<
     (captures, failed)
 }
 
-/// The order of captures, whatever the order and the names of their files.
-fn order(capture: &CaptureFile) -> (&Option<String>, Option<u64>, &str) {
-    let Identity { capture_id, host, captured_at_unix_ns, .. } = &capture.identity;
-    (host, *captured_at_unix_ns, capture_id)
+/// A total order, so that the same captures give the same bytes.
+fn order(capture: &CaptureFile) -> ((Option<&str>, Option<u64>), &str) {
+    (capture.identity.order(), &capture.identity.capture_id)
+}
+
+impl CaptureFile {
+    /// The day of the capture, as the name of a directory: `date=2026-11-22`, in UTC. Engines show the day of an unknown time as
+    /// NULL.
+    pub(super) fn date(&self) -> String {
+        let day = self.identity.captured_at_unix_ns.map(|ns| {
+            let captured = Timestamp::from_nanosecond(ns.into()).expect("64 bits of nanoseconds end in the year 2554");
+            captured.strftime("%Y-%m-%d").to_string()
+        });
+        format!("date={}", day.as_deref().unwrap_or("__HIVE_DEFAULT_PARTITION__"))
+    }
 }
 
 /// The file, the part of a series, or the snapshots in the directory.
@@ -103,14 +118,14 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), ExportError> {
     Ok(())
 }
 
-fn identify(part: &PartPath, limit: u64) -> Result<Identity, ExportError> {
+fn identify(part: &PartPath, limit: u64, weight: f64) -> Result<Identity, ExportError> {
     let capture_id = id(part).map_err(|source| ExportError::input(&part.file, source))?;
     match part.open(limit, &Arc::default())? {
         Input::Series(mut series) => {
             part.range.as_ref().map_or(Ok(()), |range| series.begin(range))?;
-            Ok(Identity::new(capture_id, series.head()))
+            Ok(Identity::new(capture_id, series.head(), weight, &part.file))
         }
-        Input::File(mut stored) => Ok(Identity::new(capture_id, stored.head()?)),
+        Input::File(mut stored) => Ok(Identity::new(capture_id, stored.head()?, weight, &part.file)),
         Input::Directory => Err(ExportError::NotAFile(part.file.clone())),
     }
 }

@@ -1,13 +1,12 @@
 //! Snapshots as Parquet files, for query engines.
 //!
 //! ```text
-//! inputs → captures → partitions (day, host) → files → threads, cgroups, captures, reasons
+//! inputs → captures → days → files → threads, cgroups, reasons, captures
 //! ```
 //!
-//! Columns are loops over the tables of metrics and of records. A file has the captures of one partition; its name
-//! and its bytes depend on them only.
+//! Columns are loops over the tables of metrics and of records. A file has the captures of one day and one call; its name
+//! and its bytes depend on them only. No file is opened again: compaction is the work of engines.
 
-mod block;
 mod captures;
 mod cgroups;
 mod chunk;
@@ -16,7 +15,7 @@ mod dataset;
 mod error;
 mod identity;
 mod inputs;
-mod partition;
+mod leaf;
 mod reasons;
 mod rows;
 mod schema;
@@ -24,5 +23,5 @@ mod threads;
 mod tree;
 mod write;
 
-use self::{block::*, chunk::*, dataset::*, partition::*, rows::*, tree::*};
-pub use self::{column::*, error::*, inputs::*, schema::*, write::*};
+use self::{chunk::*, dataset::*, leaf::*, rows::*, tree::*};
+pub use self::{column::*, error::*, inputs::*, leaf::OutOfRange, schema::*, write::*};

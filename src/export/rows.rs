@@ -1,76 +1,95 @@
 //! A capture as rows, which are made while its threads are read.
 
+use std::collections::HashMap;
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::captures::CaptureRow;
 use super::cgroups::CgroupRow;
 use super::identity::{Identity, known};
-use super::{
-    BLOCK, Block, CaptureFile, ExportError, ExportOptions, LARGEST_AHEAD, OutOfRange, Schema, Schemas, reasons,
-};
-use crate::model::{Census, CgroupStats, CtprofSnapshot, SnapshotHead, ThreadState, Threads};
+use super::reasons::ReasonRow;
+use super::{CaptureFile, ExportError, ExportOptions, LARGEST_AHEAD, Schemas, reasons};
+use crate::model::{Census, CgroupStats, CtprofSnapshot, Name, SnapshotHead, ThreadState, Threads};
+use crate::names::pattern_key;
 use crate::process::lock;
 use crate::store::Input;
 
 /// Usual size of JSON, by that of its file.
 const USUAL_RATIO: u64 = 12;
 
-/// Rows of a capture in each dataset: threads, cgroups, captures, reasons.
-pub(super) type CaptureRows = [Vec<Block>; 4];
+/// Number of threads of a capture that are in memory to be sorted. A larger capture is sorted in portions.
+pub(super) const PORTION: usize = 1 << 15;
 
-/// Takes the rows of a capture.
-pub(super) trait RowSink: Send {
-    /// Adds rows that follow those before.
-    fn add(&mut self, rows: CaptureRows) -> Result<(), ExportError>;
-
-    /// Forgets the rows so far: they come again from the first on.
-    fn restart(&mut self);
-
-    /// Holds nothing back from here on: the capture was read once, and all of its rows will come.
-    fn pass_through(&mut self) {}
+/// The rows of a capture or of a step of a series, or a portion of its threads.
+pub(super) struct CaptureRows {
+    pub(super) identity: Arc<Identity>,
+    pub(super) threads: Vec<ThreadState>,
+    /// `None` in a portion that others follow.
+    pub(super) rest: Option<OtherRows>,
 }
 
-impl RowSink for CaptureRows {
-    fn add(&mut self, rows: CaptureRows) -> Result<(), ExportError> {
-        self.iter_mut().zip(rows).for_each(|(all, rows)| rows.into_iter().for_each(|block| block.add_to(all)));
-        Ok(())
+/// The rows of a capture that are not about threads.
+pub(super) struct OtherRows {
+    pub(super) cgroups: Vec<CgroupRow>,
+    pub(super) reasons: Vec<ReasonRow>,
+    pub(super) capture: CaptureRow,
+}
+
+impl CaptureRows {
+    fn portion(identity: &Arc<Identity>, mut threads: Vec<ThreadState>) -> Self {
+        let mut patterns = HashMap::<Name, Arc<str>>::new();
+        threads.sort_by_cached_key(|thread| {
+            let known = patterns.get(&thread.comm).cloned();
+            let make = || pattern_key(&thread.comm).into();
+            let pattern = known.unwrap_or_else(|| patterns.entry(thread.comm.clone()).or_insert_with(make).clone());
+            (thread.pcomm.clone(), pattern)
+        });
+        Self { identity: Arc::clone(identity), threads, rest: None }
     }
 
-    fn restart(&mut self) {
-        *self = Self::default();
+    fn last(identity: &Arc<Identity>, head: SnapshotHead, threads: Vec<ThreadState>, census: Census) -> Self {
+        // The cgroups of a step that did not change have no values.
+        let is_of_step = identity.step.is_some();
+        let cgroups = head.cgroup_stats.iter().filter(|(_, stats)| !is_of_step || **stats != CgroupStats::default());
+        let cgroup = |(path, stats): (&String, _)| CgroupRow::new(path.clone(), stats, head.containers.get(path));
+        let cgroups = cgroups.map(cgroup).collect();
+        let reasons = head.reasons.as_deref().map(reasons::rows).unwrap_or_default();
+        let rest = OtherRows { cgroups, reasons, capture: CaptureRow::new(head, census) };
+        Self { rest: Some(rest), ..Self::portion(identity, threads) }
+    }
+
+    /// Whether all numbers are in range.
+    pub(super) fn check(&self, schemas: &Schemas) -> Result<(), ExportError> {
+        schemas.threads.check(&self.identity, &self.threads)?;
+        let Some(OtherRows { cgroups, reasons, capture }) = &self.rest else { return Ok(()) };
+        schemas.cgroups.check(&self.identity, cgroups)?;
+        schemas.reasons.check(&self.identity, reasons)?;
+        schemas.captures.check(&self.identity, std::slice::from_ref(capture))
     }
 }
 
-/// Drops rows: it only matters whether they can be made.
-struct Check;
+/// Takes rows of a capture that follow those before.
+pub(super) trait RowSink: FnMut(CaptureRows) -> Result<(), ExportError> + Send {}
 
-impl RowSink for Check {
-    fn add(&mut self, _: CaptureRows) -> Result<(), ExportError> {
-        Ok(())
-    }
-
-    fn restart(&mut self) {}
-}
+impl<T: FnMut(CaptureRows) -> Result<(), ExportError> + Send> RowSink for T {}
 
 /// Passes on the rows of a capture, those of a series step by step. Returns remarks on the series.
-fn each_rows(
+pub(super) fn read(
     CaptureFile { part, identity }: &CaptureFile,
-    schemas: &Schemas,
-    ExportOptions { limit, progress }: ExportOptions<'_>,
+    ExportOptions { limit, progress, .. }: ExportOptions<'_>,
     sink: &mut dyn RowSink,
 ) -> Result<Vec<String>, ExportError> {
     let path = &part.file;
-    let out_of_range = |source| ExportError::OutOfRange { path: path.clone(), source };
     let mut series = match part.open(limit, progress)? {
         Input::Series(series) => series,
         Input::File(stored) => {
-            let sink = Mutex::new(sink);
-            let (head, mut threads) = stored.load_into(&ThreadRows::new(identity, schemas, Some(&sink)))?;
-            std::mem::replace(&mut threads.passed, Ok(()))?;
-            let rows = rows(head, threads, schemas).map_err(out_of_range)?;
-            let sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
-            return sink.add(rows).map(|()| Vec::new());
+            let shared = Mutex::new(Passing { sink, passed: 0 });
+            let (head, read) = stored.load_into(&ThreadRows::new(identity, Some(&shared)))?;
+            let ThreadRows { threads, census, failed, .. } = read;
+            failed?;
+            let Passing { sink, .. } = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+            sink(CaptureRows::last(identity, head, threads, census))?;
+            return Ok(Vec::new());
         }
         Input::Directory => return Err(ExportError::NotAFile(path.clone())),
     };
@@ -79,160 +98,84 @@ fn each_rows(
     }
     let mut steps = 0..;
     let range = part.range.clone().unwrap_or_default();
-    series.each_window(&range, &mut |CtprofSnapshot { head, threads: changed }, _| {
-        let identity = identity.of_step(steps.next().unwrap_or(u64::MAX), &head);
-        let mut threads = ThreadRows::new(&identity, schemas, None);
-        changed.into_iter().for_each(|thread| threads.add(thread));
-        sink.add(rows(head, threads, schemas).map_err(out_of_range)?)
+    series.each_window(&range, &mut |CtprofSnapshot { head, threads }, _| {
+        let identity = Arc::new(identity.of_step(steps.next().unwrap_or(u64::MAX), &head));
+        let mut census = Census::default();
+        threads.iter().for_each(|thread| census.add(thread));
+        sink(CaptureRows::last(&identity, head, threads, census))
     })?;
     Ok(series.remarks(&path.to_string_lossy()))
 }
 
-/// Passes on the rows of a capture. A series may have too many for memory, even encoded: it is read before.
-pub(super) fn read(
-    capture: &CaptureFile,
-    schemas: &Schemas,
-    options: ExportOptions<'_>,
-    sink: &mut dyn RowSink,
-) -> Result<(), ExportError> {
-    let unseen = Arc::default();
-    if let Input::Series(_) = capture.part.open(options.limit, &unseen)? {
-        each_rows(capture, schemas, ExportOptions { progress: &unseen, ..options }, &mut Check)?;
-        sink.pass_through();
-    }
-    each_rows(capture, schemas, options, sink)?.iter().for_each(|remark| tracing::warn!("{remark}"));
-    Ok(())
-}
-
-/// The rows of a capture, whose threads have theirs.
-fn rows(head: SnapshotHead, threads: ThreadRows<'_, '_>, schemas: &Schemas) -> Result<CaptureRows, OutOfRange> {
-    let identity = threads.rows.identity;
-    let mut cgroups = Rows::new(identity, &schemas.cgroups);
-    // Of a step, those that changed have values.
-    let is_of_step = identity.step.is_some();
-    for (path, stats) in head.cgroup_stats.iter().filter(|(_, stats)| !is_of_step || **stats != CgroupStats::default())
-    {
-        cgroups.add(CgroupRow::new(path.clone(), stats, head.containers.get(path)));
-    }
-    let mut sampled = Rows::new(identity, &schemas.reasons);
-    head.reasons.iter().flat_map(|reasons| reasons::rows(reasons)).for_each(|row| sampled.add(row));
-    let mut captures = Rows::new(identity, &schemas.captures);
-    captures.add(CaptureRow::new(head, threads.census));
-    Ok([threads.rows.into_blocks()?, cgroups.into_blocks()?, captures.into_blocks()?, sampled.into_blocks()?])
-}
-
-/// Reads a capture if it is small. `None` also after an error, which is found again when it is read in its turn.
-pub(super) fn read_ahead(capture: &CaptureFile, schemas: &Schemas, options: ExportOptions<'_>) -> Option<CaptureRows> {
+/// Reads a capture if it is small, and no series. `None` also after an error, which is found again when it is read in its turn.
+pub(super) fn read_ahead(capture: &CaptureFile, options: ExportOptions<'_>) -> Option<CaptureRows> {
     let file = fs::metadata(&capture.part.file).ok()?;
-    let bytes = file.len();
+    let (bytes, limit, unseen) = (file.len(), options.limit.min(LARGEST_AHEAD), Arc::default());
     if file.is_dir() || bytes > LARGEST_AHEAD / USUAL_RATIO {
         return None;
     }
-    let (limit, progress) = (options.limit.min(LARGEST_AHEAD), &Arc::default());
-    let mut all = CaptureRows::default();
-    let remarks = each_rows(capture, schemas, ExportOptions { limit, progress }, &mut all).ok()?;
-    remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
+    let Input::File(stored) = capture.part.open(limit, &unseen).ok()? else { return None };
+    let (head, threads) = stored.load_into(&ThreadRows::new(&capture.identity, None)).ok()?;
     options.progress.announce(bytes);
     options.progress.advance(bytes);
-    Some(all)
-}
-
-struct Rows<'s, R> {
-    identity: &'s Identity,
-    schema: &'s Schema<R>,
-    blocks: Result<Vec<Block>, OutOfRange>,
-    /// Those that come after the blocks.
-    last: Vec<R>,
-}
-
-impl<'s, R> Rows<'s, R> {
-    fn new(identity: &'s Identity, schema: &'s Schema<R>) -> Self {
-        Self { identity, schema, blocks: Ok(Vec::new()), last: Vec::new() }
-    }
-
-    fn add(&mut self, row: R) {
-        self.last.push(row);
-        if self.last.len() == BLOCK {
-            self.make_block();
-        }
-    }
-
-    fn make_block(&mut self) {
-        let rows = std::mem::take(&mut self.last);
-        let Some(blocks) = self.blocks.as_mut().ok().filter(|_| !rows.is_empty()) else { return };
-        match Block::new(self.schema, self.identity, &rows) {
-            Ok(block) => blocks.push(block),
-            Err(error) => self.blocks = Err(error),
-        }
-    }
-
-    fn append(&mut self, later: Self) {
-        self.make_block();
-        match (&mut self.blocks, later.into_blocks()) {
-            (Ok(blocks), Ok(mut later)) => blocks.append(&mut later),
-            (blocks @ Ok(_), later @ Err(_)) => *blocks = later,
-            (Err(_), _) => {}
-        }
-    }
-
-    fn into_blocks(mut self) -> Result<Vec<Block>, OutOfRange> {
-        self.make_block();
-        self.blocks
-    }
+    Some(CaptureRows::last(&capture.identity, head, threads.threads, threads.census))
 }
 
 /// A sink that collections of threads share.
-type SharedSink<'s, 'w> = &'s Mutex<&'w mut (dyn RowSink + 'w)>;
+struct Passing<'w> {
+    sink: &'w mut (dyn RowSink + 'w),
+    /// Number of threads that it has.
+    passed: usize,
+}
 
 struct ThreadRows<'s, 'w> {
-    rows: Rows<'s, ThreadState>,
+    identity: &'s Arc<Identity>,
+    threads: Vec<ThreadState>,
     census: Census,
-    /// Takes the rows of the first threads, and of those appended to them.
-    sink: Option<SharedSink<'s, 'w>>,
-    passed: Result<(), ExportError>,
+    /// Takes the first threads, and those appended to them.
+    shared: Option<&'s Mutex<Passing<'w>>>,
+    /// Number of threads that come again.
+    again: usize,
+    failed: Result<(), ExportError>,
 }
 
 impl<'s, 'w> ThreadRows<'s, 'w> {
-    fn new(identity: &'s Identity, schemas: &'s Schemas, sink: Option<SharedSink<'s, 'w>>) -> Self {
-        Self::of(Rows::new(identity, &schemas.threads), sink)
-    }
-
-    fn of(rows: Rows<'s, ThreadState>, sink: Option<SharedSink<'s, 'w>>) -> Self {
-        Self { rows, census: Census::default(), sink, passed: Ok(()) }
+    fn new(identity: &'s Arc<Identity>, shared: Option<&'s Mutex<Passing<'w>>>) -> Self {
+        Self { identity, threads: Vec::new(), census: Census::default(), shared, again: 0, failed: Ok(()) }
     }
 
     fn pass_on(&mut self) {
-        if let (Some(sink), Ok(blocks), Ok(())) = (self.sink, &mut self.rows.blocks, &self.passed)
-            && !blocks.is_empty()
-        {
-            let threads = std::mem::take(blocks);
-            let mut sink = lock(sink);
-            self.passed = sink.add([threads, Vec::new(), Vec::new(), Vec::new()]);
+        let again = self.again.min(self.threads.len());
+        self.again -= again;
+        drop(self.threads.drain(..again));
+        if let (Some(shared), Ok(()), PORTION..) = (self.shared, &self.failed, self.threads.len()) {
+            let mut shared = lock(shared);
+            shared.passed += self.threads.len();
+            let portion = CaptureRows::portion(self.identity, std::mem::take(&mut self.threads));
+            self.failed = (shared.sink)(portion);
         }
     }
 }
 
 impl Threads for ThreadRows<'_, '_> {
     fn another(&self) -> Self {
-        Self::of(Rows::new(self.rows.identity, self.rows.schema), None)
+        Self::new(self.identity, None)
     }
 
     fn first(&self) -> Self {
-        if let Some(sink) = self.sink {
-            lock(sink).restart();
-        }
-        Self { sink: self.sink, ..self.another() }
+        let again = self.shared.map_or(0, |shared| lock(shared).passed);
+        Self { again, ..Self::new(self.identity, self.shared) }
     }
 
     fn add(&mut self, thread: ThreadState) {
         self.census.add(&thread);
-        self.rows.add(thread);
+        self.threads.push(thread);
         self.pass_on();
     }
 
-    fn append(&mut self, later: Self) {
+    fn append(&mut self, mut later: Self) {
         self.census.append(later.census);
-        self.rows.append(later.rows);
+        self.threads.append(&mut later.threads);
         self.pass_on();
     }
 }
@@ -263,12 +206,15 @@ mod tests {
             SegmentWriter::create(dir.path(), keep, 1 << 20, &capture(second)).unwrap().finish().unwrap();
         }
         let part = PathBuf::from(format!("{}@0s..2s", dir.path().display()));
-        let (found, _) = inputs::captures(&[part], 1 << 20);
+        let options = ExportOptions { limit: 1 << 20, weight: 1.0, progress: &Arc::default() };
+        let (found, _) = inputs::captures(&[part], options);
         let steps = || {
-            let (mut rows, options) =
-                (CaptureRows::default(), ExportOptions { limit: 1 << 20, progress: &Arc::default() });
-            read(&found[0], &Schemas::new(), options, &mut rows)?;
-            Ok(rows[2].iter().map(|block| block.rows).sum::<usize>())
+            let mut steps = 0;
+            read(&found[0], options, &mut |_| {
+                steps += 1;
+                Ok(())
+            })?;
+            Ok(steps)
         };
         assert_eq!(steps().unwrap(), 2);
         std::fs::remove_file(dir.path().join("19700101T000001.000Z-b.segment.ctprof.zst")).unwrap();

@@ -11,49 +11,48 @@ use crate::model::ThreadState;
 pub(super) struct Schema<R> {
     pub(super) identity: Vec<Column<Identity>>,
     pub(super) columns: Vec<Column<R>>,
+    /// The columns by which rows are sorted, the first one first.
+    pub(super) sorted_by: &'static [&'static str],
+    /// Number of rows that are encoded at a time. Until then they are in memory.
+    pub(super) at_once: usize,
 }
 
 impl<R> Schema<R> {
-    fn new(columns: Vec<Column<R>>) -> Self {
-        Self { identity: identity::columns(), columns }
+    fn new(columns: Vec<Column<R>>, sorted_by: &'static [&'static str], at_once: usize) -> Self {
+        Self { identity: identity::columns(), columns, sorted_by, at_once }
     }
 
-    fn docs(&self) -> Vec<&ColumnDoc> {
+    pub(super) fn docs(&self) -> Vec<&ColumnDoc> {
         let own = self.columns.iter().map(|column| &column.doc);
         self.identity.iter().map(|column| &column.doc).chain(own).collect()
     }
 }
 
-pub(super) const DATASETS: [&str; 4] = ["threads", "cgroups", "captures", "reasons"];
+/// The datasets, in the order in which their files get names: a capture is there when `captures` has it.
+pub(super) const DATASETS: [&str; 4] = ["threads", "cgroups", "reasons", "captures"];
 
 pub(super) struct Schemas {
     pub(super) threads: Schema<ThreadState>,
     pub(super) cgroups: Schema<CgroupRow>,
-    pub(super) captures: Schema<CaptureRow>,
     pub(super) reasons: Schema<ReasonRow>,
+    pub(super) captures: Schema<CaptureRow>,
 }
 
 impl Schemas {
     pub(super) fn new() -> Self {
         Self {
-            threads: Schema::new(threads::columns()),
-            cgroups: Schema::new(cgroups::columns()),
-            captures: Schema::new(captures::columns()),
-            reasons: Schema::new(reasons::columns()),
+            threads: Schema::new(threads::columns(), &["host", "time", "pcomm", "comm_pattern"], 8192),
+            cgroups: Schema::new(cgroups::columns(), &["host", "time", "cgroup"], 256),
+            reasons: Schema::new(reasons::columns(), &["host", "time", "pcomm", "comm_pattern"], 1024),
+            captures: Schema::new(captures::columns(), &["host", "time"], 256),
         }
-    }
-
-    /// The columns of each dataset, in the order of [`DATASETS`].
-    pub(super) fn docs(&self) -> [Vec<&ColumnDoc>; 4] {
-        let Self { threads, cgroups, captures, reasons } = self;
-        [threads.docs(), cgroups.docs(), captures.docs(), reasons.docs()]
     }
 }
 
 /// The columns of each dataset, by its name.
 pub fn datasets() -> [(&'static str, Vec<ColumnDoc>); 4] {
-    let schemas = Schemas::new();
-    let docs = schemas.docs();
+    let Schemas { threads, cgroups, reasons, captures } = &Schemas::new();
+    let docs = [threads.docs(), cgroups.docs(), reasons.docs(), captures.docs()];
     std::array::from_fn(|place| (DATASETS[place], docs[place].iter().copied().cloned().collect()))
 }
 

@@ -1,5 +1,6 @@
-//! The directories of a dataset. Symbolic links in it are not followed, so that nothing is written outside of it.
+//! The directories of the datasets of a day. Symbolic links in them are not followed, so that nothing is written outside.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -7,9 +8,14 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
-use parquet::file::metadata::ParquetMetaDataReader;
+use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::ByteArray;
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use super::{CAPTURES, ExportError};
+use super::identity::id_of_file;
+use super::{DATASETS, ExportError};
 use crate::store::{create_directory, names_in};
 
 /// An open directory: it stays the same if its name is replaced by a link.
@@ -32,7 +38,7 @@ impl Directory {
     }
 
     /// Opens a directory in this one, and creates it if necessary.
-    pub(super) fn child(&self, name: &str) -> Result<Self, ExportError> {
+    fn child(&self, name: &str) -> Result<Self, ExportError> {
         let path = self.path.join(name);
         match mkdirat(&self.fd, name, Mode::from_bits_truncate(0o777)) {
             Ok(()) | Err(Errno::EEXIST) => {}
@@ -45,27 +51,97 @@ impl Directory {
         }
     }
 
-    /// The ids of the captures in each file that ctprof wrote here.
-    pub(super) fn exported(&self) -> Result<Vec<Vec<String>>, ExportError> {
-        let mut exported = Vec::new();
-        let names = names_in(&self.fd).map_err(|source| ExportError::output(&self.path, source))?;
-        let is_part = |name: &&String| name.starts_with("ctprof-") && name.ends_with(".parquet");
-        for name in names.iter().filter(is_part) {
-            let captures = self.captures(name);
-            exported.push(captures.ok_or_else(|| ExportError::ForeignFile(self.path.join(name)))?);
-        }
-        exported.sort();
-        Ok(exported)
+    /// Makes the names of its files last.
+    pub(super) fn sync(&self) -> Result<(), ExportError> {
+        fsync(&self.fd).map_err(|errno| ExportError::output(&self.path, errno.into()))
     }
 
-    fn captures(&self, name: &str) -> Option<Vec<String>> {
-        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-        let file = File::from(openat(self.fd.as_fd(), name, flags, Mode::empty()).ok()?);
-        let metadata = ParquetMetaDataReader::new().parse_and_finish(&file).ok()?;
-        let mut pairs = metadata.file_metadata().key_value_metadata()?.iter();
-        let ids = pairs.find(|pair| pair.key == CAPTURES)?.value.as_ref()?;
-        Some(ids.lines().map(str::to_owned).collect())
+    fn names(&self) -> Result<Vec<String>, ExportError> {
+        names_in(&self.fd).map_err(|source| ExportError::output(&self.path, source))
     }
+
+    /// The ids of the captures in a file, whatever program wrote it; of a series its id without steps.
+    fn captures_in(&self, name: &str) -> Result<BTreeSet<String>, ExportError> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let path = || self.path.join(name);
+        let file = openat(self.fd.as_fd(), name, flags, Mode::empty());
+        let file = file.map_err(|errno| ExportError::output(&path(), errno.into()))?;
+        capture_ids(file.into()).map_err(|source| ExportError::Unlisted { path: path(), source })
+    }
+
+    fn remove(&self, name: &str) -> Result<(), ExportError> {
+        let removed = unlinkat(&self.fd, name, UnlinkatFlags::NoRemoveDir);
+        removed.map_err(|errno| ExportError::output(&self.path.join(name), errno.into()))
+    }
+
+    fn is_link(&self, name: &str) -> bool {
+        nix::fcntl::readlinkat(&self.fd, name).is_ok()
+    }
+}
+
+/// The directories of a day, in the order of [`DATASETS`].
+pub(super) struct Day(pub(super) [Directory; 4]);
+
+impl Day {
+    /// Opens the directories of a day, `date=2026-11-22`, and creates them if necessary.
+    pub(super) fn open(root: &Directory, date: &str) -> Result<Self, ExportError> {
+        let [threads, cgroups, reasons, captures] = DATASETS.map(|dataset| root.child(dataset)?.child(date));
+        Ok(Self([threads?, cgroups?, reasons?, captures?]))
+    }
+
+    /// Removes what calls left that did not end, and returns the ids of the captures that are there. The caller has the lock of the
+    /// root, so that no other call is at work.
+    pub(super) fn recover(&self) -> Result<BTreeSet<String>, ExportError> {
+        let [data @ .., captures] = &self.0;
+        let names = captures.names()?;
+        if names.iter().any(|name| name.starts_with("host=")) {
+            return Err(ExportError::OldLayout(captures.path.clone()));
+        }
+        let mut there = BTreeSet::new();
+        for name in names.iter().filter(|name| name.ends_with(".parquet") && !name.starts_with('.')) {
+            there.append(&mut captures.captures_in(name)?);
+        }
+        for directory in data {
+            let found = directory.names()?;
+            for name in found.iter().filter(|name| is_part_name(name) && !names.contains(name)) {
+                // Engines may have compacted some datasets before the others: a file with a capture that is there counts.
+                if directory.is_link(name) || directory.captures_in(name)?.is_disjoint(&there) {
+                    directory.remove(name)?;
+                }
+            }
+        }
+        for directory in &self.0 {
+            let found = directory.names()?;
+            found.iter().filter(|name| name.starts_with(".ctprof-")).try_for_each(|name| directory.remove(name))?;
+        }
+        Ok(there)
+    }
+}
+
+fn capture_ids(file: File) -> ParquetResult<BTreeSet<String>> {
+    const ROWS: usize = 64 << 10;
+    let reader = SerializedFileReader::new(file)?;
+    let mut leaves = reader.metadata().file_metadata().schema_descr().columns().iter();
+    let place = leaves.position(|leaf| leaf.path().string() == "capture_id");
+    let place = place.ok_or_else(|| ParquetError::General("it has no column capture_id".to_owned()))?;
+    let mut ids = BTreeSet::new();
+    for group in 0..reader.num_row_groups() {
+        let ColumnReader::ByteArrayColumnReader(mut column) = reader.get_row_group(group)?.get_column_reader(place)?
+        else {
+            return Err(ParquetError::General("its column capture_id is not text".to_owned()));
+        };
+        loop {
+            let (mut values, mut definitions) = (Vec::<ByteArray>::new(), Vec::new());
+            if column.read_records(ROWS, Some(&mut definitions), None, &mut values)?.0 == 0 {
+                break;
+            }
+            values.dedup();
+            for value in values {
+                ids.insert(id_of_file(value.as_utf8()?).to_owned());
+            }
+        }
+    }
+    Ok(ids)
 }
 
 /// The name of a file with these captures: the same for the same ones.
@@ -74,4 +150,9 @@ pub(super) fn part_name(captures: &[&str]) -> String {
     captures.sort_unstable();
     let hash = blake3::hash(captures.join("\n").as_bytes()).to_hex();
     format!("ctprof-{}.parquet", &hash[..32])
+}
+
+fn is_part_name(name: &str) -> bool {
+    let id = name.strip_prefix("ctprof-").and_then(|rest| rest.strip_suffix(".parquet"));
+    id.is_some_and(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }

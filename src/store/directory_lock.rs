@@ -1,4 +1,4 @@
-//! One recorder per directory.
+//! One recorder per directory, and one export.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,7 +10,9 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::geteuid;
 
 /// Whoever may read a directory can lock it, so that its owner could not: only the owner can open this file.
-const NAME: &str = ".ctprof.lock";
+const RECORDER: &str = ".ctprof.lock";
+#[cfg(feature = "parquet")]
+const EXPORT: &str = ".ctprof-export.lock";
 /// Of the text of a process id.
 const LONGEST_ID: u64 = 20;
 
@@ -25,22 +27,60 @@ impl DirectoryLock {
     /// # Errors
     /// If another process records there, or somebody else has made what should be the lock.
     pub(super) fn of(directory: &OwnedFd) -> io::Result<Self> {
-        let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot lock {NAME} there: {error}"));
-        let file = open(directory).map_err(failed)?;
+        let file = open(directory, RECORDER)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(mut file) => {
-                file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed)?;
-                Ok(Self { _file: file })
+            Ok(file) => Ok(Self { _file: held(file, RECORDER)? }),
+            Err((file, Errno::EWOULDBLOCK)) => {
+                Err(io::Error::other(format!("{} records there; name another directory", holder(file))))
             }
-            Err((file, Errno::EWOULDBLOCK)) => Err(is_held(file)),
-            Err((_, errno)) => Err(failed(errno.into())),
+            Err((_, errno)) => Err(failed(RECORDER, errno.into())),
         }
     }
 }
 
-fn open(directory: &OwnedFd) -> io::Result<File> {
+/// A directory to which no other process exports meanwhile.
+#[cfg(feature = "parquet")]
+pub(crate) struct ExportLock {
+    _file: Flock<File>,
+}
+
+#[cfg(feature = "parquet")]
+impl ExportLock {
+    /// Locks a directory, after other exports to it.
+    ///
+    /// # Errors
+    /// If somebody else has made what should be the lock.
+    pub(crate) fn wait_for(directory: &OwnedFd) -> io::Result<Self> {
+        let locked = Flock::lock(open(directory, EXPORT)?, FlockArg::LockExclusiveNonblock);
+        let locked = match locked {
+            Err((file, Errno::EWOULDBLOCK)) => {
+                tracing::warn!("{} exports to the same directory; waiting until it has ended", holder(file));
+                Flock::lock(open(directory, EXPORT)?, FlockArg::LockExclusive)
+            }
+            locked => locked,
+        };
+        let file = locked.map_err(|(_, errno)| failed(EXPORT, errno.into()))?;
+        Ok(Self { _file: held(file, EXPORT)? })
+    }
+}
+
+fn failed(name: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot lock {name} there: {error}"))
+}
+
+/// Writes into a lock who holds it.
+fn held(mut file: Flock<File>, name: &str) -> io::Result<Flock<File>> {
+    let written = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+    written.map(|()| file).map_err(|error| failed(name, error))
+}
+
+fn open(directory: &OwnedFd, name: &str) -> io::Result<File> {
+    open_own(directory, name).map_err(|error| failed(name, error))
+}
+
+fn open_own(directory: &OwnedFd, name: &str) -> io::Result<File> {
     let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let file = openat(directory, NAME, flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    let file = openat(directory, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
     let (found, of) = (fstat(&file)?, fstat(directory)?);
     let is_regular = SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
     let is_of_owner = [geteuid().as_raw(), of.st_uid].contains(&found.st_uid);
@@ -51,13 +91,13 @@ fn open(directory: &OwnedFd) -> io::Result<File> {
     }
 }
 
-fn is_held(file: File) -> io::Error {
+/// The process that holds a lock.
+fn holder(file: File) -> String {
     let mut id = String::new();
-    let holder = match file.take(LONGEST_ID).read_to_string(&mut id).ok().and_then(|_| id.parse::<u32>().ok()) {
+    match file.take(LONGEST_ID).read_to_string(&mut id).ok().and_then(|_| id.parse::<u32>().ok()) {
         Some(id) => format!("process {id}"),
         None => "another ctprof".to_owned(),
-    };
-    io::Error::other(format!("{holder} records there; name another directory"))
+    }
 }
 
 #[cfg(test)]
@@ -78,7 +118,7 @@ mod tests {
         let directory = OwnedFd::from(File::open(path.path()).unwrap());
         let of_reader = Flock::lock(File::open(path.path()).unwrap(), FlockArg::LockExclusive).unwrap();
         let lock = DirectoryLock::of(&directory).expect("a lock of the directory itself stops nobody");
-        let mode = path.path().join(NAME).metadata().unwrap().permissions().mode();
+        let mode = path.path().join(RECORDER).metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let held = format!("process {} records there; name another directory", std::process::id());
         assert_eq!(refusal(&directory), Some(held));
@@ -94,7 +134,7 @@ mod tests {
             |lock| std::fs::create_dir(lock).unwrap(),
         ] {
             let path = tempfile::tempdir().unwrap();
-            make(&path.path().join(NAME));
+            make(&path.path().join(RECORDER));
             let refused = refusal(&OwnedFd::from(File::open(path.path()).unwrap()));
             assert!(refused.as_deref().is_some_and(|text| text.starts_with("cannot lock .ctprof.lock")), "{refused:?}");
             assert!(!path.path().join("elsewhere").exists());

@@ -35,13 +35,13 @@ fn export(inputs: &[&Path], output: &Path) {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// All files below a directory, with their bytes.
+/// All files below a directory that engines read, with their bytes.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
         if entry.file_type().unwrap().is_dir() {
             found.extend(files(&entry.path()));
-        } else {
+        } else if !entry.file_name().to_string_lossy().starts_with('.') {
             found.insert(entry.path(), fs::read(entry.path()).unwrap());
         }
     }
@@ -82,7 +82,10 @@ fn every_metric_of_every_thread_is_in_its_column() {
     let (snapshot, rows) = (template(), rows(&output));
     assert_eq!(rows.len(), snapshot.threads.len());
     let mut compared = 0;
-    for (thread, row) in snapshot.threads.iter().zip(&rows) {
+    let ids = |row: &BTreeMap<String, Field>| [row["tgid"].clone(), row["tid"].clone()];
+    for thread in &snapshot.threads {
+        let id = [thread.tgid, thread.tid].map(|id| Field::Long(id.into()));
+        let row = rows.iter().find(|row| ids(row) == id).unwrap();
         assert_eq!(row["comm"], Field::Str(thread.comm.to_string()));
         assert_eq!(row["tid"], Field::Long(thread.tid.into()));
         for metric in METRICS {
@@ -112,7 +115,7 @@ fn the_same_input_gives_the_same_bytes_and_names() {
     let [whole, again] = ["whole", "again"].map(|name| dir.path().join(name));
     export(&[&snapshots], &whole);
     let first = contents(&whole);
-    assert_eq!(first.len(), 3 * 2 * 4, "{:?}", first.keys());
+    assert_eq!(first.len(), 2 * 4, "{:?}", first.keys());
     export(&[&snapshots], &whole);
     assert!(contents(&whole) == first, "into the same directory");
     paths.reverse();
@@ -160,23 +163,65 @@ fn a_capture_that_was_exported_before_is_not_in_two_files() {
 }
 
 #[test]
-fn an_existing_file_stays_if_one_of_its_captures_can_no_longer_be_read() {
+fn a_capture_that_is_there_is_not_read_again() {
     let dir = tempfile::tempdir().unwrap();
-    let small = on_host(Some("h"));
-    let mut large = small.clone();
-    large.threads.extend((0..20).flat_map(|_| small.threads.clone()));
-    let inputs =
-        [(&small, "a.ctprof.zst"), (&large, "b.ctprof.zst")].map(|(one, name)| write(one, dir.path().join(name)));
+    let snapshot = write(&on_host(Some("h")), dir.path().join("a.ctprof.zst"));
     let output = dir.path().join("out");
-    export(&[&inputs[0], &inputs[1]], &output);
+    export(&[&snapshot], &output);
     let first = contents(&output);
-    let limit = (2 * serde_json::to_vec(&small).unwrap().len()).to_string();
-    let mut again = Command::new(CTPROF);
-    again.arg("export").args(&inputs).arg("-o").arg(&output);
-    let out = again.args(["--max-snapshot-bytes", &limit]).output().unwrap();
-    let messages = String::from_utf8(out.stderr).unwrap();
-    assert!(out.status.code() == Some(1) && messages.contains("b.ctprof.zst has more than"), "{messages}");
-    assert!(contents(&output) == first, "the file stays as it is");
+    let said = run(&[&snapshot], &output);
+    assert!(said.status.success());
+    let said = String::from_utf8(said.stderr).unwrap();
+    assert!(said.contains("Exported 0 captures") && said.contains("1 capture was there"), "{said}");
+    assert!(contents(&output) == first);
+}
+
+#[test]
+fn what_a_call_left_that_did_not_end_is_replaced_and_nothing_is_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = Fleet { hosts: 1, days: 1, windows: 3, threads: 80 };
+    let paths = fleet.write(&template(), dir.path());
+    let [output, fresh] = ["out", "fresh"].map(|name| dir.path().join(name));
+    export(&[&paths[0], &paths[1]], &output);
+    // `captures` gets its file last.
+    for file in files(&output.join("captures")).into_keys() {
+        fs::write(file.with_file_name(".ctprof-0123456789abcdef"), "half").unwrap();
+        fs::remove_file(file).unwrap();
+    }
+    let inputs: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    export(&inputs, &output);
+    export(&inputs, &fresh);
+    assert!(contents(&output) == contents(&fresh));
+    let day = fs::read_dir(output.join("captures/date=2026-11-20")).unwrap();
+    assert_eq!(day.count(), 1, "temporary files are removed");
+}
+
+#[test]
+fn files_of_captures_that_are_there_stay_whatever_their_names_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = Fleet { hosts: 1, days: 1, windows: 2, threads: 80 };
+    let paths = fleet.write(&template(), dir.path());
+    let output = dir.path().join("out");
+    export(&[&paths[0]], &output);
+    // As if an engine had compacted `captures` only.
+    for file in files(&output.join("captures")).into_keys() {
+        fs::rename(&file, file.with_file_name("data_0.parquet")).unwrap();
+    }
+    export(&[&paths[0], &paths[1]], &output);
+    assert_eq!(rows(&output.join("captures")).len(), 2);
+    assert_eq!(rows(&output.join("threads")).len(), 2 * 80);
+}
+
+#[test]
+fn a_directory_of_ctprof_0_3_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("out");
+    fs::create_dir_all(output.join("captures/date=2026-11-21/host=h")).unwrap();
+    let out = run(&[Path::new(TEMPLATE)], &output);
+    let message = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1), "{message}");
+    assert!(message.contains("was written by ctprof 0.3") && message.contains("another directory"), "{message}");
+    assert!(files(&output).is_empty());
 }
 
 #[test]
@@ -254,8 +299,7 @@ fn the_name_of_a_host_does_not_lead_out_of_the_directory() {
     let mut found: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     found.sort();
     assert_eq!(found, ["out", "snapshots"]);
-    let partitions: Vec<_> = fs::read_dir(output.join("threads").join("date=2026-11-21")).unwrap().collect();
-    assert_eq!(partitions.len(), hosts.len() - 1, "an empty name and none are one partition");
+    assert_eq!(files(&output).len(), 4, "names of hosts are in no path");
     let mut exported: Vec<_> = rows(&output.join("captures")).into_iter().map(|row| row["host"].to_string()).collect();
     let shown = |host: Option<&str>| host.map_or("null".to_owned(), |host| format!("\"{host}\""));
     let mut expected = hosts.map(shown).to_vec();
@@ -269,7 +313,7 @@ fn symbolic_links_in_the_directory_are_not_followed() {
     let dir = tempfile::tempdir().unwrap();
     let elsewhere = dir.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
-    for planted in ["threads", "captures/date=2026-11-21", "cgroups/date=2026-11-21/host=h"] {
+    for planted in ["threads", "captures/date=2026-11-21", "cgroups/date=2026-11-21"] {
         let output = dir.path().join(planted.replace('/', "-"));
         let link = output.join(planted);
         fs::create_dir_all(link.parent().unwrap()).unwrap();
@@ -290,9 +334,11 @@ fn a_link_with_the_name_of_a_file_is_replaced() {
     export(&[Path::new(TEMPLATE)], &output);
     let first = contents(&output);
     fs::write(&precious, "precious").unwrap();
-    for file in files(&output.join("cgroups")).into_keys() {
+    for file in first.keys().map(|file| output.join(file)) {
         fs::remove_file(&file).unwrap();
-        symlink(&precious, &file).unwrap();
+        if !file.starts_with(output.join("captures")) {
+            symlink(&precious, &file).unwrap();
+        }
     }
     export(&[Path::new(TEMPLATE)], &output);
     assert_eq!(fs::read(&precious).unwrap(), b"precious");
@@ -348,8 +394,11 @@ fn exited_threads_and_exited_work_are_marked_in_windows() {
     let rows = rows(&output.join("threads"));
     let in_window: Vec<_> = rows.iter().filter(|row| row["window_ns"] == Field::Long(10_000_000_000)).collect();
     let of_row = |at: usize| {
+        let id = |row: &BTreeMap<String, Field>| [row["tgid"].clone(), row["tid"].clone()];
+        let wanted = [window.threads[at].tgid, window.threads[at].tid].map(|id| Field::Long(id.into()));
+        let row = in_window.iter().find(|row| id(row) == wanted).unwrap();
         let columns = ["exited_work", "thread_count", "alive_ns", "started", "exited"];
-        columns.map(|column| in_window[at][column].clone())
+        columns.map(|column| row[column].clone())
     };
     assert_eq!(in_window.len(), 80);
     let (yes, no) = (Field::Bool(true), Field::Bool(false));
@@ -470,10 +519,10 @@ fn an_export_says_what_of_a_series_is_lost() {
     fs::write(&segments[1], "").unwrap();
     let bytes = fs::read(&segments[2]).unwrap();
     fs::write(&segments[2], &bytes[..bytes.len() - 10]).unwrap();
-    let output = dir.path().join("fleet");
     let left_out = format!("{} is left out: it has no whole capture", segments[1].display());
     let whole = format!("{}@..", dir.path().display());
-    for (input, lost) in [(Path::new(&whole), &*left_out), (&segments[2], ""), (Path::new(&whole), "")] {
+    for (number, (input, lost)) in [(Path::new(&whole), &*left_out), (&segments[2], "")].into_iter().enumerate() {
+        let output = dir.path().join(format!("fleet {number}"));
         let said = String::from_utf8(run(&[input], &output).stderr).unwrap();
         assert!(
             said.contains(lost) && said.contains("it is still being written, or its recorder was killed"),
@@ -554,7 +603,7 @@ fn an_unknown_time_is_null() {
     snapshot.head.captured_at_unix_ns = 0;
     let output = dir.path().join("out");
     export(&[&write(&snapshot, dir.path().join("a.ctprof.zst"))], &output);
-    let row = rows(&output.join("captures/date=__HIVE_DEFAULT_PARTITION__/host=h")).remove(0);
+    let row = rows(&output.join("captures/date=__HIVE_DEFAULT_PARTITION__")).remove(0);
     assert_eq!((&row["time"], &row["captured_at_unix_ns"]), (&Field::Null, &Field::Null));
     assert!(rows(&output.join("threads")).iter().all(|row| row["time"] == Field::Null));
 }
@@ -596,10 +645,12 @@ fn is_of_metrics(name: &str) -> bool {
 fn sql_name(column_type: ColumnType) -> &'static str {
     match column_type {
         ColumnType::Integer => "BIGINT",
+        ColumnType::Real => "DOUBLE",
         ColumnType::Flag => "BOOLEAN",
         ColumnType::Text => "VARCHAR",
         ColumnType::Time => "TIMESTAMP",
         ColumnType::Counts => "MAP(VARCHAR, BIGINT)",
+        ColumnType::Texts => "VARCHAR[]",
     }
 }
 
@@ -612,8 +663,8 @@ fn with_columns(page: &str) -> String {
         ("## Columns of all datasets", &datasets[0][..shared]),
         ("## Columns of threads", &datasets[0][shared..]),
         ("## Columns of cgroups", &datasets[1][shared..]),
-        ("## Columns of captures", &datasets[2][shared..]),
-        ("## Columns of reasons", &datasets[3][shared..]),
+        ("## Columns of reasons", &datasets[2][shared..]),
+        ("## Columns of captures", &datasets[3][shared..]),
     ];
     let mut page = page.to_owned();
     for (heading, columns) in tables {
