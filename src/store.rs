@@ -15,12 +15,12 @@ mod series_writer;
 mod source;
 mod target;
 
+#[cfg(feature = "parquet")]
+pub(crate) use self::directory_lock::ExportLock;
 pub use self::error::{SnapshotRefusal, StoreError};
 pub use self::limit::MemoryBudget;
 pub use self::part_path::{Input, PartPath};
 pub(crate) use self::pending::Lifetime;
-#[cfg(feature = "parquet")]
-pub(crate) use self::directory_lock::ExportLock;
 #[cfg(feature = "parquet")]
 pub(crate) use self::pending::PendingFile;
 #[cfg(feature = "parquet")]

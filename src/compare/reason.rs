@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::code_site::{self, CodeSite};
 use super::{BLOCK, RUN, SLEEP, WAIT, limited};
-use crate::model::{CodeFunction, Name, Reason, ReasonClass};
+use crate::model::{CodeFunction, Name, Reason, ReasonClass, WaitPlace};
 
 /// What the threads of a group did or waited for, as reports have it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -35,10 +35,8 @@ pub(crate) const ITSELF: &str = "itself";
 
 impl GroupReason {
     pub(super) fn new(reason: &Reason, by: Option<Name>) -> Self {
-        let Reason { class, entry, functions, object, stack, held_in, .. } = reason.clone();
-        // Compilers name their copies of a function `name.constprop.0`.
-        let named = |name: &Name| name.split_once('.').map_or_else(|| name.clone(), |(name, _)| name.into());
-        let functions = functions.iter().map(named).collect();
+        let functions = reason.function_names().map(Name::from).collect();
+        let Reason { class, entry, object, stack, held_in, .. } = reason.clone();
         let held_in = held_in.as_deref().and_then(code_site::of_owner);
         Self { class, entry, functions, object, by, at: None, held_in, stack }
     }
@@ -117,21 +115,13 @@ impl GroupReason {
 
     /// How the threads got to where they wait: `fdatasync → submit_bio_wait`, `futex in cache_get ← lookup`, or what else is known.
     pub(crate) fn place(&self) -> String {
-        let parts: Vec<_> = self.entry.iter().chain(self.functions.first()).map(|part| limited(part)).collect();
-        match (&self.by, self.class) {
-            (Some(by), ReasonClass::Wait) => format!("{} ran", limited(by)),
-            (_, ReasonClass::CpuQuota) => "CPU quota".to_owned(),
-            (_, ReasonClass::Idle) => "idle".to_owned(),
-            (_, ReasonClass::Run) => self.at.as_ref().map_or_else(|| "on a CPU".to_owned(), |at| format!("in {at}")),
-            (_, ReasonClass::Stopped) => "stopped".to_owned(),
-            (_, ReasonClass::Unread) => "not readable".to_owned(),
-            _ => {
-                let at = self.at.as_ref().map(|at| format!("in {at}"));
-                let all: Vec<_> =
-                    [Some(parts.join(" → ")).filter(|parts| !parts.is_empty()), at].into_iter().flatten().collect();
-                if all.is_empty() { "other".to_owned() } else { all.join(" ") }
-            }
-        }
+        let place = WaitPlace {
+            entry: self.entry.as_deref().map(limited),
+            function: self.functions.first().map(|name| limited(name)),
+            by: self.by.as_deref().map(limited),
+            at: self.at.as_ref().map(ToString::to_string),
+        };
+        place.name(self.class)
     }
 
     /// What is waited for at that place, if `object` is the name of the object: ` on /data/wal`, `, held by cc1`.

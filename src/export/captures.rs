@@ -86,6 +86,7 @@ fn own_columns() -> Vec<Column<CaptureRow>> {
         cgroups: Integer in "count" = |row| Some(row.cgroups.into()), "Cgroups.";
 
         gaps: Counts in "count" = |row| Some(entries(&row.gaps)), "What could not be read, as `source: code` of [findings.md](findings.md#causes). Empty if nothing is missing.";
+        gap_count: Integer in "count" = |row| Some(u64::try_from(row.gaps.len()).unwrap_or(u64::MAX).into()), "Number of entries of `gaps`.";
         ghosts: Integer in "count" = |row| row.count_since(1, |summary| summary.ghosts), "Threads that exited before they could be read.";
         read_failures: Integer in "count" = |row| Some(row.head.parse_summary.as_ref()?.read_failures.into()), "Files that could not be read.";
         worker_panics: Integer in "count" = |row| row.count_since(2, |summary| summary.worker_panics), "Processes that lost values to a panic of ctprof.";

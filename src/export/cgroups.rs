@@ -70,6 +70,19 @@ fn pressure_name(value: &str) -> String {
     format!("pressure_{}", column_name(value))
 }
 
+/// The keys of `memory.stat` and `memory.events` that queries ask for: engines read a map as a whole.
+const MEMORY: [(&str, &str, &str); 5] = [
+    ("memory_stat_anon", "bytes", "Anonymous memory: `anon` of `memory.stat`."),
+    ("memory_stat_file", "bytes", "Page cache: `file` of `memory.stat`."),
+    (
+        "memory_stat_workingset_refault_file",
+        "count",
+        "Pages read again after they were evicted: `workingset_refault_file` of `memory.stat`.",
+    ),
+    ("memory_events_high", "count", "How often the cgroup was above `memory.high`: `high` of `memory.events`."),
+    ("memory_events_oom_kill", "count", "Processes that were killed for memory: `oom_kill` of `memory.events`."),
+];
+
 pub(super) fn columns() -> Vec<Column<CgroupRow>> {
     let mut all = columns! { CgroupRow;
         cgroup: Text in "" = |row| Some((&*row.path).into()), "Path of the cgroup.";
@@ -90,6 +103,15 @@ pub(super) fn columns() -> Vec<Column<CgroupRow>> {
         }
     }
     all.extend(pressure(Section::Pressure, |row: &CgroupRow| &row.values));
+    for (name, unit, meaning) in MEMORY {
+        all.push(Column::new(name, ColumnType::Integer, unit, meaning, |row: &CgroupRow| {
+            let (map, key) = match name.strip_prefix("memory_events_") {
+                Some(key) => (&row.memory_events, key),
+                None => (&row.memory_stat, name.strip_prefix("memory_stat_")?),
+            };
+            map.iter().find(|(found, _)| found == key).map(|(_, number)| (*number).into())
+        }));
+    }
     all.extend(columns! { CgroupRow;
         memory_stat: Counts in "" = |row| counts(&row.memory_stat), "`memory.stat`: bytes, or events where the key counts events.";
         memory_events: Counts in "count" = |row| counts(&row.memory_events), "`memory.events`.";

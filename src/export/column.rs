@@ -1,6 +1,6 @@
 //! Columns: name, unit, meaning, type, and the value of a row.
 
-use crate::model::{Shape, Value};
+use crate::model::{Numbers, Shape, Value};
 
 /// The type of a column. All columns are nullable: what was not measured is NULL, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +41,15 @@ pub struct ColumnDoc {
 pub(super) type Entries<'r> = Vec<(&'r str, u64)>;
 
 type GetValue<R> = Box<dyn for<'r> Fn(&'r R) -> Option<Value<'r>> + Send + Sync>;
+type GetNumbers<R> = Box<dyn Fn(&[&R]) -> Numbers + Send + Sync>;
 type GetCounts<R> = for<'r> fn(&'r R) -> Option<Entries<'r>>;
 type GetTexts<R> = fn(&R) -> Option<Vec<String>>;
 
 /// How a column is made of a row.
 pub(super) enum Get<R> {
     Value(GetValue<R>),
+    /// Makes the values of many rows at once.
+    Numbers(GetNumbers<R>),
     Real(fn(&R) -> f64),
     Counts(GetCounts<R>),
     Texts(GetTexts<R>),
@@ -75,6 +78,11 @@ impl<R> Column<R> {
     /// The same, with the pattern of each text.
     pub(super) fn by(self, pattern: fn(&str) -> String) -> Self {
         Self { pattern: Some(pattern), ..self }
+    }
+
+    /// The same, with the numbers of many rows made at once.
+    pub(super) fn at_once(self, get: impl Fn(&[&R]) -> Numbers + Send + Sync + 'static) -> Self {
+        Self { get: Get::Numbers(Box::new(get)), ..self }
     }
 
     pub(super) fn counts(name: &str, unit: &'static str, meaning: &str, get: GetCounts<R>) -> Self {

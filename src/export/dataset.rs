@@ -27,6 +27,10 @@ const TOGETHER: usize = 8;
 const INTEGERS: usize = 2 << 10;
 const TEXTS: usize = 256 << 10;
 
+/// The texts by which queries choose rows. The others have no minimum and maximum: those would take time and say little.
+const SEARCHED: [&str; 8] = ["host", "pcomm", "comm_pattern", "cgroup", "workload", "namespace", "pod", "class"];
+/// The texts of which a query usually wants one.
+const BLOOM: [&str; 3] = ["capture_id", "pcomm", "workload"];
 /// Maximum number of names that a Bloom filter of a row group is made for; those of fewer are smaller.
 const BLOOM_NAMES: u64 = 16 << 10;
 
@@ -166,12 +170,15 @@ fn properties(columns: &[&ColumnDoc], sorted_by: &[&str]) -> parquet::file::prop
                     .set_column_dictionary_page_size_limit(path(), INTEGERS)
                     .set_column_encoding(path(), Encoding::DELTA_BINARY_PACKED);
             }
-            ColumnType::Text if ["capture_id", "pcomm", "workload"].contains(&&*column.name) => {
-                properties = properties
-                    .set_column_bloom_filter_max_ndv(path(), BLOOM_NAMES)
-                    .set_column_bloom_filter_fpp(path(), 0.01);
+            ColumnType::Text if !SEARCHED.contains(&&*column.name) => {
+                properties = properties.set_column_statistics_enabled(path(), EnabledStatistics::None);
             }
             _ => {}
+        }
+        if BLOOM.contains(&&*column.name) {
+            properties = properties
+                .set_column_bloom_filter_max_ndv(path(), BLOOM_NAMES)
+                .set_column_bloom_filter_fpp(path(), 0.01);
         }
     }
     properties

@@ -50,7 +50,9 @@ pub(super) fn captures(paths: &[PathBuf], options: ExportOptions<'_>) -> (Vec<Ca
     let mut known = BTreeSet::new();
     for (part, small) in files.into_iter().zip(small) {
         match small.map_or_else(|| identify(&part, limit, weight), Ok) {
-            Ok(identity) if known.insert(identity.capture_id.clone()) => captures.push(CaptureFile { part, identity: identity.into() }),
+            Ok(identity) if known.insert(identity.capture_id.clone()) => {
+                captures.push(CaptureFile { part, identity: identity.into() })
+            }
             Ok(_) => {}
             Err(error) => failed.push(error),
         }

@@ -9,7 +9,7 @@ use parquet::data_type::ByteArray;
 
 use super::identity::Identity;
 use super::{Column, ColumnType, ExportError, Get, Schema};
-use crate::model::{Value, cpu_ranges};
+use crate::model::{Numbers, Value, cpu_ranges};
 
 /// The values of a leaf of the schema, in some consecutive rows.
 #[derive(Debug)]
@@ -103,6 +103,13 @@ fn leaves<'r, R: 'r>(
         Get::Value(get) => {
             let wrong = |(at, value)| wrong(at, name.clone(), value);
             vec![Leaf::plain(column, rows.map(get)).map_err(wrong)?]
+        }
+        Get::Numbers(get) => {
+            let Numbers { values, present: definitions, too_large } = get(&rows.collect::<Vec<_>>());
+            if let Some((at, number)) = too_large {
+                return Err(wrong(at, name.clone(), number));
+            }
+            vec![Leaf { values: Values::Integers(values), definitions, repetitions: Vec::new() }]
         }
         Get::Real(get) => {
             let (values, definitions) = rows.map(|row| (get(row), levels::VALUE)).unzip();

@@ -4,7 +4,7 @@ use super::Column;
 use super::captures::word;
 use super::column::columns;
 use super::threads::party;
-use crate::model::{CodeFunction, Name, OtherThread, Reason, ReasonTime, Reasons, SampledThreads};
+use crate::model::{CodeFunction, Name, OtherThread, Reason, ReasonTime, Reasons, SampledThreads, WaitPlace};
 use crate::names::{cgroup_pattern, pattern_key};
 
 pub(super) struct ReasonRow {
@@ -26,20 +26,26 @@ pub(super) fn rows(reasons: &Reasons) -> Vec<ReasonRow> {
 }
 
 impl ReasonRow {
+    fn name(&self) -> String {
+        let by = self.by().map(|by| (&*by.pcomm).into());
+        let function = self.reason.function_names().next().map(Into::into);
+        let entry = self.reason.entry.as_deref().map(Into::into);
+        WaitPlace { entry, function, by, at: None }.name(self.reason.class)
+    }
+
     fn by(&self) -> Option<&OtherThread> {
         self.reason.by.as_ref()
     }
 }
 
-/// From the outermost function to the innermost.
-fn stack(functions: &[Name]) -> Option<String> {
-    (!functions.is_empty()).then(|| functions.iter().rev().map(|name| &**name).collect::<Vec<_>>().join(";"))
+/// The functions of a program, from the innermost to the outermost.
+fn labels(stack: &Option<Name>) -> Option<Vec<String>> {
+    Some(CodeFunction::all(stack.as_deref()?).map(|function| function.label()).collect())
 }
 
-/// From the outermost function of a program to the innermost.
-fn labels(stack: &str) -> String {
-    let labels = CodeFunction::all(stack).rev().map(|function| function.label().replace(';', ","));
-    labels.collect::<Vec<_>>().join(";")
+/// The functions of the kernel, from the innermost to the outermost; `None` if there are none.
+fn functions(reason: &Reason) -> Option<Vec<String>> {
+    Some(reason.function_names().map(str::to_owned).collect()).filter(|names: &Vec<_>| !names.is_empty())
 }
 
 pub(super) fn columns() -> Vec<Column<ReasonRow>> {
@@ -53,10 +59,12 @@ pub(super) fn columns() -> Vec<Column<ReasonRow>> {
         party: Text in "" = |row| row.threads.owner.map(party), "`ctprof` for the capturing process, `command` for a recorded command and its descendants.";
         class: Text in "" = |row| word(Some(row.reason.class)), "`run`, `wait`, `cpu_quota`, `block`, `sleep`, `idle`, `stopped` or `unread`: [classes](report.md#reasons).";
         entry: Text in "" = |row| row.reason.entry.as_deref().map(Into::into), "System call, or `page fault`.";
-        function: Text in "" = |row| row.reason.functions.first().map(|name| (&**name).into()), "Innermost function of the kernel that is not the scheduler's.";
-        stack: Text in "" = |row| stack(&row.reason.functions).map(Into::into), "Functions of the kernel, the outermost first, separated by semicolons.";
-        user_stack: Text in "" = |row| row.reason.stack.as_deref().map(labels).map(Into::into), "Functions of the program that led to it, the outermost first, separated by semicolons.";
-        held_stack: Text in "" = |row| row.reason.held_in.as_deref().map(labels).map(Into::into), "The same of the holder of the lock, if it slept.";
+        function: Text in "" = |row| row.reason.function_names().next().map(Into::into), "Innermost function of the kernel that is not the scheduler's.";
+        reason: Text in "" = |row| Some(row.name().into()), "Name of the reason as in reports, without a place in the code of the program.";
+        stack: Text in "" = |row| functions(&row.reason).map(|names| names.into_iter().rev().collect::<Vec<_>>().join(";").into()), "Functions of the kernel, the outermost first, separated by semicolons.";
+        kernel_stack: Texts in "" = |row| functions(&row.reason), "Functions of the kernel, the innermost first.";
+        user_stack: Texts in "" = |row| labels(&row.reason.stack), "Functions of the program that led to it, the innermost first.";
+        held_stack: Texts in "" = |row| labels(&row.reason.held_in), "The same of the holder of the lock, if it slept.";
         object: Text in "" = |row| row.reason.object.as_deref().map(Into::into), "What the system call works on: a path, socket or pipe.";
         by_pcomm: Text in "" = |row| row.by().map(|by| (&*by.pcomm).into()), "Who ran on the CPU or owns the lock: name of the process.";
         by_comm: Text in "" = |row| row.by().map(|by| (&*by.comm).into()), "Name of that thread.";

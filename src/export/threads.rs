@@ -1,16 +1,35 @@
 //! The columns of threads: identity and names, then every metric of the table.
 
 use super::column::columns;
-use super::{Column, entries};
-use crate::model::{METRICS, Owner, PROCESS, ThreadState, Value};
+use super::{Column, ColumnType, entries};
+use crate::model::{METRICS, Owner, PROCESS, Shape, ThreadState, Value};
 use crate::names::{cgroup_pattern, pattern_key};
+
+/// The kinds of memory that queries ask for: engines read a map as a whole.
+const SMAPS: [(&str, &str, &str); 4] = [
+    ("smaps_rss_kib", "Rss", "Memory of the process in RAM, on its leader only."),
+    (
+        "smaps_pss_kib",
+        "Pss",
+        "Memory of the process in RAM, shared pages divided among their processes, on its leader only.",
+    ),
+    ("smaps_anonymous_kib", "Anonymous", "Anonymous memory of the process in RAM, on its leader only."),
+    ("smaps_swap_kib", "Swap", "Memory of the process in swap, on its leader only."),
+];
 
 pub(super) fn columns() -> Vec<Column<ThreadState>> {
     let mut all = own_columns();
     all.extend(METRICS.iter().map(|metric| {
-        Column::new(metric.name, metric.shape.into(), metric.unit.name(), metric.doc, |thread: &ThreadState| {
-            metric.get(&thread.metrics)
-        })
+        let column =
+            Column::new(metric.name, metric.shape.into(), metric.unit.name(), metric.doc, |thread: &ThreadState| {
+                metric.get(&thread.metrics)
+            });
+        match metric.shape {
+            Shape::Unsigned | Shape::Signed => {
+                column.at_once(|threads| metric.numbers(threads.iter().map(|thread| &*thread.metrics)))
+            }
+            _ => column,
+        }
     }));
     all.extend(PROCESS.iter().map(|field| {
         let meaning = format!("Of the whole process, on its leader only: {}", lower_case_start(field.doc));
@@ -23,6 +42,11 @@ pub(super) fn columns() -> Vec<Column<ThreadState>> {
             |thread: &ThreadState| thread.process.as_deref().and_then(|process| field.get(process)),
         )
     }));
+    for (name, key, meaning) in SMAPS {
+        all.push(Column::new(name, ColumnType::Integer, "KiB", meaning, |thread: &ThreadState| {
+            thread.smaps_rollup_kib.as_ref()?.get(key).copied().map(Into::into)
+        }));
+    }
     all.extend(columns! { ThreadState;
         smaps_rollup_kib: Counts in "KiB" = |thread| thread.smaps_rollup_kib.as_ref().map(entries), "Memory of the process by kind, on its leader only: `/proc/PID/smaps_rollup`.";
     });

@@ -190,6 +190,47 @@ stored! {
     }
 }
 
+impl Reason {
+    /// The functions of the kernel as reports name them: compilers name their copies of a function `name.constprop.0`.
+    pub fn function_names(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.functions.iter().map(|name| name.split('.').next().unwrap_or_default())
+    }
+}
+
+/// How threads got to where they wait, as reports name it: `fdatasync → submit_bio_wait`, or what else is known.
+#[derive(Clone, Debug, Default)]
+pub struct WaitPlace {
+    /// The system call, or `page fault`.
+    pub entry: Option<String>,
+    /// The innermost function of the kernel.
+    pub function: Option<String>,
+    /// Who ran on the CPU.
+    pub by: Option<String>,
+    /// Where in the code of the program.
+    pub at: Option<String>,
+}
+
+impl WaitPlace {
+    /// The name of the place for reasons of a class.
+    pub fn name(&self, class: ReasonClass) -> String {
+        let parts: Vec<_> = self.entry.iter().chain(&self.function).map(|part| &**part).collect();
+        match (&self.by, class) {
+            (Some(by), ReasonClass::Wait) => format!("{by} ran"),
+            (_, ReasonClass::CpuQuota) => "CPU quota".to_owned(),
+            (_, ReasonClass::Idle) => "idle".to_owned(),
+            (_, ReasonClass::Run) => self.at.as_ref().map_or_else(|| "on a CPU".to_owned(), |at| format!("in {at}")),
+            (_, ReasonClass::Stopped) => "stopped".to_owned(),
+            (_, ReasonClass::Unread) => "not readable".to_owned(),
+            _ => {
+                let at = self.at.as_ref().map(|at| format!("in {at}"));
+                let all: Vec<_> =
+                    [Some(parts.join(" → ")).filter(|parts| !parts.is_empty()), at].into_iter().flatten().collect();
+                if all.is_empty() { "other".to_owned() } else { all.join(" ") }
+            }
+        }
+    }
+}
+
 stored! {
     /// A thread that another one waits for.
     #[derive(Eq, PartialOrd, Ord, Hash)]

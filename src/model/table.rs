@@ -62,6 +62,37 @@ pub struct Metric {
     clear: fn(&mut Metrics),
     total: fn(&Totals) -> Option<Cell>,
     covered: fn(&Totals) -> u64,
+    #[cfg(feature = "parquet")]
+    numbers: fn(&[&Metrics], &mut Numbers),
+}
+
+/// The values of a metric of some threads, if they are numbers.
+#[cfg(feature = "parquet")]
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    /// The values of the threads that have one.
+    pub(crate) values: Vec<i64>,
+    /// For each thread, 1 if it has a value, else 0.
+    pub(crate) present: Vec<i16>,
+    /// The first value that is too large for `values`, with the place of its thread.
+    pub(crate) too_large: Option<(usize, u64)>,
+}
+
+#[cfg(feature = "parquet")]
+impl Numbers {
+    #[inline]
+    fn push(&mut self, value: Option<Value<'_>>) {
+        let number = value.and_then(|value| match value {
+            Value::Signed(number) => Some(number),
+            Value::Unsigned(number) => Some(i64::try_from(number).unwrap_or_else(|_| {
+                self.too_large.get_or_insert((self.present.len(), number));
+                i64::MAX
+            })),
+            _ => None,
+        });
+        self.present.push(number.is_some().into());
+        self.values.extend(number);
+    }
 }
 
 impl fmt::Debug for Metric {
@@ -99,6 +130,14 @@ impl Metric {
     /// Replaces the value in `later` by that of a window that started with the value `earlier`.
     pub fn subtract(&self, earlier: Option<&Value<'_>>, later: &mut Metrics) -> InWindow {
         self.window.apply(earlier, self.get(later).as_ref()).stored(later, self.set, self.clear)
+    }
+
+    /// The values of some threads, which are numbers.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn numbers<'a>(&self, threads: impl Iterator<Item = &'a Metrics>) -> Numbers {
+        let mut numbers = Numbers::default();
+        (self.numbers)(&threads.collect::<Vec<_>>(), &mut numbers);
+        numbers
     }
 
     /// The value of a group, if any of its threads has one.
@@ -314,6 +353,8 @@ macro_rules! define {
             clear: |m| if m.$name.is_some() { m.$name = None },
             total: |t| t.$name.cell(),
             covered: |t| t.$name.covered(),
+            #[cfg(feature = "parquet")]
+            numbers: |threads, numbers| threads.iter().for_each(|m| numbers.push(m.$name.as_ref().map(Reading::value))),
         },)+)+];
     };
 }

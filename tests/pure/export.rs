@@ -749,3 +749,81 @@ fn spark_answers_the_questions_as_show_does() {
         None => skipped(Missing::Tool("Python with the package pyspark (CTPROF_TEST_PYTHON)")),
     }
 }
+
+/// Names that programs take for something else.
+const ODD_NAMES: [&str; 6] = ["007", "1e5", "NULL", "a=b", "../x", "2026-11-21"];
+
+/// Windows of hosts with odd names, with processes of odd names, exited work, and a process of which nothing was measured, and a
+/// series; and what `ctprof show` says about each.
+static ODD: LazyLock<Asked> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    ["snapshots", "reports"].iter().for_each(|name| fs::create_dir(path(name)).unwrap());
+    let windows = Fleet { hosts: 1, days: 1, windows: 2, threads: 100 }.write(&template(), &path("snapshots"));
+    let window = CtprofSnapshot::load(&windows[1]).unwrap();
+    for (number, host) in ODD_NAMES.into_iter().enumerate() {
+        let mut window = window.clone();
+        window.head.host.as_mut().unwrap().hostname = Some(host.to_owned());
+        for (thread, name) in window.threads.iter_mut().zip(ODD_NAMES) {
+            (thread.pcomm, thread.metrics.run_time_ns) = (name.into(), Some((7 + number as u64).into()));
+        }
+        window.threads[6].exited_work = Some(ExitedWork::Children);
+        let unmeasured = &mut window.threads[7];
+        (unmeasured.pcomm, unmeasured.metrics) = ("unmeasured".into(), Box::default());
+        write(&window, path("snapshots").join(format!("odd-{number}.ctprof.zst")));
+    }
+    let series = PathBuf::from(crate::changes_over_time::series(directory.path(), 10));
+    export(&[&path("snapshots"), &series], &path("fleet"));
+    let captures: Vec<_> = files(&path("snapshots")).into_keys().chain([series]).collect();
+    captures.par_iter().enumerate().for_each(|(number, capture)| {
+        let args = ["show", "-f", "json", "-u", "-g", "process", "--names", "exact", "-m", "run_time_ns,wait_time_ns"];
+        let out = Command::new(CTPROF).args(args).arg(capture).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        fs::write(path("reports").join(format!("{number}.json")), out.stdout).unwrap();
+    });
+    Asked { directory }
+});
+
+/// Runs a script of tests/export that prints something about the engine and fails if it is wrong.
+fn script(name: &str, engine: &str, paths: &[PathBuf]) {
+    let Some(python) = python_with(if engine == "spark" { "pyspark" } else { engine }) else {
+        return skipped(Missing::Tool(match engine {
+            "duckdb" => "Python with the package duckdb (CTPROF_TEST_PYTHON)",
+            "spark" => "Python with the package pyspark (CTPROF_TEST_PYTHON)",
+            "polars" => "Python with the package polars (CTPROF_TEST_PYTHON)",
+            "pyiceberg" => "Python with the package pyiceberg (CTPROF_TEST_PYTHON)",
+            _ => "Python with the package pyarrow (CTPROF_TEST_PYTHON)",
+        }));
+    };
+    if engine == "spark" && !Command::new("java").arg("-version").output().is_ok_and(|out| out.status.success()) {
+        return skipped(Missing::Tool("Java"));
+    }
+    let out = Command::new(python).arg(format!("tests/export/{name}.py")).arg(engine).args(paths).output().unwrap();
+    let printed = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{printed}{}", String::from_utf8_lossy(&out.stderr));
+    assert!(printed.contains(&format!("{engine}: ")), "{printed}");
+}
+
+fn sums_equal_those_of_show(engine: &str) {
+    script("truth", engine, &["fleet", "reports"].map(|name| ODD.directory.path().join(name)));
+}
+
+#[test]
+fn sums_of_duckdb_equal_those_of_show_whatever_the_names_are() {
+    sums_equal_those_of_show("duckdb");
+}
+
+#[test]
+fn sums_of_spark_equal_those_of_show_whatever_the_names_are() {
+    sums_equal_those_of_show("spark");
+}
+
+#[test]
+fn sums_of_polars_equal_those_of_show_whatever_the_names_are() {
+    sums_equal_those_of_show("polars");
+}
+
+#[test]
+fn sums_of_pyarrow_equal_those_of_show_whatever_the_names_are() {
+    sums_equal_those_of_show("pyarrow");
+}
