@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::{cell_text, change_text, delta_text, escaped, interval_json, range_text, runs_text, signed};
+use super::{cell_text, change_text, delta_text, escaped, interval_json, range_text, runs_text};
 use crate::compare::{ALL_GROUPS, Delta, GateCause, GateChange, GateOutcome, GateResult, GroupReason};
 use crate::diagnose::counted;
 use crate::model::{Cell, Unit};
@@ -95,16 +95,14 @@ fn change(result: &GateResult) -> [String; 2] {
     let level = (level * 1000.0).round() / 10.0;
     let interval =
         interval.map(|Interval { low, high }| format!("{level}% interval {}", range_text([low, high].map(text))));
-    [text(amount), interval.unwrap_or_default()]
+    [if amount == f64::INFINITY { "new".to_owned() } else { text(amount) }, interval.unwrap_or_default()]
 }
 
 fn difference_text(difference: f64, unit: Unit) -> String {
-    if unit.is_rate() || unit == Unit::Ratio {
-        return delta_text(Some(&Delta::Points(difference)), unit);
-    }
     #[expect(clippy::cast_possible_truncation, reason = "differences of 64-bit numbers")]
-    let whole = difference.round() as i128;
-    signed(whole, unit)
+    let whole = Delta::Number(difference.round() as i128);
+    let is_share = unit.is_rate() || unit == Unit::Ratio;
+    delta_text(Some(&if is_share { Delta::Points(difference) } else { whole }), unit)
 }
 
 pub(super) const HEADINGS: [&str; 9] =

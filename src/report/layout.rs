@@ -11,8 +11,9 @@ use super::escaped;
 pub(super) enum ColumnShape {
     /// A number or another value: right-aligned, and cut in the middle only if it is no number.
     Number,
-    /// A number of at most so many columns, and words after it: right-aligned, and cut after the number.
-    Count(usize),
+    /// A number of at most so many columns, how it changed, both of at most so many, and words after these: right-aligned, and
+    /// cut after a part.
+    Count { number: usize, changes: usize },
     /// A word: never cut.
     Whole,
     /// A name: cut in the middle, because its ends are the most significant.
@@ -90,12 +91,13 @@ fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usiz
     optional.sort_by_key(|at| heads[*at].dispensable);
     loop {
         let mut narrow = widths.clone();
-        cut_counts(&mut narrow, heads, room);
+        cut_counts(&mut narrow, heads, room, |_, changes| changes);
         shrink(&mut narrow, heads, ColumnShape::Prose, SHORT_PROSE, room);
         shrink(&mut narrow, heads, ColumnShape::Phrase, SHORT_PHRASE, room);
         shrink(&mut narrow, heads, ColumnShape::Name, SHORT_NAME, room);
         if optional.last().and_then(|at| heads[*at].dispensable).is_none_or(|rank| rank < CORE) {
             shrink(&mut narrow, heads, ColumnShape::Name, SHORTER_NAME, room);
+            cut_counts(&mut narrow, heads, room, |number, _| number);
         }
         if total(&narrow) <= room {
             return narrow;
@@ -105,7 +107,7 @@ fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usiz
             None => break,
         }
     }
-    cut_counts(&mut widths, heads, room);
+    cut_counts(&mut widths, heads, room, |number, _| number);
     for shape in [ColumnShape::Prose, ColumnShape::Phrase, ColumnShape::Name, ColumnShape::Whole] {
         shrink(&mut widths, heads, shape, SHORTEST_NAME, room);
     }
@@ -118,12 +120,12 @@ fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usiz
     widths
 }
 
-/// Cuts the words after counts until the table fits or there are none.
-fn cut_counts(widths: &mut [Option<usize>], heads: &[Head<'_>], room: usize) {
+/// Cuts what follows the `least` part of counts, of their number and their changes, until the table fits or there is nothing more.
+fn cut_counts(widths: &mut [Option<usize>], heads: &[Head<'_>], room: usize, least: fn(usize, usize) -> usize) {
     for (at, head) in heads.iter().enumerate() {
         let excess = total(widths).saturating_sub(room);
-        if let (ColumnShape::Count(least), Some(width)) = (head.shape, &mut widths[at]) {
-            *width = width.saturating_sub(excess).max(least.max(head.text.width()).min(*width));
+        if let (ColumnShape::Count { number, changes }, Some(width)) = (head.shape, &mut widths[at]) {
+            *width = width.saturating_sub(excess).max(least(number, changes).max(head.text.width()).min(*width));
         }
     }
 }
@@ -174,7 +176,7 @@ fn line(row: &[String], heads: &[Head<'_>], widths: &[Option<usize>], tone: Opti
             text = format!("\x1b[{tone}m{text}\x1b[0m");
         }
         match head.shape {
-            ColumnShape::Number | ColumnShape::Count(_) => line.extend([blanks.as_str(), &text]),
+            ColumnShape::Number | ColumnShape::Count { .. } => line.extend([blanks.as_str(), &text]),
             _ => line.extend([&text, blanks.as_str()]),
         }
         line.extend([" "; GAP]);
@@ -189,12 +191,15 @@ fn cut(text: &str, shape: ColumnShape, width: usize) -> String {
         return text.to_owned();
     }
     let room = width.saturating_sub(1);
-    if let ColumnShape::Count(least) = shape
-        && width <= least
+    if let ColumnShape::Count { changes, .. } = shape
+        && width <= changes
     {
-        return taken(text.graphemes(true), width).concat().trim_end().trim_end_matches(" by").to_owned();
+        let whole = taken(text.graphemes(true), width).concat();
+        let whole =
+            whole.rsplit_once(" (").filter(|(_, changes)| !changes.contains(')')).map_or(&*whole, |(count, _)| count);
+        return whole.trim_end().trim_end_matches(" by").to_owned();
     }
-    let is_cut_at_end = matches!(shape, ColumnShape::Prose | ColumnShape::Phrase | ColumnShape::Count(_));
+    let is_cut_at_end = matches!(shape, ColumnShape::Prose | ColumnShape::Phrase | ColumnShape::Count { .. });
     let back = if is_cut_at_end { 0 } else { room / 2 };
     let front = taken(text.graphemes(true), room - back);
     let back = taken(text.graphemes(true).rev(), back);
@@ -258,11 +263,13 @@ mod tests {
 
     #[test]
     fn words_after_a_count_make_way_for_columns() {
-        let count = Head { text: "threads", shape: ColumnShape::Count(9), dispensable: Some(2) };
+        let count = Head { text: "threads", shape: ColumnShape::Count { number: 1, changes: 9 }, dispensable: Some(2) };
         let row: &[&str] = &["sh", "0 (+6 −6) by a-very-long-name-of-a-parent", "12%", "+3%"];
         let narrow = |width| written(&[GROUP, count, VALUE, DELTA], &[row], Some(width));
         assert_eq!(narrow(40).lines().nth(1).unwrap(), "sh     0 (+6 −6) by a-ver…    12%    +3%");
         assert_eq!(narrow(30).lines().nth(1).unwrap(), "sh     0 (+6 −6)    12%    +3%");
+        let core = written(&[GROUP, count, VALUE], &[&row[..3]], Some(21));
+        assert_eq!(core.lines().nth(1).unwrap(), "sh           0    12%", "then how it changed");
     }
 
     #[test]

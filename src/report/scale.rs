@@ -121,7 +121,14 @@ fn rate_text(rate: f64, unit: Unit) -> String {
     format!("{digits}{name}")
 }
 
+/// A difference with its sign; between percentages in percentage points: `+3.0pp`.
 pub(super) fn delta_text(delta: Option<&Delta>, unit: Unit) -> String {
+    let text = plain_delta_text(delta, unit);
+    let points = text.strip_suffix('%').filter(|_| !matches!(delta, Some(Delta::Changed { .. })));
+    points.map(|number| format!("{number}pp")).unwrap_or(text)
+}
+
+fn plain_delta_text(delta: Option<&Delta>, unit: Unit) -> String {
     let count = |number: i128| signed(number, Unit::Count);
     match delta {
         None => "-".to_owned(),
@@ -217,6 +224,7 @@ mod tests {
             (1536.0, Unit::BytesPerSecond, "1.50KiB"),
         ] {
             assert_eq!(cell_text(Some(&Cell::Ratio(rate)), unit), text, "{rate}");
+            let text = text.replace('%', "pp");
             assert_eq!(delta_text(Some(&Delta::Points(rate)), unit), format!("+{text}"), "{rate}");
             let negative = if rate == 0.0 { format!("+{text}") } else { format!("−{text}") };
             assert_eq!(delta_text(Some(&Delta::Points(-rate)), unit), negative, "{rate}");
@@ -274,5 +282,8 @@ mod tests {
         }
         assert_eq!(delta_text(None, Unit::Ns), "-");
         assert_eq!(percent_text(Some(0.0)), "+0.0%");
+        let settings = Delta::Changed { from: Cell::Ratio(10.0), to: Cell::Ratio(20.0) };
+        assert_eq!(delta_text(Some(&settings), Unit::Percent), "10% → 20%", "these are values");
+        assert_eq!(delta_text(Some(&Delta::Number(-509)), Unit::Hundredths), "−5.09pp");
     }
 }

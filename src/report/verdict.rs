@@ -21,7 +21,8 @@ pub(super) fn interval_json(Interval { low, high }: Interval) -> Value {
 
 /// Both ends of an interval; a unit that both have is only at the end.
 pub(super) fn range_text([low, high]: [String; 2]) -> String {
-    let low = if high.ends_with('%') { low.trim_end_matches('%') } else { &low };
+    let unit = ["%", "pp"].into_iter().find(|unit| high.ends_with(unit)).unwrap_or_default();
+    let low = low.strip_suffix(unit).unwrap_or(&low);
     format!("{low}..{high}")
 }
 
@@ -50,7 +51,13 @@ pub(super) fn short_text(row: &Row, headline: Headline) -> String {
         return delta.map(|delta| format!("{} {}", row.name, delta_text(Some(&delta), row.unit))).unwrap_or_default();
     };
     let (name, word) = (&row.name, word(verdict, direction(row, headline)));
-    let change = runs.estimate.map(|estimate| change_text(estimate.change)).unwrap_or_default();
+    let change = match runs.estimate.map(|estimate| estimate.change) {
+        // A percentage says nothing of what was 0, or is.
+        Some(0.0 | f64::INFINITY) if verdict.is_clear() => {
+            return format!("{name}: {} {word}", delta_text(row.delta().as_ref(), row.unit));
+        }
+        change => change.map(change_text).unwrap_or_default(),
+    };
     match verdict {
         Verdict::More | Verdict::Less => {
             let by = if headline == Headline::OtherLoad { " by other load" } else { "" };

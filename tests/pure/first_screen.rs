@@ -261,7 +261,7 @@ fn windows_are_compared_per_second_whatever_their_lengths_are() {
         files.window(name, (&[process(5, "app", 1, &ran(0, 0))], &[process(5, "app", 1, &ran(run, 0))]), &json!({}))
     };
     let (slow, fast) = (window("slow", 10), window("fast", 40));
-    assert_eq!(table(&["compare", &slow, &fast])[1], "app 1 20% → 80% 0% 80% → 20% run +60%");
+    assert_eq!(table(&["compare", &slow, &fast])[1], "app 1 20% → 80% 0% 80% → 20% run +60pp");
     assert!(
         printed(&["compare", &slow, &fast])
             .contains("baseline   5.00 s from 00:00:10 UTC on vm, 1 thread in 1 process")
@@ -948,11 +948,11 @@ fn a_comparison_has_the_largest_change_of_each_group_in_the_color_of_better_or_w
     let plain = printed(&["compare", &a, &b]);
     let lines: Vec<_> = plain.lines().skip_while(|line| !line.starts_with("group")).collect();
     assert!(lines[0].ends_with("  change"), "{plain}");
-    assert!(lines[1].starts_with("slow") && lines[1].ends_with("run +60%"), "{plain}");
-    assert!(lines[2].starts_with("fast") && lines[2].ends_with("run −40%"), "{plain}");
+    assert!(lines[1].starts_with("slow") && lines[1].ends_with("run +60pp"), "{plain}");
+    assert!(lines[2].starts_with("fast") && lines[2].ends_with("run −40pp"), "{plain}");
     let color = printed(&["compare", &a, &b, "--color", "always"]);
     assert!(
-        color.contains("\u{1b}[31mrun +60%\u{1b}[0m\n") && color.contains("\u{1b}[32mrun −40%\u{1b}[0m\n"),
+        color.contains("\u{1b}[31mrun +60pp\u{1b}[0m\n") && color.contains("\u{1b}[32mrun −40pp\u{1b}[0m\n"),
         "{color}"
     );
     let limited = |args: &[&str]| printed(&[&["compare", &a, &b, "-n", "1"], args].concat());

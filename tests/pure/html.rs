@@ -106,7 +106,7 @@ fn reasons_are_bars_of_each_group_and_a_matrix_of_who_ran_while_who_waited() {
     );
     browser.open(&format!("{two}#view=why"));
     let text = browser.text("main");
-    assert!(text.contains("submit_bio_wait on /data/appendonly.aof +20%"), "{text}");
+    assert!(text.contains("submit_bio_wait on /data/appendonly.aof +20pp"), "{text}");
 }
 
 const VIEWS: [&str; 8] = ["", "time", "why", "distribution", "cgroups", "values", "host", "captures"];
@@ -332,7 +332,7 @@ fn a_page_begins_with_its_answer() {
     assert_eq!(answer(&one), "cc1 is the busiest: run 90%.");
     assert_eq!(
         answer(&two),
-        "redis-server changed most: block +20% (fdatasync → submit_bio_wait on …/appendonly.aof +20%)."
+        "redis-server changed most: block +20pp (fdatasync → submit_bio_wait on …/appendonly.aof +20pp)."
     );
     let sorted = files.report("sorted.html", &["show", before, after, "-s", "csw:asc"]);
     assert_eq!(answer(&sorted), DATABASE, "in whatever order");

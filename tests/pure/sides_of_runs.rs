@@ -265,6 +265,34 @@ fn a_group_that_only_one_side_has_in_every_run_is_more() {
 }
 
 #[test]
+fn a_group_of_one_side_is_new_or_gone_and_a_value_from_zero_has_no_percentage() {
+    let lab = Lab::new();
+    for run in 0..10 {
+        lab.write("base", run, &window(0, &[("make", ran(1000)), ("old", ran(500))]));
+        lab.write("cand", run, &window(0, &[("make", ran(1000)), ("late", ran(700))]));
+        lab.write(
+            "more",
+            run,
+            &window(
+                0,
+                &[("make", json!({"run_time_ns": 1_000_000_000, "minflt": 9_000_000, "majflt": 0})), ("old", ran(500))],
+            ),
+        );
+        lab.write(
+            "none",
+            run,
+            &window(0, &[("make", json!({"run_time_ns": 1_000_000_000, "minflt": 0, "majflt": 0})), ("old", ran(500))]),
+        );
+    }
+    let table = text(&lab.compare(&["base", "cand"]).stdout);
+    assert!(table.contains("new: run 700ms") && table.contains("gone: run 500ms"), "{table}");
+    let table = text(&lab.compare(&["none", "more"]).stdout);
+    assert!(table.contains("faults: +9.00M worse") && !table.contains('∞'), "{table}");
+    let table = text(&lab.compare(&["more", "none"]).stdout);
+    assert!(table.contains("faults: −9.00M better") && !table.contains("100"), "{table}");
+}
+
+#[test]
 fn clock_ticks_carry_their_quantum() {
     let lab = Lab::new();
     for run in 0..10 {

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::super::{
-    delta_text, group_change, indent, interval_text, label, of_headline, percent_text, threads, verdict_text, why,
+    delta_text, group_change, indent, interval_text, label, of_headline, only_side, percent_text, threads,
+    verdict_text, why,
 };
 use super::rows::PageSection;
 use super::shared::Shared;
@@ -178,15 +179,10 @@ impl<'p> OverviewLine<'p> {
         if group.exited_work().is_some() {
             return Self { threads: None, only: None, verdict: String::new(), dots: None, idle: false };
         }
-        let only = match group.members().both() {
-            Some((None, Some(_))) => Some("new"),
-            Some((Some(_), None)) => Some("gone"),
-            _ => None,
-        };
         let members = group.members().into_iter().last().flatten().map(|members| members as f64);
         Self {
             threads: Some(shared.cells.place(threads(group), members, Unit::Count)),
-            only,
+            only: only_side(group),
             verdict: group_change(section, row),
             dots: of_headline(section, row).and_then(|(row, _)| RunDots::new(row)),
             idle: false,
