@@ -338,7 +338,7 @@ pub(super) struct RecordArgs {
     /// Record a series, in steps of this length
     ///
     /// Prints the busiest groups of each step, and writes to the file what changed in it.
-    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "runs")]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["runs", "export"])]
     pub(super) every: Option<Duration>,
     /// Keep the last part of a series, in a directory: 1h
     ///
@@ -361,7 +361,7 @@ pub(super) struct RecordArgs {
     /// Record N windows into a directory, for `compare`
     ///
     /// They follow one another; the directory is that of -o.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "output")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "output", conflicts_with = "export")]
     pub(super) runs: Option<u32>,
     /// Begin no run of --runs that would end after this time: 60s
     ///
@@ -588,7 +588,7 @@ pub(super) struct ShowArgs {
     /// It must be of the same boot.
     pub(super) later: Option<PathBuf>,
     /// Show the busiest groups of each step of a series
-    #[arg(help_heading = "Report", long, conflicts_with = "later")]
+    #[arg(help_heading = "Report", long, conflicts_with_all = ["later", "export"])]
     pub(super) steps: bool,
     /// Show this column over time, for a series
     #[arg(hide_short_help = true, help_heading = "Report", long, value_name = "COLUMN", value_parser = overview_column(), hide_possible_values = true, default_value = "run")]
@@ -652,12 +652,17 @@ pub(super) struct Comparing {
 
 impl Comparing {
     pub(super) fn options(&self, labels: Sides<String>) -> CompareOptions {
+        self.options_of(&self.view, labels)
+    }
+
+    /// The options of another view of the comparison.
+    pub(super) fn options_of(&self, view: &ViewArgs, labels: Sides<String>) -> CompareOptions {
         CompareOptions {
             threshold: self.threshold,
             min_time: self.min_time,
             new_groups: if self.allow_new { NewGroups::Pass } else { NewGroups::Judge },
             different_hosts: if self.allow_different_hosts { DifferentHosts::Allow } else { DifferentHosts::Refuse },
-            ..self.view.options(labels)
+            ..view.options(labels)
         }
     }
 }

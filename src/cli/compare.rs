@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::{
-    BASELINE, CANDIDATE, CompareArgs, Comparing, DigestReader, FAILED, GATE_FAILED, Messages, Stream, complain,
-    free_at_exit, groups_exist, is_of_ab, reported, usage_error, write_report,
+    BASELINE, CANDIDATE, CompareArgs, Comparing, DigestReader, FAILED, GATE_FAILED, Messages, Stream, ViewArgs,
+    complain, free_at_exit, groups_exist, is_of_ab, reported, usage_error, write_report,
 };
 use crate::compare::{CompareOptions, EndedEarly, GateOutcome, GateResult, Selection, Sides, report};
 use crate::report::{Column, write_gate_lines};
@@ -42,6 +42,7 @@ impl<'a> Prepared<'a> {
             return Err(usage_error(format!("--fail-on '{}': {error}", gate.text)));
         }
         args.view.check_columns(|column| column != Column::Value).map_err(usage_error)?;
+        args.view.check_exports(&[])?;
         Ok(Self { args, options })
     }
 
@@ -59,15 +60,25 @@ impl<'a> Prepared<'a> {
     }
 
     pub(super) fn compare(&self, baseline: &Path, candidate: &Path, messages: Messages) -> anyhow::Result<ExitCode> {
-        let Comparing { view, fail_on, .. } = self.args;
-        let mut input = DigestReader::new(self.options.clone(), view, messages);
-        let sides = input.sides(baseline, candidate)?;
-        let report = report(sides, &input.into_options(), fail_on);
-        groups_exist(&report.unmatched, view)?;
-        let written = write_report(Stream::Stdout, &report, view);
+        let view = &self.args.view;
+        view.check_exports(&[baseline, candidate])?;
+        let as_view = |view: &ViewArgs, options: CompareOptions| {
+            let mut input = DigestReader::new(options, view, messages);
+            let sides = input.sides(baseline, candidate)?;
+            let report = report(sides, &input.into_options(), &self.args.fail_on);
+            groups_exist(&report.unmatched, view)?;
+            let written = write_report(Stream::Stdout, &report, view);
+            anyhow::Ok((report, written))
+        };
+        let (report, written) = as_view(view, self.options.clone())?;
         let status = gate_status(&report.gates, self.args, messages);
         free_at_exit(report);
-        match reported(written, ()) {
+        let exported = view.exported().try_for_each(|view| {
+            let (report, written) = as_view(&view, self.args.options_of(&view, self.options.labels.clone()))?;
+            free_at_exit(report);
+            written
+        });
+        match reported(written, ()).and(exported) {
             // A full disk does not hide that a gate failed.
             Err(error) if status == ExitCode::from(GATE_FAILED) => complain(&error),
             written => written?,

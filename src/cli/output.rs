@@ -1,8 +1,9 @@
 //! Reports on standard output or standard error.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::path::Path;
 
 use anyhow::Context;
 use clap::ColorChoice;
@@ -12,7 +13,7 @@ use terminal_size::{Height, Width, terminal_size_of};
 use super::{Format, ViewArgs};
 use crate::compare::{GroupBy, NoSuchGroup, Report};
 use crate::process::check_stdout;
-use crate::report::{DisplayOptions, Terminal, UserNames};
+use crate::report::{DisplayOptions, Terminal, UserNames, escaped};
 
 /// Runs `print` on buffered standard output.
 pub(super) fn to_stdout(
@@ -102,12 +103,23 @@ pub(super) fn write_report(stream: Stream, report: &Report, view: &ViewArgs) -> 
     write_to(stream, view, |out, terminal| view.format.write(out, report, &selection, terminal))
 }
 
-/// Writes to a stream, with what is known of its terminal.
+pub(super) fn cannot_export(path: &Path) -> String {
+    format!("cannot write {} (--export)", escaped(&path.to_string_lossy()))
+}
+
+/// Writes to the file of a view, or to a stream, with what is known of its terminal.
 pub(super) fn write_to(
     stream: Stream,
     view: &ViewArgs,
     write: impl FnOnce(&mut dyn Write, Terminal) -> io::Result<()>,
 ) -> anyhow::Result<()> {
+    if let Some(path) = &view.file {
+        let written = File::create(path).map(BufWriter::new).and_then(|mut out| {
+            write(&mut out, Terminal { width: None, has_color: false })?;
+            out.flush()
+        });
+        return written.with_context(|| cannot_export(path));
+    }
     let terminal = Terminal { width: stream.width(), has_color: has_color(view.color, stream) };
     match stream {
         Stream::Stdout => to_stdout(|out| write(out, terminal)),
@@ -122,7 +134,7 @@ pub(super) fn write_to(
 /// programs, unless `--limit` has another limit. 0 is none.
 /// Lines on reasons take the place of groups.
 pub(super) fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> DisplayOptions {
-    let terminal = stream.terminal().filter(|_| view.format == Format::Table);
+    let terminal = stream.terminal().filter(|_| view.format == Format::Table && view.file.is_none());
     let height = terminal.map_or(USUAL_HEIGHT, |(_, height)| height);
     let reasons = if terminal.is_some() { report.why.len().min(MOST_REASONS) } else { 0 };
     let fitting = usize::from(height).saturating_sub(LINES_AROUND + reasons).max(FEWEST_GROUPS);

@@ -9,7 +9,7 @@ use anyhow::Context;
 
 use super::capture::{check_output, check_roots, options, redact_key};
 use super::{
-    Format, Messages, RecordArgs, RunDirectory, RunProgress, RunTally, RunWriter, Stream, TimeLimit, after_command,
+    Format, Messages, RecordArgs, RunDirectory, RunProgress, RunTally, RunWriter, Stream, TimeLimit, ViewArgs, after_command,
     free_at_exit, interruption, reported, say, usage_error, write_report,
 };
 use crate::capture::Options;
@@ -33,6 +33,7 @@ pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitC
 /// Checks what clap cannot.
 pub(super) fn check(args: &RecordArgs) -> anyhow::Result<()> {
     check_output(args.output.as_deref())?;
+    args.view.check_exports(&[])?;
     check_roots(&args.sources)?;
     if args.every.is_none() || args.view.format != Format::Perfetto {
         args.view.check_columns(Column::is_of_views).map_err(usage_error)?;
@@ -69,7 +70,9 @@ fn show_kept(
     written: Result<Option<Written>, StoreError>,
     messages: Messages,
 ) -> anyhow::Result<()> {
+    let exported = args.view.exported().try_for_each(|view| print(args, &window, &view));
     if let Ok(Some(written)) = written {
+        exported?;
         if messages == Messages::All {
             let file = escaped(&written.path.to_string_lossy()).into_owned();
             let summary = record_summary(&mut io::stderr().lock(), &window, &file, written.bytes);
@@ -79,9 +82,10 @@ fn show_kept(
         return Ok(());
     }
     // What a full disk refuses is still printed.
-    let printed = print(args, &window);
+    let printed = print(args, &window, &args.view);
     written?;
-    reported(printed, ())
+    reported(printed, ())?;
+    exported
 }
 
 /// The window, or why there is none, and how the command ended, if there was one.
@@ -184,11 +188,11 @@ pub(super) fn status_of(error: &anyhow::Error) -> u8 {
     }
 }
 
-pub(super) fn print(args: &RecordArgs, window: &CtprofSnapshot) -> anyhow::Result<()> {
-    args.view.scope.as_ref().map_or(Ok(()), |scope| scope.check(&window.head))?;
-    let report = show(window, &args.view.options(Sides::one("window".to_owned())));
+pub(super) fn print(args: &RecordArgs, window: &CtprofSnapshot, view: &ViewArgs) -> anyhow::Result<()> {
+    view.scope.as_ref().map_or(Ok(()), |scope| scope.check(&window.head))?;
+    let report = show(window, &view.options(Sides::one("window".to_owned())));
     report.unmatched.iter().for_each(|error| tracing::warn!("--only: {error}"));
-    write_report(stream(args), &report, &args.view)
+    write_report(stream(args), &report, view)
 }
 
 /// Where reports go: beside a command's output to standard error, like those of perf stat.

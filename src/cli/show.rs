@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    DigestReader, Format, Messages, ShowArgs, StepPrinter, Stream, free_at_exit, groups_exist, misfit, part_of,
-    usage_error, warn_of, write_report,
+    DigestReader, Format, Messages, ShowArgs, StepPrinter, Stream, ViewArgs, free_at_exit, groups_exist, misfit,
+    part_of, usage_error, warn_of, write_report,
 };
 use crate::compare::{OverviewColumn, Sides, report, trends};
 use crate::model::Section;
@@ -21,9 +21,15 @@ pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
         return show_steps(args);
     }
     args.view.check_columns(Column::is_of_views).map_err(usage_error)?;
-    let options = args.view.options(Sides::one(args.snapshot.display().to_string()));
-    let mut input = DigestReader::new(options, &args.view, messages);
-    let (parts, columns, sections) = course(args);
+    args.view.check_exports(&[&args.snapshot, args.later.as_deref().unwrap_or(&args.snapshot)])?;
+    show_as(args, &args.view, messages)?;
+    args.view.exported().try_for_each(|view| show_as(args, &view, messages))
+}
+
+fn show_as(args: &ShowArgs, view: &ViewArgs, messages: Messages) -> anyhow::Result<()> {
+    let options = view.options(Sides::one(args.snapshot.display().to_string()));
+    let mut input = DigestReader::new(options, view, messages);
+    let (parts, columns, sections) = course(args, view);
     let (side, parts) = match &args.later {
         None => input.runs_and_parts(&args.snapshot, parts)?,
         Some(later) => (input.window(&args.snapshot, later)?.into(), None),
@@ -31,15 +37,15 @@ pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
     let options = input.into_options();
     let mut report = report(Sides::one(side), &options, &[]);
     report.trends = parts.map(|parts| trends(parts, &columns, sections, &options)).unwrap_or_default();
-    groups_exist(&report.unmatched, &args.view)?;
-    let written = write_report(Stream::Stdout, &report, &args.view);
+    groups_exist(&report.unmatched, view)?;
+    let written = write_report(Stream::Stdout, &report, view);
     free_at_exit(report);
     written
 }
 
 /// Of a series, the number of parts, and the columns and sections whose course is shown.
-fn course(args: &ShowArgs) -> (u32, Vec<&'static OverviewColumn>, &'static [Section]) {
-    if !args.view.format.is_interactive() {
+fn course(args: &ShowArgs, view: &ViewArgs) -> (u32, Vec<&'static OverviewColumn>, &'static [Section]) {
+    if !view.format.is_interactive() {
         return (PARTS, vec![args.sparkline], &[Section::Overview]);
     }
     let others = OverviewColumn::of_groups().filter(|column| column.name != args.sparkline.name);

@@ -260,7 +260,7 @@ fn finish(
     if let Some(whole) = output.whole.filter(|_| output.printer.is_some()) {
         let window = whole.end(series.moment().capture()?, command, None)?;
         write_to(stream(args), &args.view, |out, _| writeln!(out))?;
-        print(args, &window)?;
+        print(args, &window, &args.view)?;
     }
     output.printer.map_or(Ok(()), StepPrinter::finish)?;
     if let Some(file) = output.file {

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, Resettable, TypedValueParser};
 
+use super::Format;
 use crate::capture::Smaps;
 use crate::compare::{
     Names, OverviewColumn, Quantity, SelectError, SortKey, Threshold, Units, parse_metric_or, parse_section,
@@ -122,6 +124,19 @@ const EXPECTED_SIZE: &str = "expected a size such as 512M or 4G";
 pub(super) fn threshold(text: &str) -> Result<Threshold, String> {
     percentage(text, 1000.0).map(Threshold)
 }
+
+/// What `--export` names: a format and a file, such as `html=report.html`.
+pub(super) fn export(text: &str) -> Result<(Format, PathBuf), String> {
+    let (format, file) = text.split_once('=').filter(|(_, file)| !file.is_empty()).ok_or(EXPECTED_EXPORT)?;
+    let formats = || Format::value_variants().iter().filter(|format| **format != Format::Perfetto);
+    let format = formats().find(|known| known.to_possible_value().is_some_and(|value| value.matches(format, false)));
+    format.map(|format| (*format, file.into())).ok_or_else(|| {
+        let names = formats().filter_map(|format| Some(format.to_possible_value()?.get_name().to_owned()));
+        format!("expected one of these formats: {}", names.collect::<Vec<_>>().join(", "))
+    })
+}
+
+const EXPECTED_EXPORT: &str = "expected a format and a file such as html=report.html";
 
 /// Numbers of units of work: one of both sides, or one of each.
 pub(super) fn units(text: &str) -> Result<Units, String> {

@@ -1,10 +1,16 @@
 //! Arguments that choose what reports show.
 
 use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::{Args as ClapArgs, ColorChoice, ValueEnum};
 
-use super::{Format, METRICS, MetricChoice, NO_STEPS, SECTIONS, SORT_KEYS, names, one_of_variants, size, units};
+use super::{
+    Format, METRICS, MetricChoice, NO_STEPS, SECTIONS, SORT_KEYS, cannot_export, export, names, one_of_variants, size,
+    units, usage_error,
+};
 use crate::compare::{
     CompareOptions, Flatten, Form, GroupBy, GroupGlob, Grouping, Names, Per, Quantity, Scope, Selection, Sides,
     SortKey, Units,
@@ -13,7 +19,7 @@ use crate::model::Section;
 use crate::report::Column;
 use crate::store::MAX_DECOMPRESSED_SNAPSHOT_BYTES;
 
-#[derive(Debug, ClapArgs)]
+#[derive(Clone, Debug, ClapArgs)]
 pub(super) struct LimitArgs {
     /// Refuse snapshots larger than this uncompressed
     ///
@@ -22,7 +28,7 @@ pub(super) struct LimitArgs {
     pub(super) max_snapshot_bytes: u64,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Report")]
 pub(super) struct ViewArgs {
     /// Group by command, process, thread, pid, tid, cgroup, …
@@ -108,11 +114,36 @@ pub(super) struct ViewArgs {
     /// Show these sections, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = SECTIONS, hide_short_help = true, help_heading = "Expert")]
     sections: Vec<Section>,
+    /// Write the report to a file, too: html=report.html (repeatable)
+    ///
+    /// FORMAT is one of those of --format; what is printed stays as it is.
+    #[arg(long, value_name = "FORMAT=FILE", value_parser = export, hide_short_help = true)]
+    export: Vec<(Format, PathBuf)>,
+    /// The file of `--export` that this view is for; `None` for what is printed.
+    #[arg(skip)]
+    pub(super) file: Option<PathBuf>,
     #[command(flatten)]
     pub(super) limits: LimitArgs,
 }
 
 impl ViewArgs {
+    /// The same view in the formats, and for the files, of `--export`.
+    pub(super) fn exported(&self) -> impl Iterator<Item = Self> {
+        let view =
+            |(format, file): &(Format, PathBuf)| Self { format: *format, file: Some(file.clone()), ..self.clone() };
+        self.export.iter().map(view)
+    }
+
+    /// Opens the files of `--export`, so that those that cannot be written are an error before anything is recorded or read.
+    /// Standard input, which is read for what is printed, cannot be read again.
+    pub(super) fn check_exports(&self, inputs: &[&Path]) -> anyhow::Result<()> {
+        if !self.export.is_empty() && inputs.contains(&Path::new("-")) {
+            return Err(usage_error("--export needs a file that can be read twice, not standard input"));
+        }
+        let open = |path: &PathBuf| OpenOptions::new().append(true).create(true).open(path);
+        self.export.iter().try_for_each(|(_, file)| open(file).map(drop).with_context(|| cannot_export(file)))
+    }
+
     pub(super) fn options(&self, labels: Sides<String>) -> CompareOptions {
         let grouping = Grouping {
             axis: self.group_by,

@@ -53,6 +53,32 @@ fn a_name_in_the_place_of_a_process_id_is_an_error_that_says_how_to_find_the_id(
 }
 
 #[test]
+fn exported_files_have_what_their_formats_print() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |format: &str| dir.path().join(format).display().to_string();
+    let formats = ["table", "json", "csv", "markdown", "html"];
+    for args in [&["show", B][..], &["compare", A, B]] {
+        let options = formats.map(|format| format!("--export={format}={}", path(format)));
+        let printed = ctprof(args).args(&options).output().unwrap();
+        assert!(printed.status.success(), "{}", text(&printed.stderr));
+        assert_eq!(text(&printed.stdout), text(&run(args).stdout), "what is printed stays as it is");
+        for format in formats {
+            let alone = ctprof(args).args(["--format", format]).output().unwrap();
+            assert!(fs::read(path(format)).unwrap() == alone.stdout, "{args:?} {format}");
+        }
+    }
+    let gate = ["compare", A, B, "--fail-on", "run>0%", "--export"];
+    let [export, nowhere] = [format!("json={}", path("failed")), "json=/nonexistent/x".to_owned()];
+    assert_eq!(ctprof(&gate).arg(&export).output().unwrap().status.code(), Some(3));
+    let failed: serde_json::Value = serde_json::from_slice(&fs::read(path("failed")).unwrap()).unwrap();
+    assert_eq!(failed["gates"][0]["outcome"], "failed", "{}", failed["gates"]);
+    let refused = ctprof(&gate).arg(nowhere).output().unwrap();
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0), "before anything is printed");
+    let refused = run(&["show", "-", "--export", &export]);
+    assert!(refused.status.code() == Some(2) && text(&refused.stderr).contains("read twice"));
+}
+
+#[test]
 fn folded_stacks_without_reasons_are_said_to_be_none() {
     let shown = run(&["show", A, "--format", "folded"]);
     assert!(shown.status.success() && shown.stdout.is_empty());
