@@ -242,7 +242,7 @@ fn sides(args: &AbArgs, parent: &Path) -> anyhow::Result<[AbSide; 2]> {
     let lifetime = if args.output.is_some() { Lifetime::Lasting } else { Lifetime::Process };
     let side = |name, script: &str| {
         let directory = RunDirectory::create(&parent.join(name), args.most_runs(), lifetime)?;
-        let until = shell(args, script);
+        let until = if args.no_shell { without_shell(args, script)? } else { shell(args, script) };
         anyhow::Ok(AbSide { name, script: script.to_owned(), until, directory, tally: RunTally::default() })
     };
     Ok([side(BASELINE, &args.baseline)?, side(CANDIDATE, &args.candidate)?])
@@ -250,6 +250,12 @@ fn sides(args: &AbArgs, parent: &Path) -> anyhow::Result<[AbSide; 2]> {
 
 fn shell(args: &AbArgs, script: &str) -> Until {
     Until::Exited(Invocation { cpus: args.cpus().to_vec(), ..Invocation::shell(script, args.streams()) })
+}
+
+fn without_shell(args: &AbArgs, script: &str) -> anyhow::Result<Until> {
+    let invocation = Invocation::words(script, args.streams());
+    let wrong = || usage_error(format!("`{script}` is no command of words: a quote is not closed, or it is empty"));
+    Ok(Until::Exited(Invocation { cpus: args.cpus().to_vec(), ..invocation.ok_or_else(wrong)? }))
 }
 
 impl AbSide {

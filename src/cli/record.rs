@@ -51,16 +51,29 @@ fn one(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
         say(format_args!("recording until Ctrl-C"));
     }
     let signals = signals(args)?;
-    let (window, end) = recorded(args, &signals)?;
+    let Recorded { window, running, end } = recorded(args, &signals)?;
     let kept = window.map_err(anyhow::Error::from).map(|mut window| {
         key.iter().for_each(|key| window.redact(key));
         let written = target.map(|target| target.write(&window, args.view.limits.max_snapshot_bytes)).transpose();
         (window, written)
     });
     // Printing can wait for a reader.
-    drop(signals);
-    after_command(end, kept.and_then(|(window, written)| show_kept(args, window, written, messages)))?;
+    let signals = Some(signals).filter(|_| running.is_some());
+    let shown = kept.and_then(|(window, written)| show_kept(args, window, written, messages));
+    let end = match running.zip(signals) {
+        Some((running, signals)) => end_of_command(running, &signals)?,
+        None => end,
+    };
+    after_command(end, shown)?;
     Ok(exit_status(end))
+}
+
+/// Waits for a command that runs on after it was recorded.
+pub(super) fn end_of_command(mut waiting: Waiting, signals: &Signals) -> anyhow::Result<Option<CommandEnd>> {
+    let end = waiting.end(signals)?;
+    let of_command = end.of_command;
+    after_command(of_command, end.discard().map_err(Into::into))?;
+    Ok(of_command)
 }
 
 /// Says where the window was written, or prints it.
@@ -88,18 +101,27 @@ fn show_kept(
     exported
 }
 
-/// The window, or why there is none, and how the command ended, if there was one.
-fn recorded(
-    args: &RecordArgs,
-    signals: &Signals,
-) -> anyhow::Result<(Result<CtprofSnapshot, RecordError>, Option<CommandEnd>)> {
+/// What was recorded.
+struct Recorded {
+    /// The window, or why there is none.
+    window: Result<CtprofSnapshot, RecordError>,
+    /// The command that runs on, if one does.
+    running: Option<Waiting>,
+    /// How the command ended, if it did.
+    end: Option<CommandEnd>,
+}
+
+fn recorded(args: &RecordArgs, signals: &Signals) -> anyhow::Result<Recorded> {
     let until = until(args);
     let mut recorder = recorder(args, 1)?;
     let window = recorder.open()?;
-    let end =
-        if args.command.is_empty() { window.wait(&until, signals)? } else { begin(&until, signals)?.end(signals)? };
+    let mut waiting = if args.command.is_empty() { None } else { Some(begin(&until, signals)?) };
+    let end = match &mut waiting {
+        Some(waiting) => waiting.end(signals)?,
+        None => window.wait(&until, signals)?,
+    };
     let of_command = end.of_command;
-    Ok((window.close(end), of_command))
+    Ok(Recorded { window: window.close(end), running: waiting.filter(Waiting::runs_on), end: of_command })
 }
 
 /// The exit status after the command ended so, if there was one.
@@ -128,7 +150,13 @@ pub(super) fn begin(until: &Until, signals: &Signals) -> anyhow::Result<Waiting>
 pub(super) fn until(args: &RecordArgs) -> Until {
     match args.command.split_first() {
         None => Until::Elapsed(args.duration.unwrap_or(Duration::MAX)),
-        Some((program, arguments)) => Until::Exited(Invocation::new(program, arguments)),
+        Some((program, arguments)) => {
+            let invocation = Invocation::new(program, arguments);
+            match args.duration {
+                None => Until::Exited(invocation),
+                Some(time) => Until::ExitedWithin(time, invocation),
+            }
+        }
     }
 }
 
@@ -136,6 +164,9 @@ fn several(args: &RecordArgs, runs: u32, output: &Path, messages: Messages) -> a
     if args.duration.is_none() && args.command.is_empty() {
         let message = format!("--runs needs the end of a run: ctprof record --runs {runs} -d 10s, or -- COMMAND");
         return Err(usage_error(message));
+    }
+    if args.duration.is_some() && !args.command.is_empty() {
+        return Err(usage_error("--runs ends a run with its COMMAND, or after -d TIME without a COMMAND"));
     }
     if output == Path::new("-") {
         return Err(usage_error(format!("--runs needs a directory: ctprof record --runs {runs} -o DIRECTORY")));

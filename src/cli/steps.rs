@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::capture::redact_key;
-use super::record::{begin, check, exit_status, print, recorder, signals, stream, until};
+use super::record::{begin, check, end_of_command, exit_status, print, recorder, signals, stream, until};
 use super::{
     Format, Messages, RecordArgs, Stream, ViewArgs, after_command, groups_exist, is_broken_pipe, say, selection,
     usage_error, write_to,
@@ -222,18 +222,16 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
         Ok(last) => last,
         Err(error) => {
             // Whoever started ctprof expects that the command has ended.
-            if ended.is_none() && !args.command.is_empty() {
+            if waiting.runs_on() {
                 tracing::warn!("the recording has ended, the command runs on: {error:#}");
-                let end = waiting.end(&signals)?;
-                ended = Some(end.of_command);
-                after_command(end.of_command, end.discard().map_err(Into::into))?;
+                ended = Some(end_of_command(waiting, &signals)?);
             }
             return after_command(ended.flatten(), Err(error));
         }
     };
     signals.begin_conclusion();
-    // A command that met the bound of --until goes on, without being recorded.
-    let goes_on = ended.is_none() && !args.command.is_empty();
+    // A command that met the bound of --until, or outlives the time, goes on without being recorded.
+    let goes_on = waiting.runs_on();
     // No signal ends a recording that is not written. Printing can wait for a reader.
     let signals = Some(signals).filter(|_| goes_on || args.output.is_some());
     let finished = finish(args, &series, output, (last, count), messages);
@@ -241,9 +239,7 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
     drop(recorder);
     let mut end = ended.flatten();
     if let Some(signals) = signals.filter(|_| goes_on) {
-        let later = waiting.end(&signals)?;
-        end = later.of_command;
-        after_command(end, later.discard().map_err(Into::into))?;
+        end = end_of_command(waiting, &signals)?;
     }
     after_command(end, finished)?;
     Ok(exit_status(end))

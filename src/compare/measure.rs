@@ -66,7 +66,7 @@ impl Times {
         let exited_run = members.exited_work.values().filter_map(|totals| run(totals)).fold(0, u64::saturating_add);
         let alive = alive.map(|alive: u64| alive.saturating_add(exited_run));
         let command = head.window.as_ref().and_then(|window| window.command.as_ref());
-        let elapsed = command.map(|command| command.elapsed_ns);
+        let elapsed = command.filter(|command| command.end().is_some()).map(|command| command.elapsed_ns);
         Self { seconds, alive, blocked: members.blocked_ns, blocked_of: members.blocked_of, elapsed }
     }
 }

@@ -113,7 +113,7 @@ fn own_columns() -> Vec<Column<CaptureRow>> {
             let arguments = &row.window()?.command.as_ref()?.arguments;
             (!arguments.is_empty()).then(|| arguments.join(" ").into())
         }, "Command that was recorded, with its arguments.";
-        command_elapsed_ns: Integer in "ns" = |row| Some(row.window()?.command.as_ref()?.elapsed_ns.into()), "How long it ran.";
+        command_elapsed_ns: Integer in "ns" = |row| Some(row.window()?.command.as_ref()?.elapsed_ns.into()), "How long it ran in the window.";
         command_status: Integer in "" = |row| {
             Some(Value::Signed(row.window()?.command.as_ref()?.status?.into()))
         }, "Its exit status; NULL if a signal ended it.";

@@ -107,9 +107,16 @@ stored! {
         optional arguments: Vec<String>,
         /// How long it ran, in nanoseconds.
         pub elapsed_ns: u64,
-        /// Its exit status; `None` if a signal ended it.
+        /// Its exit status; `None` if a signal ended it, or if it ran on after the window.
         optional status: Option<i32>,
         /// The signal that ended it.
         optional signal: Option<i32>,
+    }
+}
+
+impl RecordedCommand {
+    /// The exit status or the signal with which it ended; `None` if it ran on after the window.
+    pub fn end(&self) -> Option<i32> {
+        self.status.or(self.signal)
     }
 }

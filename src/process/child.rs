@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::kill;
@@ -57,6 +57,11 @@ impl Child {
 
     pub fn id(&self) -> u32 {
         self.pid.as_raw().unsigned_abs()
+    }
+
+    /// How long ago it was started.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Waits until the command's process has exited, and leaves it a zombie; `None` if the deadline comes first. Reaps other

@@ -76,7 +76,7 @@ impl Recorder {
         self.listener.iter_mut().for_each(ExitListener::restart);
         let sampled_as = if self.listener.is_some() { SampledAs::Step } else { SampledAs::OneWindow };
         let samples = self.sampler.as_ref().and_then(|sampler| sampler.begin(sampled_as));
-        let command = if let Until::Exited(invocation) = until { arguments(invocation) } else { Vec::new() };
+        let command = until.command().map(arguments).unwrap_or_default();
         let mut info = SeriesInfo::default();
         (info.every_ns, info.recorder, info.command) = (nanoseconds(every), std::process::id(), command);
         let mut first = self.capturer.capture(Smaps::Never)?;

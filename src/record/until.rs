@@ -15,6 +15,8 @@ pub enum Until {
     Elapsed(Duration),
     /// When the command has exited.
     Exited(Invocation),
+    /// After this time, or when the command has exited before that. The command runs on.
+    ExitedWithin(Duration, Invocation),
 }
 
 /// What ended a window.
@@ -26,8 +28,8 @@ pub struct WindowEnd {
     pub of_command: Option<CommandEnd>,
     /// The time that is over, in nanoseconds.
     pub(super) requested_ns: Option<u64>,
-    /// The command, a zombie until the later capture has its counters.
-    command: Option<(Child, RecordedCommand)>,
+    /// The command, a zombie until the later capture has its counters; no child if it runs on.
+    command: Option<(Option<Child>, RecordedCommand)>,
 }
 
 /// What a recording that has begun waits for.
@@ -39,6 +41,21 @@ pub struct Waiting {
 }
 
 impl Until {
+    /// The command, if there is one.
+    pub(super) fn command(&self) -> Option<&Invocation> {
+        match self {
+            Self::Elapsed(_) => None,
+            Self::Exited(invocation) | Self::ExitedWithin(_, invocation) => Some(invocation),
+        }
+    }
+
+    fn time(&self) -> Option<Duration> {
+        match self {
+            Self::Elapsed(time) | Self::ExitedWithin(time, _) => Some(*time),
+            Self::Exited(_) => None,
+        }
+    }
+
     /// Waits, or runs the command.
     ///
     /// # Errors
@@ -52,14 +69,11 @@ impl Until {
     /// # Errors
     /// [`RecordError::NotStarted`] if the command does not start.
     pub fn begin(&self, signals: &Signals) -> Result<Waiting, RecordError> {
-        Ok(match self {
-            // A time that the clock cannot represent is never reached.
-            Self::Elapsed(time) => Waiting { end: Instant::now().checked_add(*time), command: None },
-            Self::Exited(invocation) => {
-                let child = Child::spawn(invocation, signals).map_err(RecordError::NotStarted)?;
-                Waiting { end: None, command: Some((child, invocation.clone())) }
-            }
-        })
+        let child = self.command().map(|command| Child::spawn(command, signals).map_err(RecordError::NotStarted));
+        let command = child.transpose()?.zip(self.command().cloned());
+        // A time that the clock cannot represent is never reached.
+        let end = self.time().and_then(|time| Instant::now().checked_add(time));
+        Ok(Waiting { end, command })
     }
 }
 
@@ -68,12 +82,17 @@ impl Waiting {
     ///
     /// # Errors
     /// As [`Waiting::wait`].
-    pub fn end(mut self, signals: &Signals) -> Result<WindowEnd, RecordError> {
+    pub fn end(&mut self, signals: &Signals) -> Result<WindowEnd, RecordError> {
         loop {
             if let Some(end) = self.wait(signals, None)? {
                 return Ok(end);
             }
         }
+    }
+
+    /// Whether a command runs on, of which [`Waiting::end`] is the end of the command.
+    pub fn runs_on(&self) -> bool {
+        self.command.is_some()
     }
 
     /// Waits for the end, but not longer than until `deadline`; `None` if that comes first.
@@ -89,18 +108,28 @@ impl Waiting {
 
     fn wait_for_end(&mut self, signals: &Signals, deadline: Option<Instant>) -> Result<Option<WindowEnd>, RecordError> {
         let Some((mut child, invocation)) = self.command.take() else { return self.pause(signals, deadline) };
-        let Some(end) = child.wait_exited(signals, deadline).map_err(RecordError::CannotWaitForCommand)? else {
-            self.command = Some((child, invocation));
-            return Ok(None);
-        };
-        let command = RecordedCommand {
+        let first = self.end.into_iter().chain(deadline).min();
+        let end = child.wait_exited(signals, first).map_err(RecordError::CannotWaitForCommand)?;
+        let recorded = |elapsed: Duration| RecordedCommand {
             arguments: arguments(&invocation),
-            elapsed_ns: nanoseconds(end.elapsed),
-            status: end.status,
-            signal: end.signal,
+            elapsed_ns: nanoseconds(elapsed),
+            status: end.and_then(|end| end.status),
+            signal: end.and_then(|end| end.signal),
         };
-        let command = Some((child, command));
-        Ok(Some(WindowEnd { interrupted: end.interrupted, of_command: Some(end), requested_ns: None, command }))
+        if let Some(end) = end {
+            let command = Some((Some(child), recorded(end.elapsed)));
+            return Ok(Some(WindowEnd {
+                interrupted: end.interrupted,
+                of_command: Some(end),
+                requested_ns: None,
+                command,
+            }));
+        }
+        let running = recorded(child.elapsed());
+        self.command = Some((child, invocation));
+        let is_over = self.end.take_if(|end| *end <= Instant::now()).is_some();
+        let command = Some((None, running));
+        Ok(is_over.then_some(WindowEnd { interrupted: None, of_command: None, requested_ns: None, command }))
     }
 
     fn pause(&self, signals: &Signals, deadline: Option<Instant>) -> Result<Option<WindowEnd>, RecordError> {
@@ -120,13 +149,18 @@ impl WindowEnd {
     /// # Errors
     /// [`RecordError::CannotWaitForCommand`] if it was reaped elsewhere.
     pub fn discard(self) -> Result<(), RecordError> {
-        self.command.map_or(Ok(()), |(child, _)| child.reap().map(drop).map_err(RecordError::CannotWaitForCommand))
+        self.command
+            .and_then(|(child, _)| child)
+            .map_or(Ok(()), |child| child.reap().map(drop).map_err(RecordError::CannotWaitForCommand))
     }
 
     /// Reaps the command, adds its I/O and what its interpreter ran where the later capture could not read it, and returns what
     /// was recorded of it.
     pub(super) fn conclude(self, later: &mut CtprofSnapshot) -> Result<Option<ReapedCommand>, RecordError> {
-        let Some((child, command)) = self.command else { return Ok(None) };
+        let (child, command) = match self.command {
+            Some((Some(child), command)) => (child, command),
+            runs_on => return Ok(runs_on.map(|(_, command)| ReapedCommand { command, peak: None })),
+        };
         let id = child.id();
         let used = child.reap().map_err(RecordError::CannotWaitForCommand)?;
         let mut leader = later.threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());
@@ -140,25 +174,24 @@ impl WindowEnd {
             process.read_bytes.get_or_insert(used.read_bytes.into());
             process.write_bytes.get_or_insert(used.write_bytes.into());
         }
-        Ok(Some(ReapedCommand { command, id, peak_bytes: used.peak_bytes }))
+        Ok(Some(ReapedCommand { command, peak: used.peak_bytes.map(|bytes| (id, bytes)) }))
     }
 }
 
-/// A command that was reaped.
+/// A command that was reaped, or that runs on.
 pub(super) struct ReapedCommand {
     command: RecordedCommand,
-    id: u32,
-    /// The largest resident set of its process, and of the children that it waited for; `None` if it is unknown.
-    peak_bytes: Option<u64>,
+    /// Its process, and the largest resident set of that and of the children that it waited for; `None` if it is unknown.
+    peak: Option<(u32, u64)>,
 }
 
 impl ReapedCommand {
     /// Adds the peak of the memory where nothing else has it: without a record of the exit, that of a process is unknown once it has
     /// exited. Returns what was recorded of the command.
     pub(super) fn complete(self, threads: &mut [ThreadState]) -> RecordedCommand {
-        let leader = threads.iter_mut().find(|thread| thread.tgid == self.id && thread.is_leader());
-        if let Some((leader, peak)) = leader.zip(self.peak_bytes) {
-            leader.metrics.hiwater_rss_bytes.get_or_insert(peak.into());
+        if let Some((id, peak)) = self.peak {
+            let leader = threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());
+            leader.into_iter().for_each(|leader| _ = leader.metrics.hiwater_rss_bytes.get_or_insert(peak.into()));
         }
         self.command
     }

@@ -468,3 +468,45 @@ fn without_bpf_the_peak_of_the_memory_of_a_command_is_that_of_its_largest_proces
     assert!((100_000_000..150_000_000).contains(&large), "{large}");
     assert_eq!(peak("true"), None, "a copy of the memory of ctprof is not the command's");
 }
+
+fn ctprof(arguments: &[&str]) -> Run {
+    Run::of(Command::new(env!("CARGO_BIN_EXE_ctprof")).args(arguments).env_remove("RUST_LOG"))
+}
+
+#[test]
+fn a_command_runs_on_after_the_time_of_its_recording_and_keeps_its_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (file, series, ended) = (path("w.zst"), path("s.zst"), path("ended"));
+    let script = format!("sleep 1; touch {ended}; exit 7");
+    let recorded = |options: &[&str]| {
+        let _ = fs::remove_file(&ended);
+        let run = ctprof(&[&["record", "-q", "-d", "300ms"], options, &["--", "sh", "-c", &script]].concat());
+        assert_eq!(run.code(), 7, "{}", run.stderr);
+        assert!(fs::exists(&ended).unwrap(), "ctprof ends with the command");
+    };
+    recorded(&["-o", &file]);
+    recorded(&["-o", &series, "--every", "100ms"]);
+    let shown = ctprof(&["show", "-f", "json", &file]).stdout;
+    let report: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let command = &report["snapshot"]["window"]["command"];
+    assert!(command["status"].is_null() && command["elapsed_ns"].as_u64() < Some(900_000_000), "{command}");
+    assert!(ctprof(&["show", &file]).stdout.contains("still running after "));
+    let shorter = ctprof(&["record", "-d", "60s", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(shorter.code(), 3, "a command that ends first ends the recording");
+    let runs = ctprof(&["record", "--runs", "2", "-o", &path("runs"), "-d", "1s", "--", "true"]);
+    assert_eq!(runs.code(), 125, "{}", runs.stderr);
+}
+
+#[test]
+fn commands_without_a_shell_are_started_by_their_words() {
+    let ab = |old: &str| {
+        ctprof(&["ab", "-q", "--no-shell", "--runs", "1", "--no-warmup", "--show-output", "-f", "json", old, "true"])
+    };
+    let run = ab("printf '%s|' 'a b' $HOME");
+    assert!(run.stderr.contains("a b|$HOME|"), "{}", run.stderr);
+    let report: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    let groups = report["rows"].as_array().unwrap();
+    assert!(groups.iter().all(|row| row["group"] != "sh"), "{}", run.stdout);
+    assert_eq!(ab("printf 'a").code(), 2);
+}
