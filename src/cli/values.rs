@@ -14,7 +14,7 @@ use crate::compare::{
     Names, OverviewColumn, Quantity, SelectError, SortKey, Threshold, Units, parse_metric_or, parse_section,
     parse_sort_key,
 };
-use crate::model::Section;
+use crate::model::{Section, bytes_written, time_written};
 use crate::report::Column;
 use crate::store::Keep;
 
@@ -107,18 +107,14 @@ pub(super) fn weight(text: &str) -> Result<f64, String> {
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time such as 10s, 500ms or 2m".to_owned();
     let seconds = text.parse::<f64>().ok().map(|seconds| Duration::try_from_secs_f64(seconds).map_err(|_| expected()));
-    let friendly = || {
-        let parsed = text.parse::<jiff::SignedDuration>().map_err(|_| expected())?;
-        Duration::try_from(parsed).map_err(|_| expected())
-    };
-    match seconds.unwrap_or_else(friendly)? {
+    match seconds.unwrap_or_else(|| time_written(text).ok_or_else(expected))? {
         Duration::ZERO => Err("expected a time longer than 0".to_owned()),
         time if u64::try_from(time.as_nanos()).is_err() => Err("expected a time below 584 years".to_owned()),
         time => Ok(time),
     }
 }
 
-const EXPECTED_SIZE: &str = "expected a size such as 512M or 4G";
+const EXPECTED_SIZE: &str = "expected a size such as 512M, 512MiB or 512MB";
 
 /// A percentage such as `5%`, up to 1000%.
 pub(super) fn threshold(text: &str) -> Result<Threshold, String> {
@@ -157,29 +153,24 @@ fn percentage(text: &str, most: f64) -> Result<f64, String> {
     percent.map(|percent| percent / 100.0).ok_or_else(|| "expected a percentage such as 5%".to_owned())
 }
 
-/// A number of bytes, or one with a suffix K, M, G or T of powers of 1024.
+/// A number of bytes, or a size with a unit.
 pub(super) fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
-        "" | "B" => 0,
-        "K" | "KIB" => 10,
-        "M" | "MIB" => 20,
-        "G" | "GIB" => 30,
-        "T" | "TIB" => 40,
-        _ => return Err(EXPECTED_SIZE.to_owned()),
-    };
-    let number: u64 = digits.parse().map_err(|_| EXPECTED_SIZE.to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
+    let written =
+        || Some(text.parse::<u64>().ok().map_or_else(|| bytes_written(text), |number| Some(number as f64))?.round());
+    // Beyond 2^53, no number of bytes is a file's.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
+    match written() {
+        None => Err(EXPECTED_SIZE.to_owned()),
+        Some(bytes) if bytes < 9e15 => Ok(bytes as u64),
+        Some(_) => Err("too large".to_owned()),
+    }
 }
 
-/// How much of a series is kept: a time, or a size with a suffix in capitals.
+/// How much of a series is kept: a time, or a size with a unit.
 pub(super) fn keep(text: &str) -> Result<Keep, String> {
-    let is_size = text.ends_with(['B', 'K', 'M', 'G', 'T']);
-    match is_size {
-        true => size(text).ok().filter(|bytes| *bytes > 0).map(Keep::Bytes),
-        false => duration(text).ok().map(Keep::Time),
-    }
-    .ok_or_else(|| "expected a time or a size such as 1h or 200MiB".to_owned())
+    let size = bytes_written(text).and_then(|_| size(text).ok()).filter(|bytes| *bytes > 0).map(Keep::Bytes);
+    size.or_else(|| duration(text).ok().map(Keep::Time))
+        .ok_or_else(|| "expected a time or a size such as 1h or 200MiB".to_owned())
 }
 
 /// CPU numbers, ascending.
@@ -259,9 +250,20 @@ mod tests {
     fn sizes_have_the_usual_suffixes() {
         assert_eq!(size("4096"), Ok(4096));
         assert_eq!(size("32G"), Ok(32 << 30));
-        assert_eq!(size("1kib"), Ok(1024));
-        for bad in ["", "G", "1X", "-1", "1.5G", "99999999999T"] {
+        assert_eq!((size("1kib"), size("1.5 KB")), (Ok(1024), Ok(1500)));
+        assert_eq!([size("64MB"), size("64MiB"), size("64M")], [Ok(64_000_000), Ok(64 << 20), Ok(64 << 20)]);
+        for bad in ["", "G", "1X", "-1", "1.5", "64m", "99999999999T"] {
             assert!(size(bad).is_err(), "{bad}");
         }
+        assert_eq!(
+            ["1m", "2", "64MB", "1h 5m"].map(keep),
+            [
+                Ok(Keep::Time(Duration::from_secs(60))),
+                Ok(Keep::Time(Duration::from_secs(2))),
+                Ok(Keep::Bytes(64_000_000)),
+                Ok(Keep::Time(Duration::from_secs(3900))),
+            ]
+        );
+        assert!(["0M", "0s", "1X", ""].into_iter().all(|text| keep(text).is_err()));
     }
 }

@@ -6,7 +6,7 @@ use super::{
     ELAPSED, GateMetric, Group, GroupBy, GroupGlob, NoMetric, OVERVIEW, OverviewColumn, Per, ReportSection, is_typo,
     unknown_metric,
 };
-use crate::model::{Direction, NS_PER_TICK, Section, Unit, record_rows};
+use crate::model::{Direction, NS_PER_TICK, Section, Unit, bytes_written, record_rows, time_written};
 use crate::statistics::{Beyond, Bound, Scale};
 
 /// The name of all columns of the overview that get worse as they grow.
@@ -173,39 +173,13 @@ enum BoundUnit {
     /// Percent of the baseline.
     Percent,
     Points,
-    /// So many nanoseconds.
-    Time(f64),
-    Bytes(f64),
+    Nanoseconds,
+    Bytes,
     Count,
 }
 
-const UNITS: [(&str, BoundUnit); 18] = [
-    ("", BoundUnit::Count),
-    ("%", BoundUnit::Percent),
-    ("pp", BoundUnit::Points),
-    ("ns", BoundUnit::Time(1.0)),
-    ("us", BoundUnit::Time(1e3)),
-    // The micro sign and the Greek letter.
-    ("\u{b5}s", BoundUnit::Time(1e3)),
-    ("\u{3bc}s", BoundUnit::Time(1e3)),
-    ("ms", BoundUnit::Time(1e6)),
-    ("s", BoundUnit::Time(1e9)),
-    ("B", BoundUnit::Bytes(1.0)),
-    ("KiB", BoundUnit::Bytes(1024.0)),
-    ("MiB", BoundUnit::Bytes(1_048_576.0)),
-    ("GiB", BoundUnit::Bytes(1_073_741_824.0)),
-    ("TiB", BoundUnit::Bytes(1_099_511_627_776.0)),
-    ("KB", BoundUnit::Bytes(1e3)),
-    ("MB", BoundUnit::Bytes(1e6)),
-    ("GB", BoundUnit::Bytes(1e9)),
-    ("TB", BoundUnit::Bytes(1e12)),
-];
-
-/// The names of the units, without the Greek letter, which looks like the micro sign.
-fn unit_names() -> String {
-    let is_shown = |name: &&str| !name.is_empty() && !name.starts_with('\u{3bc}');
-    UNITS.iter().map(|(name, _)| *name).filter(is_shown).collect::<Vec<_>>().join(", ")
-}
+/// Units other than those of times and sizes.
+const SHARES: [(&str, BoundUnit); 3] = [("", BoundUnit::Count), ("%", BoundUnit::Percent), ("pp", BoundUnit::Points)];
 
 impl BoundUnit {
     /// What values of the overview are divided by, for bounds of this unit.
@@ -213,7 +187,7 @@ impl BoundUnit {
         match self {
             Self::Percent => None,
             Self::Points => Some(Per::Second),
-            Self::Time(_) | Self::Bytes(_) | Self::Count => Some(Per::Run),
+            Self::Nanoseconds | Self::Bytes | Self::Count => Some(Per::Run),
         }
     }
 }
@@ -222,26 +196,33 @@ impl BoundAmount {
     pub(super) fn parse(text: &str) -> Result<Self, GateError> {
         let bad =
             || GateError(format!("bad bound `{text}`: expected a number with a unit, such as 10%, 2s, 64MiB or 1000"));
-        let is_digit = |c: char| c.is_ascii_digit() || c == '.';
-        let digits = text.strip_prefix(['-', '+', '\u{2212}']).unwrap_or(text);
-        let (number, unit) = digits.split_at(digits.find(|c| !is_digit(c)).unwrap_or(digits.len()));
-        let number: f64 = number.parse().map_err(|_| bad())?;
-        if digits.len() < text.len() {
+        let plain = text.strip_prefix(['-', '+', '\u{2212}']).unwrap_or(text);
+        let (number, unit) =
+            plain.split_at(plain.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(plain.len()));
+        let share = || SHARES.iter().find(|(name, _)| *name == unit.trim_start()).map(|(_, unit)| *unit);
+        let (number, unit) = match (number.parse(), share(), time_written(plain), bytes_written(plain)) {
+            (Ok(number), Some(unit), ..) => (number, unit),
+            (_, _, Some(time), _) => (time.as_nanos() as f64, BoundUnit::Nanoseconds),
+            (.., Some(bytes)) => (bytes, BoundUnit::Bytes),
+            (Ok(_), ..) => {
+                let units = "%, pp, times such as 2s, 500ms or 1m 30s, sizes such as 64MiB or 64MB, or none for counts";
+                return Err(GateError(format!("unknown unit `{}` ({units})", unit.trim_start())));
+            }
+            _ => return Err(bad()),
+        };
+        if plain.len() < text.len() {
             let meaning = "`<10%` is a fall by more than 10 %, `>10%` a rise";
             return Err(GateError(format!("negative bound `{text}`: {meaning}")));
         }
-        let unit = unit.trim_start();
-        let known = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, unit)| *unit);
-        let unit =
-            known.ok_or_else(|| GateError(format!("unknown unit `{unit}` ({}, or none for counts)", unit_names())))?;
-        if number.is_finite() { Ok(Self { number, unit }) } else { Err(bad()) }
+        if f64::is_finite(number) { Ok(Self { number, unit }) } else { Err(bad()) }
     }
 
     /// As what a column of this unit shows per second: percent of a CPU, bytes or events.
     pub(super) fn rate(self, column: Unit) -> Option<f64> {
         match (self.unit, column) {
-            (BoundUnit::Percent, Unit::Ns) | (BoundUnit::Count, Unit::Count | Unit::Bytes) => Some(self.number),
-            (BoundUnit::Bytes(bytes), Unit::Bytes) => Some(self.number * bytes),
+            (BoundUnit::Percent, Unit::Ns)
+            | (BoundUnit::Count, Unit::Count | Unit::Bytes)
+            | (BoundUnit::Bytes, Unit::Bytes) => Some(self.number),
             _ => None,
         }
     }
@@ -278,8 +259,8 @@ impl BoundAmount {
             (BoundUnit::Points, Unit::Ratio, _) => self.number / 100.0,
             (BoundUnit::Points, Unit::Hundredths, _) => self.number * 1e4 / 100.0,
             (BoundUnit::Points, _, Some(_)) if is_share => self.number,
-            (BoundUnit::Time(ns), _, Some(unit_ns)) => self.number * ns / unit_ns,
-            (BoundUnit::Bytes(bytes), Unit::Bytes, _) => self.number * bytes,
+            (BoundUnit::Nanoseconds, _, Some(unit_ns)) => self.number / unit_ns,
+            (BoundUnit::Bytes, Unit::Bytes, _) => self.number,
             (BoundUnit::Count, Unit::Count, _) => self.number,
             (_, unit, _) => {
                 let (noun, examples) = match unit {
@@ -343,6 +324,8 @@ mod tests {
         assert_eq!(limit("cpu.some.total_usec>1.5ms"), above(Difference, 1500.0));
         assert_eq!(limit("read<64MiB"), below(Difference, -67_108_864.0));
         assert_eq!(limit("allocated_bytes>1KB"), above(Difference, 1e3));
+        assert_eq!(limit("read>64M"), above(Difference, 67_108_864.0));
+        assert_eq!(limit("run_time_ns>1m 30s"), above(Difference, 90e9));
         assert_eq!(limit("majflt>0"), above(Difference, 0.0));
         assert_eq!(limit("cpu_efficiency<5pp"), below(Difference, -0.05));
         assert_eq!(limit("cpu.some.avg10>5pp"), above(Difference, 500.0));
@@ -378,8 +361,8 @@ mod tests {
             assert!(error(text).starts_with("negative bound "), "{text}");
         }
         assert_eq!(error("run<100%"), "no value can fall by more than 100 %: `<100%`");
-        let units = "%, pp, ns, us, \u{b5}s, ms, s, B, KiB, MiB, GiB, TiB, KB, MB, GB, TB";
-        assert_eq!(error("run>10parsecs"), format!("unknown unit `parsecs` ({units}, or none for counts)"));
+        let units = "%, pp, times such as 2s, 500ms or 1m 30s, sizes such as 64MiB or 64MB, or none for counts";
+        assert_eq!(error("run>10parsecs"), format!("unknown unit `parsecs` ({units})"));
         assert_eq!(
             error("run_time_ns>64MiB"),
             "`run_time_ns` is a time, which `>64MiB` does not fit; write a bound such as `>10%` or `>2s`"

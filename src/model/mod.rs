@@ -51,6 +51,7 @@ macro_rules! named {
 }
 pub(crate) use named;
 
+mod amount;
 mod census;
 mod cgroup;
 mod cgroup_source;
@@ -92,10 +93,12 @@ mod value;
 mod window;
 mod window_rule;
 
+pub(crate) use self::{
+    amount::*, cgroup_source::*, kernel_field::*, numbered_values::*, record_listing::*, stored_name::*,
+};
 pub use self::{
     census::*, cgroup::*, code::*, container::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*,
     host::*, limit::*, name::*, process::*, psi::*, reasons::*, record::*, record_types::*, reduce::*, sample::*,
     sched_ext::*, section::*, snapshot::*, source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*,
     window::*, window_rule::*,
 };
-pub(crate) use self::{cgroup_source::*, kernel_field::*, numbered_values::*, record_listing::*, stored_name::*};

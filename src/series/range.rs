@@ -4,8 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use jiff::civil::Time;
-use jiff::{SignedDuration, Timestamp};
+
+use crate::model::time_written;
 
 /// From when to when; all that there is where a time is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,7 +49,7 @@ impl FromStr for SeriesRange {
 impl SeriesTime {
     fn parse(text: &str) -> Option<Self> {
         let seconds = || Duration::try_from_secs_f64(text.parse().ok()?).ok();
-        let friendly = || Duration::try_from(text.parse::<SignedDuration>().ok()?).ok();
+        let friendly = || time_written(text);
         let clock = || text.parse().ok().map(Self::Clock);
         let at = || text.parse().ok().map(Self::At);
         // A clock time is also how long a duration can be written.
