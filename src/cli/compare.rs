@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use super::{
     BASELINE, CANDIDATE, CompareArgs, Comparing, DigestReader, FAILED, GATE_FAILED, Messages, Stream, ViewArgs,
-    complain, free_at_exit, groups_exist, is_of_ab, reported, usage_error, write_report,
+    check_exports, complain, free_at_exit, groups_exist, is_of_ab, reported, usage_error, write_report,
 };
 use crate::compare::{CompareOptions, EndedEarly, GateOutcome, GateResult, Selection, Sides, report};
 use crate::report::{Column, write_gate_lines};
@@ -42,7 +42,7 @@ impl<'a> Prepared<'a> {
             return Err(usage_error(format!("--fail-on '{}': {error}", gate.text)));
         }
         args.view.check_columns(|column| column != Column::Value).map_err(usage_error)?;
-        args.view.check_exports(&[])?;
+        check_exports(&args.view, &[])?;
         Ok(Self { args, options })
     }
 
@@ -61,7 +61,7 @@ impl<'a> Prepared<'a> {
 
     pub(super) fn compare(&self, baseline: &Path, candidate: &Path, messages: Messages) -> anyhow::Result<ExitCode> {
         let view = &self.args.view;
-        view.check_exports(&[baseline, candidate])?;
+        check_exports(view, &[baseline, candidate])?;
         let as_view = |view: &ViewArgs, options: CompareOptions| {
             let mut input = DigestReader::new(options, view, messages);
             let sides = input.sides(baseline, candidate)?;

@@ -1,7 +1,7 @@
 //! Reports on standard output or standard error.
 
 use std::env;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use clap::ColorChoice;
 use nix::unistd::User;
 use terminal_size::{Height, Width, terminal_size_of};
 
-use super::{Format, ViewArgs};
+use super::{Format, ViewArgs, usage_error};
 use crate::compare::{GroupBy, NoSuchGroup, Report};
 use crate::process::check_stdout;
 use crate::report::{DisplayOptions, Terminal, UserNames, escaped};
@@ -103,7 +103,17 @@ pub(super) fn write_report(stream: Stream, report: &Report, view: &ViewArgs) -> 
     write_to(stream, view, |out, terminal| view.format.write(out, report, &selection, terminal))
 }
 
-pub(super) fn cannot_export(path: &Path) -> String {
+/// Opens the files of `--export`, so that those that cannot be written are an error before anything is recorded or read. Standard
+/// input, which is read for what is printed, cannot be read again.
+pub(super) fn check_exports(view: &ViewArgs, inputs: &[&Path]) -> anyhow::Result<()> {
+    if !view.export.is_empty() && inputs.contains(&Path::new("-")) {
+        return Err(usage_error("--export needs a file that can be read twice, not standard input"));
+    }
+    let open = |path: &Path| OpenOptions::new().append(true).create(true).open(path);
+    view.export.iter().try_for_each(|(_, file)| open(file).map(drop).with_context(|| cannot_export(file)))
+}
+
+fn cannot_export(path: &Path) -> String {
     format!("cannot write {} (--export)", escaped(&path.to_string_lossy()))
 }
 

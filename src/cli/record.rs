@@ -10,7 +10,7 @@ use anyhow::Context;
 use super::capture::{check_output, check_roots, options, redact_key};
 use super::{
     Format, Messages, RecordArgs, RunDirectory, RunProgress, RunTally, RunWriter, Stream, TimeLimit, ViewArgs, after_command,
-    free_at_exit, interruption, reported, say, usage_error, write_report,
+    check_exports, free_at_exit, interruption, reported, say, usage_error, write_report,
 };
 use crate::capture::Options;
 use crate::compare::{Scope, Sides, show};
@@ -33,7 +33,7 @@ pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitC
 /// Checks what clap cannot.
 pub(super) fn check(args: &RecordArgs) -> anyhow::Result<()> {
     check_output(args.output.as_deref())?;
-    args.view.check_exports(&[])?;
+    check_exports(&args.view, &[])?;
     check_roots(&args.sources)?;
     if args.every.is_none() || args.view.format != Format::Perfetto {
         args.view.check_columns(Column::is_of_views).map_err(usage_error)?;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    DigestReader, Format, Messages, ShowArgs, StepPrinter, Stream, ViewArgs, free_at_exit, groups_exist, misfit,
-    part_of, usage_error, warn_of, write_report,
+    DigestReader, Format, Messages, ShowArgs, StepPrinter, Stream, ViewArgs, check_exports, free_at_exit, groups_exist,
+    misfit, part_of, usage_error, warn_of, write_report,
 };
 use crate::compare::{OverviewColumn, Sides, report, trends};
 use crate::model::Section;
@@ -21,7 +21,7 @@ pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
         return show_steps(args);
     }
     args.view.check_columns(Column::is_of_views).map_err(usage_error)?;
-    args.view.check_exports(&[&args.snapshot, args.later.as_deref().unwrap_or(&args.snapshot)])?;
+    check_exports(&args.view, &[&args.snapshot, args.later.as_deref().unwrap_or(&args.snapshot)])?;
     show_as(args, &args.view, messages)?;
     args.view.exported().try_for_each(|view| show_as(args, &view, messages))
 }

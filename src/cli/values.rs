@@ -122,7 +122,7 @@ pub(super) fn threshold(text: &str) -> Result<Threshold, String> {
 }
 
 /// What `--export` names: a format and a file, such as `html=report.html`.
-pub(super) fn export(text: &str) -> Result<(Format, PathBuf), String> {
+pub(super) fn exported_file(text: &str) -> Result<(Format, PathBuf), String> {
     let (format, file) = text.split_once('=').filter(|(_, file)| !file.is_empty()).ok_or(EXPECTED_EXPORT)?;
     let formats = || Format::value_variants().iter().filter(|format| **format != Format::Perfetto);
     let format = formats().find(|known| known.to_possible_value().is_some_and(|value| value.matches(format, false)));

@@ -1,15 +1,12 @@
 //! Arguments that choose what reports show.
 
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::{Args as ClapArgs, ColorChoice, ValueEnum};
 
 use super::{
-    Format, METRICS, MetricChoice, NO_STEPS, SECTIONS, SORT_KEYS, cannot_export, export, names, one_of_variants, size,
-    units, usage_error,
+    Format, METRICS, MetricChoice, NO_STEPS, SECTIONS, SORT_KEYS, exported_file, names, one_of_variants, size, units,
 };
 use crate::compare::{
     CompareOptions, Flatten, Form, GroupBy, GroupGlob, Grouping, Names, Per, Quantity, Scope, Selection, Sides,
@@ -117,8 +114,8 @@ pub(super) struct ViewArgs {
     /// Write the report to a file, too: html=report.html (repeatable)
     ///
     /// FORMAT is one of those of --format; what is printed stays as it is.
-    #[arg(long, value_name = "FORMAT=FILE", value_parser = export, hide_short_help = true)]
-    export: Vec<(Format, PathBuf)>,
+    #[arg(long, value_name = "FORMAT=FILE", value_parser = exported_file, hide_short_help = true)]
+    pub(super) export: Vec<(Format, PathBuf)>,
     /// The file of `--export` that this view is for; `None` for what is printed.
     #[arg(skip)]
     pub(super) file: Option<PathBuf>,
@@ -132,16 +129,6 @@ impl ViewArgs {
         let view =
             |(format, file): &(Format, PathBuf)| Self { format: *format, file: Some(file.clone()), ..self.clone() };
         self.export.iter().map(view)
-    }
-
-    /// Opens the files of `--export`, so that those that cannot be written are an error before anything is recorded or read.
-    /// Standard input, which is read for what is printed, cannot be read again.
-    pub(super) fn check_exports(&self, inputs: &[&Path]) -> anyhow::Result<()> {
-        if !self.export.is_empty() && inputs.contains(&Path::new("-")) {
-            return Err(usage_error("--export needs a file that can be read twice, not standard input"));
-        }
-        let open = |path: &PathBuf| OpenOptions::new().append(true).create(true).open(path);
-        self.export.iter().try_for_each(|(_, file)| open(file).map(drop).with_context(|| cannot_export(file)))
     }
 
     pub(super) fn options(&self, labels: Sides<String>) -> CompareOptions {

@@ -1,6 +1,9 @@
-//! Sizes and times as people write them: one grammar for options and gates.
+//! Sizes and times as people write them: one grammar for options and gates, and one time zone for what is read and shown.
 
 use std::time::Duration;
+
+use jiff::SignedDuration;
+use jiff::tz::TimeZone;
 
 /// Units of sizes, in bytes. Of one letter, they are powers of 1024, as those with `i`.
 const SIZES: [(&str, f64); 13] = [
@@ -32,7 +35,12 @@ pub(crate) fn bytes_written(text: &str) -> Option<f64> {
 
 /// A time with units, such as `10s`, `1m 30s` or `500 ms`; `None` for anything else.
 pub(crate) fn time_written(text: &str) -> Option<Duration> {
-    Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok()
+    Duration::try_from(text.parse::<SignedDuration>().ok()?).ok()
+}
+
+/// The time zone of this host, as `TZ` or `/etc/localtime` has it; UTC without one.
+pub(crate) fn local_zone() -> TimeZone {
+    TimeZone::try_system().unwrap_or(TimeZone::UTC)
 }
 
 #[cfg(test)]

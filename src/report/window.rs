@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use super::{FactLine, spaced, three_digits};
 use crate::compare::{CommandTotals, Elapsed, RunCount, SideSummary, WindowSide};
 use crate::diagnose::counted;
-use crate::model::{Accounting, BusySource, RecordedCommand, Unit, WindowInfo};
+use crate::model::{Accounting, BusySource, RecordedCommand, Unit, WindowInfo, local_zone};
 
 /// A window whose threads explain less than this share of the host's CPU time says what the rest may be.
 const MOST_EXPLAINED: f64 = 0.95;
@@ -74,8 +74,8 @@ fn covered(side: &SideSummary, window: &WindowSide) -> String {
     if *since_baseline {
         text += " since the baseline";
     }
-    if let Some(time) = clock(info.started_at_unix_ns, "%H:%M:%S").filter(|_| !since_baseline) {
-        let _ = write!(text, " from {time} UTC");
+    if let Some(time) = local_clock(info.started_at_unix_ns, "%H:%M:%S").filter(|_| !since_baseline) {
+        let _ = write!(text, " from {time}");
     }
     if let Some(host) = side.hostname.as_ref().filter(|_| !since_baseline) {
         let _ = write!(text, " on {host}");
@@ -98,10 +98,19 @@ fn covered(side: &SideSummary, window: &WindowSide) -> String {
     text
 }
 
-/// A time in UTC, as in the parts of series and in other formats; `None` if it is unknown.
-pub(super) fn clock(unix_ns: u64, form: &str) -> Option<String> {
+/// A time in the time zone of this host, which it names, as journalctl and the parts of series have it; `None` if it is unknown.
+pub(super) fn local_clock(unix_ns: u64, form: &str) -> Option<String> {
+    clock(unix_ns, local_zone(), &format!("{form} %Z"))
+}
+
+/// A time in UTC; `None` if it is unknown.
+pub(super) fn utc_clock(unix_ns: u64, form: &str) -> Option<String> {
+    clock(unix_ns, TimeZone::UTC, form)
+}
+
+fn clock(unix_ns: u64, zone: TimeZone, form: &str) -> Option<String> {
     let time = Timestamp::from_nanosecond(unix_ns.into()).ok().filter(|_| unix_ns > 0)?;
-    Some(time.to_zoned(TimeZone::UTC).strftime(form).to_string())
+    Some(time.to_zoned(zone).strftime(form).to_string())
 }
 
 /// Whether a window lasted much longer than was asked for.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::civil::Time;
 
-use crate::model::time_written;
+use crate::model::{local_zone, time_written};
 
 /// From when to when; all that there is where a time is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct SeriesRange {
 enum SeriesTime {
     /// Since its start.
     Since(Duration),
-    /// Time of the day, in UTC.
+    /// Time of the day, in the time zone of this host.
     Clock(Time),
     At(Timestamp),
 }
@@ -56,14 +56,14 @@ impl SeriesTime {
         seconds().map(Self::Since).or_else(clock).or_else(at).or_else(|| friendly().map(Self::Since))
     }
 
-    /// Nanoseconds since the start of the series.
-    fn since(self, start: u64) -> u64 {
+    /// Nanoseconds since the start of the series, whose time of the day is that of a clock in UTC.
+    fn since(self, start: u64, clock_ns: u64) -> u64 {
         match self {
             Self::Since(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
             Self::Clock(time) => {
                 let clock = time.duration_since(Time::midnight()).as_nanos();
                 let clock = u64::try_from(clock).unwrap_or(0) + NS_PER_DAY;
-                let since = (clock - start % NS_PER_DAY) % NS_PER_DAY;
+                let since = (clock - clock_ns % NS_PER_DAY) % NS_PER_DAY;
                 if since > LONGEST_NS { 0 } else { since }
             }
             Self::At(time) => u64::try_from(time.as_nanosecond()).unwrap_or(0).saturating_sub(start),
@@ -82,7 +82,7 @@ impl SeriesRange {
     #[must_use]
     pub fn dated(&self, start: u64) -> Self {
         let dated = |time: SeriesTime| {
-            let unix_ns = start.saturating_add(time.since(start));
+            let unix_ns = start.saturating_add(time.since(start, local_ns(start)));
             SeriesTime::At(Timestamp::from_nanosecond(unix_ns.into()).unwrap_or(Timestamp::MAX))
         };
         Self { text: self.text.clone(), from: self.from.map(dated), to: self.to.map(dated) }
@@ -91,9 +91,20 @@ impl SeriesRange {
     /// Both ends in nanoseconds since the start of the series, which is in nanoseconds since 1970.
     #[must_use]
     pub fn since(&self, start: u64) -> [u64; 2] {
-        let since = |time: Option<SeriesTime>, missing| time.map_or(missing, |time| time.since(start));
+        self.since_clock(start, local_ns(start))
+    }
+
+    fn since_clock(&self, start: u64, clock_ns: u64) -> [u64; 2] {
+        let since = |time: Option<SeriesTime>, missing| time.map_or(missing, |time| time.since(start, clock_ns));
         [since(self.from, 0), since(self.to, u64::MAX)]
     }
+}
+
+/// What a clock in UTC would have to show for the time of the day that a local one shows.
+fn local_ns(unix_ns: u64) -> u64 {
+    let time = Timestamp::from_nanosecond(unix_ns.into()).unwrap_or_default();
+    let offset = local_zone().to_offset(time).seconds();
+    unix_ns.saturating_add_signed(i64::from(offset) * 1_000_000_000)
 }
 
 #[cfg(test)]
@@ -102,7 +113,8 @@ mod tests {
 
     fn since(range: &str) -> Option<[u64; 2]> {
         // 12:00:00.5
-        Some(range.parse::<SeriesRange>().ok()?.since(20_000 * NS_PER_DAY + 43_200_500_000_000))
+        let start = 20_000 * NS_PER_DAY + 43_200_500_000_000;
+        Some(range.parse::<SeriesRange>().ok()?.since_clock(start, start))
     }
 
     #[test]
@@ -120,6 +132,14 @@ mod tests {
         for wrong in ["12s", "a..b", "5..-3", "12s...13s"] {
             assert_eq!(since(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn times_of_the_day_are_those_of_the_local_clock() {
+        let (start, hour) = (20_000 * NS_PER_DAY + 43_200_000_000_000, 3_600_000_000_000);
+        let range: SeriesRange = "14:00:10..".parse().unwrap();
+        assert_eq!(range.since_clock(start, start + 2 * hour)[0], 10_000_000_000, "two hours east");
+        assert_eq!(range.since_clock(start, start - 3 * hour)[0], 5 * hour + 10_000_000_000, "three hours west");
     }
 
     #[test]
