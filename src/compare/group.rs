@@ -157,7 +157,7 @@ pub(super) fn section(head: &SnapshotHead, groups: &Groups, per: Per, quantities
     let group = |(path, members): (&Vec<String>, &GroupTotals)| {
         let of = GroupContext::new(head, members, per, cpu_time);
         let values = quantities.iter().filter(|quantity| path.is_empty() || quantity.is_of_groups());
-        let measurements = values.map(|quantity| quantity.measure(&of)).collect();
+        let measurements = values.map(|quantity| quantity.measure(&of)).filter(Measurement::is_told).collect();
         (path.clone(), SideGroup { facts: members.facts(head), sort_values: Vec::new(), measurements })
     };
     groups.iter().map(group).collect()

@@ -8,7 +8,8 @@ use super::measure::GroupContext;
 use super::{
     CgroupKeys, CompareOptions, Digest, Divisor, GroupBy, GroupGlob, GroupKeys, GroupedReasons, Groups, Judge,
     KnownValues, NoSuchGroup, OVERVIEW, Per, Quantity, ReasonName, ReasonRows, Renamed, ReportSection, Row, RowRuns,
-    SectionRuns, SideSection, Sides, SortKey, Wanted, captures, group, includes_group, overview, reasons, records,
+    STOPPED, SectionRuns, SideSection, Sides, SortKey, Wanted, ZOMBIE, captures, group, includes_group, overview,
+    reasons, records,
 };
 use crate::diagnose::Side;
 use crate::model::{Psi, Reasons, SchedExtSysfs, Section, SnapshotHead};
@@ -94,6 +95,11 @@ impl Grouped {
             group::drop_only_children(&mut all, &options.selection.only);
         }
         all.into_iter().for_each(group::add_total);
+        for side in sides.as_mut() {
+            for (groups, reasons) in side.groups.iter_mut().zip(&side.reasons) {
+                reasons.iter().for_each(|reasons| reasons::tell_stopped(groups, reasons));
+            }
+        }
         let reasons = sides.as_ref().map(|side| side.reasons.iter().flatten().collect());
         let passes = |side: &GroupedSide| {
             let sampled = side.digests.iter().filter_map(|digest| digest.head.reasons.as_ref());
@@ -167,7 +173,7 @@ impl Grouped {
     fn fewest_rows(&self, query: Query<'_>) -> usize {
         let groups = self.sides.iter().flat_map(|side| &side.groups).map(BTreeMap::len).max().unwrap_or(0);
         match query.section {
-            Section::Overview => groups * OVERVIEW.len(),
+            Section::Overview => groups * OVERVIEW.iter().filter(|column| !column.is_rare()).count(),
             Section::Reasons => self.reason_rows.values().map(BTreeMap::len).sum(),
             section => groups * group::quantities(section, query.quantities).count(),
         }
@@ -203,8 +209,13 @@ impl SectionContext<'_> {
     fn section(&self, side: &GroupedSide) -> Option<SectionRuns> {
         let Query { section, only, sort_by, .. } = self.query;
         let mut known = KnownValues::of_runs(side.digests.len());
+        let sampled: Vec<bool> = side.reasons.iter().map(Option::is_some).collect();
+        if section == Section::Overview {
+            let are_windows: Vec<bool> = side.digests.iter().map(|digest| digest.head.window.is_some()).collect();
+            known.add_all(&are_windows, [ZOMBIE.to_owned()]);
+            known.add_all(&sampled, [STOPPED.to_owned()]);
+        }
         if section == Section::Reasons {
-            let sampled: Vec<bool> = side.reasons.iter().map(Option::is_some).collect();
             known.add_all(&sampled, reasons::row_names(&self.reasons));
         }
         let are_all_wanted = !section.has_named_groups() || matches!(section, Section::Overview | Section::Reasons);

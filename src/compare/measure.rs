@@ -1,7 +1,7 @@
 //! The values of a group of threads in one capture.
 
 use super::exited_work::{TICKS, exited_that_matter, run, sum};
-use super::{ColumnInput, GroupTotals, Measurement, OverviewColumn, Per, Quantity, number, rate_unit};
+use super::{ColumnInput, GroupTotals, Measurement, OverviewColumn, Per, Quantity, number, rate_unit, whole};
 use crate::model::{Cell, Metric, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit, WindowRule};
 
 /// What the values of a group depend on.
@@ -43,6 +43,9 @@ struct Times {
     seconds: Option<f64>,
     /// How long the threads were alive, in nanoseconds, and how long exited work ran.
     alive: Option<u64>,
+    zombie: Option<u64>,
+    /// The part of the time asleep that threads were stopped, 0 to 1.
+    stopped_part: f64,
     blocked: Option<u64>,
     /// Number of threads for which that is known.
     blocked_of: u64,
@@ -67,7 +70,15 @@ impl Times {
         let alive = alive.map(|alive: u64| alive.saturating_add(exited_run));
         let command = head.window.as_ref().and_then(|window| window.command.as_ref());
         let elapsed = command.filter(|command| command.end().is_some()).map(|command| command.elapsed_ns);
-        Self { seconds, alive, blocked: members.blocked_ns, blocked_of: members.blocked_of, elapsed }
+        Self {
+            seconds,
+            alive,
+            zombie: head.window.as_ref().and_then(|window| members.zombie_ns(window.duration_ns)),
+            stopped_part: members.stopped_part,
+            blocked: members.blocked_ns,
+            blocked_of: members.blocked_of,
+            elapsed,
+        }
     }
 }
 
@@ -142,7 +153,9 @@ impl OverviewColumn {
             ColumnInput::Elapsed => times.elapsed,
             ColumnInput::Run => run(totals),
             ColumnInput::Block => times.blocked,
-            ColumnInput::Sleep => sleep(totals, times),
+            ColumnInput::Sleep => asleep(totals, times).map(|[asleep, _]| asleep),
+            ColumnInput::Stopped => asleep(totals, times).map(|[_, stopped]| stopped).filter(|stopped| *stopped > 0),
+            ColumnInput::Zombie => times.zombie,
             ColumnInput::PartOfRun(part) => part_of_run(totals, part),
             ColumnInput::Sum(metrics) | ColumnInput::Gauges(metrics) => sum(totals, metrics),
         }
@@ -151,10 +164,12 @@ impl OverviewColumn {
     /// For each input, the number of threads that have a value.
     fn covered(&self, totals: &Totals, times: Times) -> impl Iterator<Item = u64> + Clone {
         let (metrics, blocked): ([&[M]; 2], _) = match self.amount {
-            ColumnInput::Elapsed => ([&[], &[]], None),
+            ColumnInput::Elapsed | ColumnInput::Zombie => ([&[], &[]], None),
             ColumnInput::Run => ([run_metrics(totals), &[]], None),
             ColumnInput::Block => ([&[], &[]], Some(times.blocked_of)),
-            ColumnInput::Sleep => ([run_metrics(totals), &[M::wait_time_ns]], times.blocked.map(|_| times.blocked_of)),
+            ColumnInput::Sleep | ColumnInput::Stopped => {
+                ([run_metrics(totals), &[M::wait_time_ns]], times.blocked.map(|_| times.blocked_of))
+            }
             ColumnInput::PartOfRun(_) => ([run_metrics(totals), TICKS], None),
             ColumnInput::Sum(metrics) | ColumnInput::Gauges(metrics) => ([metrics, &[]], None),
         };
@@ -177,7 +192,10 @@ fn run_metrics(totals: &Totals) -> &'static [M] {
     if totals.run_time_ns.sum().is_some() { &[M::run_time_ns] } else { TICKS }
 }
 
-fn sleep(totals: &Totals, times: Times) -> Option<u64> {
+/// How long threads slept and were stopped: the rest of the time that they were alive, divided as samples are.
+fn asleep(totals: &Totals, times: Times) -> Option<[u64; 2]> {
     let used = run(totals)?.saturating_add(totals.wait_time_ns.sum()?).saturating_add(times.blocked.unwrap_or(0));
-    Some(times.alive?.saturating_sub(used))
+    let rest = times.alive?.saturating_sub(used);
+    let stopped = whole(rest as f64 * times.stopped_part).min(rest);
+    Some([rest - stopped, stopped])
 }

@@ -33,6 +33,16 @@ pub(super) struct Measurement {
 }
 
 impl Measurement {
+    /// Whether it is a row: states that few threads are in are told of groups that have such threads.
+    pub(super) fn is_told(&self) -> bool {
+        self.cell.is_some() || !self.is_of_rare_state()
+    }
+
+    /// Whether it is the time in a state that few threads are in.
+    pub(super) fn is_of_rare_state(&self) -> bool {
+        matches!(self.quantity, Some(Quantity::Column(column)) if column.is_rare())
+    }
+
     /// Divides a counter's rise.
     pub(super) fn divide(&mut self, by: Divisor) {
         match by {
@@ -119,6 +129,8 @@ pub(super) fn rate_unit(unit: Unit) -> Option<(Unit, f64)> {
 pub(crate) struct GroupFacts {
     /// Number of threads; of cgroups in sections about cgroups, of processes in sections about memory.
     pub(crate) members: u64,
+    /// In a window, how many of its threads were zombies all the time.
+    pub(crate) zombies: u64,
     /// In a window, how many threads started and exited.
     pub(crate) turnover: Turnover,
     /// The average share of the time since boot that its threads have existed, 0 to 1.

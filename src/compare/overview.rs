@@ -6,8 +6,8 @@ use super::exited_work::matters;
 use super::group::cpu_time;
 use super::measure::GroupContext;
 use super::{
-    Digest, GroupFacts, GroupTotals, Groups, OVERVIEW, OverviewColumn, Per, Quantity, ReportSection, Row, Runs,
-    SideGroup, SideSection, Sides, group,
+    Digest, GroupFacts, GroupTotals, Groups, Measurement, OVERVIEW, OverviewColumn, Per, Quantity, ReportSection, Row,
+    Runs, SideGroup, SideSection, Sides, group,
 };
 use crate::diagnose::{Note, Side};
 use crate::model::{Direction, ExitedWork, SnapshotHead, Totals};
@@ -94,7 +94,8 @@ fn exited<'g>(
     of: GroupContext<'g>,
 ) -> (Vec<String>, SideGroup) {
     let of = of.of_exited_work(totals);
-    let measurements = OverviewColumn::of_groups().map(|column| Quantity::Column(column).measure(&of)).collect();
+    let measurements = OverviewColumn::of_groups().map(|column| Quantity::Column(column).measure(&of));
+    let measurements = measurements.filter(Measurement::is_told).collect();
     let facts = GroupFacts {
         own: members.are_own(),
         exited_work: Some(kind),

@@ -1,6 +1,6 @@
 //! The columns of the overview: their names, meanings and inputs.
 
-use self::ColumnInput::{Block, Elapsed, Gauges, PartOfRun, Run, Sleep, Sum};
+use self::ColumnInput::{Block, Elapsed, Gauges, PartOfRun, Run, Sleep, Stopped, Sum, Zombie};
 use crate::model::Direction::{self, MoreIsWorse, Neither};
 use crate::model::Unit::{self, Bytes, Count, Ns};
 use crate::model::{Metric, MetricId as M};
@@ -13,6 +13,10 @@ pub(super) enum ColumnInput {
     Run,
     Block,
     Sleep,
+    /// The time of threads that are stopped, traced or frozen, by samples.
+    Stopped,
+    /// The time of threads that have exited and that their parent has not waited for.
+    Zombie,
     /// The part of the time on a CPU that this metric counts in ticks.
     PartOfRun(M),
     /// The sum of these metrics.
@@ -49,7 +53,12 @@ impl OverviewColumn {
 
     /// Whether every kernel has its values, where there is enough CPU time or a live process.
     pub(crate) fn is_in_every_kernel(&self) -> bool {
-        matches!(self.amount, PartOfRun(_) | Gauges(_))
+        matches!(self.amount, PartOfRun(_) | Gauges(_)) || self.is_rare()
+    }
+
+    /// Whether it is a state that few threads are in: groups without it have no row.
+    pub(super) fn is_rare(&self) -> bool {
+        matches!(self.amount, Stopped | Zombie)
     }
 
     /// Whether it is a part of the run time.
@@ -67,6 +76,7 @@ impl OverviewColumn {
         match self.amount {
             PartOfRun(_) => 0.9,
             Sleep => 0.02,
+            Stopped | Zombie => 1.0,
             Gauges(_) => 0.3,
             _ => self.weight,
         }
@@ -84,7 +94,7 @@ impl OverviewColumn {
     pub(super) fn inputs(&self) -> impl Iterator<Item = &'static Metric> {
         let inputs: &[M] = match &self.amount {
             PartOfRun(metric) => std::slice::from_ref(metric),
-            Elapsed | Sleep => &[],
+            Elapsed | Sleep | Stopped | Zombie => &[],
             Run => &[M::run_time_ns],
             Block => BLOCKED,
             Sum(metrics) | Gauges(metrics) => metrics,
@@ -112,6 +122,8 @@ pub(crate) static OVERVIEW: &[OverviewColumn] = &[
     column(WAIT, MoreIsWorse, Ns, (1.0, 0.0), Sum(&[M::wait_time_ns]), "Time runnable but waiting for a CPU."),
     column(BLOCK, MoreIsWorse, Ns, (1.0, 0.0), Block, "Time blocked on I/O, memory or kernel locks."),
     column(SLEEP, Neither, Ns, SHOWN, Sleep, "The rest of the time."),
+    column(STOPPED, Neither, Ns, SHOWN, Stopped, "Time stopped by a signal, a tracer or a freezer, by samples."),
+    column(ZOMBIE, Neither, Ns, SHOWN, Zombie, "Time after the exit, until the parent waits for it."),
     column("csw", Neither, Count, (0.1, 2e3), Sum(SWITCHES), "Context switches."),
     column("faults", MoreIsWorse, Count, (0.1, 2e4), Sum(&[M::minflt, M::majflt]), "Page faults."),
     column("read", MoreIsWorse, Bytes, (0.3, 1e7), Sum(&[M::read_bytes]), "Bytes fetched from storage."),
@@ -128,6 +140,8 @@ pub(crate) const RUN: &str = "run";
 pub(super) const WAIT: &str = "wait";
 pub(super) const BLOCK: &str = "block";
 pub(super) const SLEEP: &str = "sleep";
+pub(super) const STOPPED: &str = "stopped";
+pub(super) const ZOMBIE: &str = "zombie";
 const RESIDENT: &[M] = &[M::rss_anon_bytes, M::rss_file_bytes, M::rss_shmem_bytes];
 /// As the scheduler counts it, or as delays.
 const BLOCKED: &[M] = &[

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use super::code_site::{self, CodeSite};
-use super::{BLOCK, RUN, SLEEP, WAIT, limited};
+use super::{BLOCK, RUN, SLEEP, STOPPED, WAIT, ZOMBIE, limited};
 use crate::model::{CodeFunction, Name, Reason, ReasonClass, WaitPlace};
 
 /// What the threads of a group did or waited for, as reports have it.
@@ -47,7 +47,9 @@ impl GroupReason {
             ReasonClass::Run => RUN,
             ReasonClass::Wait | ReasonClass::CpuQuota => WAIT,
             ReasonClass::Block => BLOCK,
-            ReasonClass::Sleep | ReasonClass::Idle | ReasonClass::Stopped | ReasonClass::Unread => SLEEP,
+            ReasonClass::Sleep | ReasonClass::Idle | ReasonClass::Unread => SLEEP,
+            ReasonClass::Stopped => STOPPED,
+            ReasonClass::Zombie => ZOMBIE,
             _ => return None,
         })
     }
@@ -59,6 +61,8 @@ impl GroupReason {
             WAIT => ReasonClass::Wait,
             BLOCK => ReasonClass::Block,
             SLEEP => ReasonClass::Sleep,
+            STOPPED => ReasonClass::Stopped,
+            ZOMBIE => ReasonClass::Zombie,
             _ => return None,
         };
         Some(Self::of_class(class))
@@ -109,7 +113,8 @@ impl GroupReason {
     pub(crate) fn is_known(&self) -> bool {
         let is_in_code = !self.functions.is_empty() || self.at.is_some();
         let is_named = self.entry.is_some() || is_in_code || self.by.is_some();
-        let classes = [ReasonClass::CpuQuota, ReasonClass::Idle, ReasonClass::Stopped, ReasonClass::Unread];
+        let classes =
+            [ReasonClass::CpuQuota, ReasonClass::Idle, ReasonClass::Stopped, ReasonClass::Zombie, ReasonClass::Unread];
         is_named || classes.contains(&self.class)
     }
 
@@ -193,6 +198,7 @@ impl ReasonName {
             ReasonClass::CpuQuota => "cpu_quota",
             ReasonClass::Idle => "idle",
             ReasonClass::Stopped => "stopped",
+            ReasonClass::Zombie => "zombie",
             ReasonClass::Unread => "unread",
             _ => "",
         };
@@ -231,7 +237,10 @@ mod tests {
     fn a_reason_without_a_place_has_the_name_of_its_class() {
         use ReasonClass::{CpuQuota, Idle, Run, Stopped, Unread};
         let classes = [CpuQuota, Idle, Stopped, Unread];
-        assert_eq!(classes.map(|class| reason(class).place()), ["CPU quota", "idle", "stopped", "not readable"]);
+        assert_eq!(
+            classes.map(|class| reason(class).place()),
+            ["CPU quota", "idle", "by a signal, tracer or freezer", "not readable"]
+        );
         assert!(classes.into_iter().all(|class| reason(class).is_known()));
         assert_eq!((reason(Run).place().as_str(), reason(Run).is_known()), ("on a CPU", false));
         assert_eq!(reason(ReasonClass::Block).place(), "other");

@@ -166,9 +166,10 @@ impl KnownValues {
         if is_known { 0.0 } else { f64::NAN }
     }
 
-    /// Returns the measurement of a side that lacks a value of the other side, `like`. Totals are 0 if the side lacks the group.
+    /// Returns the measurement of a side that lacks a value of the other side, `like`. Totals are 0 if the side lacks the group, and times in rare
+    /// states also if the group was never in them.
     pub(super) fn instead_of(&self, like: &Measurement, exists: bool) -> Measurement {
-        let number = |run| if exists { f64::NAN } else { self.total_of_none(run, like) };
+        let number = |run| if exists && !like.is_of_rare_state() { f64::NAN } else { self.total_of_none(run, like) };
         let numbers: Box<[f64]> = (0..self.runs).map(number).collect();
         let kind = like.cell.as_ref().filter(|cell| plain_number(cell).is_some());
         let is_usual = are_half(present(&numbers).count(), self.runs);

@@ -15,6 +15,10 @@ pub(super) struct GroupTotals {
     pub(super) alive_ns: u64,
     /// How long others were alive in programs that they left, in nanoseconds.
     left_ns: u64,
+    /// Number of threads that had exited before the window, and that their parents had not waited for at its end.
+    zombies: u64,
+    /// The part of the time in which they neither ran nor waited nor were blocked that they were stopped, 0 to 1, by samples.
+    pub(super) stopped_part: f64,
     /// How long they were blocked, in nanoseconds; `None` if it is unknown for all threads.
     pub(super) blocked_ns: Option<u64>,
     pub(super) blocked_of: u64,
@@ -118,6 +122,7 @@ impl GroupTotals {
             return self.totals.add_work(&thread.metrics);
         }
         self.threads += 1;
+        self.zombies += u64::from(thread.has_exited() && thread.span.is_some_and(|span| span.alive_ns == 0));
         self.blocked_of += u64::from(blocked_ns.is_some());
         self.whole_names += u64::from(thread.name_complete);
         self.leaders += u64::from(thread.is_leader());
@@ -156,6 +161,11 @@ impl GroupTotals {
         self.alive_ns.min(most_ns).saturating_add(self.left_ns)
     }
 
+    /// How long its zombies were there in a window of this length, in nanoseconds; `None` without one.
+    pub(super) fn zombie_ns(&self, duration_ns: u64) -> Option<u64> {
+        Some(self.zombies).filter(|zombies| *zombies > 0).map(|zombies| zombies.saturating_mul(duration_ns))
+    }
+
     /// Whether all are threads of the capturing process, or work of its exited threads.
     pub(super) fn are_own(&self) -> bool {
         self.own > 0 && self.own >= self.threads.saturating_add(self.turnover.exited)
@@ -165,6 +175,7 @@ impl GroupTotals {
     pub(super) fn facts(&self, head: &SnapshotHead) -> GroupFacts {
         GroupFacts {
             members: self.threads,
+            zombies: self.zombies,
             turnover: self.turnover,
             uptime: self.lifetimes.share_of_uptime(head),
             own: self.are_own(),
@@ -237,6 +248,8 @@ impl GroupTotals {
             turnover,
             alive_ns,
             left_ns,
+            zombies,
+            stopped_part: _,
             blocked_ns,
             blocked_of,
             own,
@@ -259,6 +272,7 @@ impl GroupTotals {
         self.turnover.merge(*turnover);
         self.alive_ns = self.alive_ns.saturating_add(*alive_ns);
         self.left_ns = self.left_ns.saturating_add(*left_ns);
+        self.zombies = self.zombies.saturating_add(*zombies);
         self.add_blocked(*blocked_ns);
         self.blocked_of += *blocked_of;
         self.own = self.own.saturating_add(*own);

@@ -53,10 +53,9 @@ fn of_columns(overview: &[Row], reasons: &[&Row], (busiest, has_entries): (f64, 
     let is_busy = active >= busiest * LEAST_OTHER_REASON;
     let is_told = |row: &Row, column: &str| {
         let is_of_column = row.reason.as_ref().and_then(|reason| reason.column()) == Some(column);
-        let is_stopped = is_of(row, |class| class == ReasonClass::Stopped);
         let is_at_place = |reason: &GroupReason| reason.entry.is_some() || reason.class == ReasonClass::Unread;
-        let is_in_call = !has_entries || is_stopped || row.reason.as_ref().is_some_and(|reason| is_at_place(reason));
-        is_of_column && is_cause(row) && (column != SLEEP || is_stopped || (is_busy && is_in_call))
+        let is_in_call = !has_entries || row.reason.as_ref().is_some_and(|reason| is_at_place(reason));
+        is_of_column && is_cause(row) && (column != SLEEP || (is_busy && is_in_call))
     };
     let mut lines: Vec<(f64, Why)> = [RUN, WAIT, BLOCK, SLEEP]
         .into_iter()

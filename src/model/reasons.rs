@@ -219,7 +219,8 @@ impl WaitPlace {
             (_, ReasonClass::CpuQuota) => "CPU quota".to_owned(),
             (_, ReasonClass::Idle) => "idle".to_owned(),
             (_, ReasonClass::Run) => self.at.as_ref().map_or_else(|| "on a CPU".to_owned(), |at| format!("in {at}")),
-            (_, ReasonClass::Stopped) => "stopped".to_owned(),
+            (_, ReasonClass::Stopped) => "by a signal, tracer or freezer".to_owned(),
+            (_, ReasonClass::Zombie) => "not waited for by the parent".to_owned(),
             (_, ReasonClass::Unread) => "not readable".to_owned(),
             _ => {
                 let at = self.at.as_ref().map(|at| format!("in {at}"));
@@ -288,8 +289,10 @@ pub enum ReasonClass {
     Sleep,
     /// Asleep for the whole window: part of the rest of the time.
     Idle,
-    /// Stopped, traced or frozen: part of the rest of the time.
+    /// Stopped, traced or frozen.
     Stopped,
+    /// Exited, and not waited for by its parent. Only reports have it: samples are of threads that have not exited.
+    Zombie,
     /// The process may not be looked into: part of the rest of the time.
     Unread,
     /// A class that this version does not know.

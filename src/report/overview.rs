@@ -9,7 +9,7 @@ use super::{
     sparkline,
 };
 use crate::compare::{Group, Headline, OverviewColumn, ReportSection, Row, Trend, Turnover};
-use crate::diagnose::plural;
+use crate::diagnose::{counted, plural};
 use crate::model::Unit;
 
 /// A column of the overview's table.
@@ -55,7 +55,7 @@ impl PivotColumn {
     /// the place of a value among those that matter most for the report.
     pub(super) fn dispensable(&self, rank: impl Fn(&str) -> Option<usize>) -> Option<usize> {
         match self {
-            Self::Group | Self::Verdict | Self::Value("run" | "wait", _) => None,
+            Self::Group | Self::Verdict | Self::Value("run" | "wait" | "stopped" | "zombie", _) => None,
             Self::Change => Some(0),
             Self::Value("block", _) => Some(1),
             Self::Threads => Some(2),
@@ -247,13 +247,16 @@ fn value(row: &Row) -> String {
 /// A thread with this share of the run time of its group is said to be hot.
 const HOT: f64 = 0.8;
 
-/// How many threads there are, whether one of them does most, and how many started and exited: `7, 1 hot (+2 −1)`.
+/// How many threads there are, whether one of them does most, how many are zombies, and how many started and exited:
+/// `7, 1 hot, 2 zombies (+2 −1)`.
 pub(super) fn threads(group: &Group) -> String {
     let members =
         sides(group.members().iter().map(|members| members.map_or("-".to_owned(), |members| members.to_string())));
     let is_hot =
         group.of_members(|members| members.hottest).into_iter().last().flatten().is_some_and(|share| share >= HOT);
-    let members = format!("{members}{}", if is_hot { ", 1 hot" } else { "" });
+    let zombies = group.of_members(|members| Some(members.zombies)).into_iter().last().flatten().unwrap_or(0);
+    let zombies = if zombies > 0 { format!(", {}", counted(zombies, "zombie")) } else { String::new() };
+    let members = format!("{members}{}{zombies}", if is_hot { ", 1 hot" } else { "" });
     let Some(Turnover { started, exited }) = group.turnover().into_iter().last().flatten() else { return members };
     let changes = [(started, '+'), (exited, '−')].into_iter().filter(|(count, _)| *count > 0);
     let changes: Vec<_> = changes.map(|(count, sign)| format!("{sign}{count}")).collect();

@@ -19,6 +19,8 @@ mod reasons;
 mod screen;
 mod series;
 mod series_of_runs;
+#[path = "../support/states.rs"]
+mod states;
 #[path = "../support/mod.rs"]
 mod support;
 mod top;

@@ -297,3 +297,17 @@ fn the_listing_in_the_documentation_is_the_programs_own() {
         "run: cargo run -- metrics --format markdown > docs/metrics.md"
     );
 }
+
+#[test]
+fn the_states_of_each_group_take_the_time_of_its_threads() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+    let mut checked = 0;
+    for file in ["v2-window-linux-6.18.ctprof.zst", "v2-reasons-linux-6.18.ctprof.zst", "v2-series-linux-6.18.ctprof"] {
+        for axis in ["command", "process", "thread", "pid", "tid", "cgroup", "all"] {
+            let path = format!("{fixtures}/{file}");
+            let shown = run(&["show", &path, "-f", "json", "--group-by", axis]);
+            checked += crate::states::assert_states_add_up(&serde_json::from_slice(&shown.stdout).unwrap());
+        }
+    }
+    assert!(checked > 20, "{checked}");
+}

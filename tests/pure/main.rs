@@ -31,6 +31,8 @@ mod same_answers;
 #[path = "../support/screen.rs"]
 mod screen;
 mod sides_of_runs;
+#[path = "../support/states.rs"]
+mod states;
 mod statistics;
 mod stored_files;
 #[path = "../support/mod.rs"]
