@@ -9,8 +9,8 @@ use anyhow::Context;
 
 use super::capture::{check_output, check_roots, options, redact_key};
 use super::{
-    Format, Messages, RecordArgs, RunDirectory, RunProgress, RunTally, RunWriter, Stream, TimeLimit, ViewArgs, after_command,
-    check_exports, free_at_exit, interruption, reported, say, usage_error, write_report,
+    Format, Messages, RecordArgs, RunDirectory, RunProgress, RunTally, RunWriter, Stream, TimeLimit, ViewArgs,
+    after_command, check_exports, free_at_exit, interruption, reported, say, usage_error, write_report,
 };
 use crate::capture::Options;
 use crate::compare::{Scope, Sides, show};

@@ -51,7 +51,7 @@ pub(super) fn captures(paths: &[PathBuf], options: ExportOptions<'_>) -> (Vec<Ca
     for (part, small) in files.into_iter().zip(small) {
         match small.map_or_else(|| identify(&part, limit, weight), Ok) {
             Ok(identity) if known.insert(identity.capture_id.clone()) => {
-                captures.push(CaptureFile { part, identity: identity.into() })
+                captures.push(CaptureFile { part, identity: identity.into() });
             }
             Ok(_) => {}
             Err(error) => failed.push(error),

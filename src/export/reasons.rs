@@ -40,7 +40,7 @@ impl ReasonRow {
 
 /// The functions of a program, from the innermost to the outermost.
 fn labels(stack: &Option<Name>) -> Option<Vec<String>> {
-    Some(CodeFunction::all(stack.as_deref()?).map(|function| function.label()).collect())
+    Some(CodeFunction::all(stack.as_deref()?).map(CodeFunction::label).collect())
 }
 
 /// The functions of the kernel, from the innermost to the outermost; `None` if there are none.
