@@ -96,7 +96,7 @@ mod tests {
     fn the_innermost_function_that_is_of_no_runtime_is_shown_with_its_caller() {
         let stacks = [
             ("libc.so.6:nanosleep;convoy:rest;convoy:lookup;convoy:serve;libc.so.6:clone", 9),
-            ("libc.so.6:futex;app:std::thread::park;app:pool::wait;app:pool::wait;app:<std::x>::call;app:main", 9),
+            ("libc.so.6:futex;app:std::thread::park;app:pool::wait;app:pool::wait;app:std::x::call;app:main", 9),
             ("libc.so.6:futex;libstdc++.so.6:;libc.so.6:clone", 9),
             ("libc.so.6:futex;server:;libc.so.6:clone", 9),
             (":;:", 9),
