@@ -405,7 +405,7 @@ impl Services {
 }
 
 #[test]
-#[ignore = "takes three minutes; CPU time of equal requests differs by more than 3% where others use the host"]
+#[ignore = "takes five minutes on an idle host, more on a busy one"]
 fn a_service_of_known_cost_is_unchanged_within_3_percent_and_30_percent_more_are_found_6_times_of_6() {
     let Some(services) = Services::new() else { return };
     let recipe = services.recipe().replace("--scope host", "--scope host --format json");
