@@ -1,5 +1,6 @@
 //! A reason as reports have it, and the names by which gates find reasons.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
@@ -72,6 +73,24 @@ impl GroupReason {
         Self { class, entry: None, functions: Vec::new(), object: None, by: None, at: None, held_in: None, stack: None }
     }
 
+    /// The same on all objects of its kind, if the object has only a number: `pipes` instead of `pipe:[4711]`.
+    pub(super) fn of_kind_of_object(&self) -> Self {
+        let kind = self.object.as_deref().and_then(numbered).map(|kind| format!("{kind}s").into());
+        Self { object: kind.or_else(|| self.object.clone()), ..self.clone() }
+    }
+
+    /// The same with the objects of all of its `members`: `12 pipes`, or the one that there is.
+    pub(super) fn on_objects_of<'m>(self, members: impl Iterator<Item = &'m Self>) -> Self {
+        let objects: BTreeSet<_> = members.filter_map(|member| member.object.as_ref()).collect();
+        let is_of_kind = self.object.is_some() && objects.iter().all(|object| numbered(object).is_some());
+        let object = match (objects.len(), objects.first()) {
+            (1, Some(only)) if is_of_kind => Some(Name::clone(only)),
+            (count, Some(first)) if is_of_kind => numbered(first).map(|kind| format!("{count} {kind}s").into()),
+            _ => self.object.clone(),
+        };
+        Self { object, ..self }
+    }
+
     /// The same with only the innermost function of the kernel, and without any of the program.
     pub(super) fn without_functions(&self) -> Self {
         Self { stack: None, ..self.coarse(0) }
@@ -86,7 +105,7 @@ impl GroupReason {
         if let Some(other) = self.column().filter(|_| level >= COARSEST).and_then(Self::other) {
             return other;
         }
-        let mut coarse = Self { stack: None, ..self.clone() };
+        let mut coarse = Self { stack: None, ..self.of_kind_of_object() };
         coarse.at = match level {
             0 | 1 => self.at.clone(),
             2 => self.at.as_ref().and_then(CodeSite::outward),
@@ -148,6 +167,12 @@ impl GroupReason {
         let functions: Vec<_> = stack.chain(self.functions.iter().map(ToString::to_string)).collect();
         format!("{self}; {}", functions.join(";"))
     }
+}
+
+/// The kind of an object that has no name but a number: `pipe` of `pipe:[4711]`.
+fn numbered(object: &str) -> Option<&str> {
+    let (kind, number) = object.strip_suffix(']')?.split_once(":[")?;
+    number.bytes().all(|digit| digit.is_ascii_digit()).then_some(kind)
 }
 
 /// The functions of a stack as a list of names, the innermost first.

@@ -68,7 +68,13 @@ pub(super) fn grouped(reasons: &Reasons, threads: &ThreadTotals, naming: &Naming
         let victim = usize::try_from(*threads).ok().and_then(|threads| *victims.get(threads)?);
         let (Some(path), Some(reason)) = (victim, reasons.reasons.get(place)) else { continue };
         for depth in 0..=path.len() {
-            let by = culprits[place].as_ref().map(|culprit| culprit_name(culprit, path, depth));
+            let by = culprits[place].as_ref().zip(reason.by.as_ref());
+            let by = by.map(|(culprit, other)| match culprit_name(culprit, path, depth) {
+                itself if &*itself == ITSELF && reason.class != ReasonClass::Wait => {
+                    format!("its thread {}", naming.thread.key(&other.comm)).into()
+                }
+                name => name,
+            });
             let group = groups.entry(path[..depth].to_vec()).or_default();
             group.entry(GroupReason::new(reason, by)).or_default().add(SampledTime { ns: *ns, samples: *samples });
         }
@@ -127,16 +133,45 @@ pub(super) fn rows(sides: &Sides<Vec<&GroupedReasons>>, passes: u64, options: &C
             *most = count.max(*most);
         }
     }
+    let objects = if sides.candidate.is_none() { UnnamedObjects::Counted } else { UnnamedObjects::Matched };
     let whole = |reasons: BTreeMap<&GroupReason, u64>| {
-        reasons.into_keys().map(|reason| (reason.clone(), Arc::new(reason.clone()))).collect()
+        let mut of_kinds: BTreeMap<GroupReason, Vec<&GroupReason>> = BTreeMap::new();
+        reasons.into_keys().for_each(|reason| of_kinds.entry(reason.of_kind_of_object()).or_default().push(reason));
+        let rows = of_kinds.into_iter().flat_map(|(row, members)| {
+            let row = Arc::new(objects.told_in(row, members.iter().copied()));
+            members.into_iter().map(move |member| (member.clone(), Arc::clone(&row)))
+        });
+        rows.collect()
     };
     let has_stacks = || samples.values().flat_map(BTreeMap::keys).any(|reason| reason.stack.is_some());
     let is_whole = options.has_whole_stacks || (options.has_reason_trees && has_stacks());
-    let of_group = |reasons| if is_whole { whole(reasons) } else { merged(reasons, passes) };
+    let of_group = |reasons| if is_whole { whole(reasons) } else { merged(reasons, passes, objects) };
     samples.into_iter().map(|(key, reasons)| (key.to_vec(), of_group(reasons))).collect()
 }
 
-fn merged(mut reasons: BTreeMap<&GroupReason, u64>, passes: u64) -> BTreeMap<GroupReason, Arc<GroupReason>> {
+/// How objects without names, such as pipes, are told.
+#[derive(Clone, Copy)]
+enum UnnamedObjects {
+    /// Of one side, they are counted: `12 pipes`.
+    Counted,
+    /// Of two sides, all of a kind are one: `pipes`.
+    Matched,
+}
+
+impl UnnamedObjects {
+    fn told_in<'m>(self, row: GroupReason, members: impl Iterator<Item = &'m GroupReason>) -> GroupReason {
+        match self {
+            Self::Counted => row.on_objects_of(members),
+            Self::Matched => row,
+        }
+    }
+}
+
+fn merged(
+    mut reasons: BTreeMap<&GroupReason, u64>,
+    passes: u64,
+    objects: UnnamedObjects,
+) -> BTreeMap<GroupReason, Arc<GroupReason>> {
     reasons.retain(|reason, _| reason.column().is_some());
     let shared = SharedWaits::of(&reasons);
     let placed = |reason| GroupReason { at: shared.site(reason), ..GroupReason::clone(reason) };
@@ -152,6 +187,7 @@ fn merged(mut reasons: BTreeMap<&GroupReason, u64>, passes: u64) -> BTreeMap<Gro
             if samples.min(passes) >= FEWEST_SAMPLES || level == COARSEST || row.class == ReasonClass::Idle {
                 let most = members.iter().filter(|_| row.at.is_some()).max_by_key(|(samples, _)| samples);
                 let stack = most.and_then(|(_, reason)| reason.stack.clone());
+                let row = objects.told_in(row, members.iter().map(|(_, reason)| *reason));
                 let row = Arc::new(GroupReason { stack, ..row });
                 for (_, reason) in members {
                     reasons.remove(reason);

@@ -454,3 +454,38 @@ fn reasons_of_a_hostile_file_are_escaped_and_places_that_do_not_exist_are_left_o
     let row = rows(&["show", &path]).into_iter().find(|(_, name, _)| name.starts_with("block")).unwrap();
     assert!(row.1.chars().count() < 1000, "a report repeats long names: {row:?}");
 }
+
+#[test]
+fn objects_without_names_are_one_row_that_counts_them_and_match_by_kind_in_comparisons() {
+    let read = |number: u64| (reason("sleep", "read", &["anon_pipe_read"], &format!("pipe:[{number}]")), 2);
+    let reader = |first: u64| Sampled { reasons: (first..first + 12).map(read).collect(), ..database(1000) };
+    let (_one, before) = stored(&window(&[reader(4000)]));
+    let (_other, after) = stored(&window(&[reader(9000)]));
+    let names = |args: &[&str]| -> Vec<_> {
+        let of_group = rows(args).into_iter().filter(|(group, ..)| group == "redis-server");
+        of_group.map(|(_, name, _)| name).filter(|name| name.contains("pipe")).collect()
+    };
+    assert_eq!(names(&["show", &before]), ["sleep: read → anon_pipe_read on 12 pipes"]);
+    assert_eq!(names(&["compare", &before, &after]), ["sleep: read → anon_pipe_read on pipes"]);
+    let (_only, path) = stored(&window(&[Sampled { reasons: vec![(read(7).0, 500)], ..database(1000) }]));
+    assert_eq!(
+        names(&["show", &path]),
+        ["sleep: read → anon_pipe_read on pipe:[7]"],
+        "one of them is found by its number"
+    );
+}
+
+#[test]
+fn a_lock_is_held_by_a_thread_of_the_group_with_its_name() {
+    let held = |comm: &str| {
+        let mut futex = reason("sleep", "futex", &["futex_wait_queue"], "");
+        futex["by"] = json!({"pcomm": "redis-server", "comm": comm, "cgroup": "/"});
+        futex
+    };
+    let (_directory, path) = stored(&window(&[Sampled { reasons: vec![(held("flusher"), 400)], ..database(1000) }]));
+    let screen = first_screen(&["show", &path]).join("\n");
+    assert!(screen.contains(", held by its thread flusher "), "{screen}");
+    let (_directory, path) =
+        stored(&window(&[Sampled { reasons: vec![(ran("redis-server"), 400)], ..database(1000) }]));
+    assert!(printed(&["show", &path, "--why"]).contains("wait: itself ran"));
+}
