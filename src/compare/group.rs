@@ -11,7 +11,7 @@ use super::{
 };
 use crate::diagnose::Side;
 use crate::model::{Cell, Section, SnapshotHead, Unit, may_be_cut};
-use crate::names::{Keys, NameKind};
+use crate::names::{Keys, NameKind, is_title_of};
 
 /// Whether a name may be incomplete. The kernel composes the names of its own workers when it prints them.
 fn may_be_incomplete(name: &str) -> bool {
@@ -49,6 +49,9 @@ impl Naming<'_> {
 
     /// The process, and what it runs if it is an interpreter.
     fn command(&self, names: &ThreadNames) -> String {
+        if let Some(title) = names.program.as_ref().filter(|program| is_title_of(&names.process, program)) {
+            return self.program.key(title);
+        }
         let process = self.process.key(&names.process);
         names.program.as_ref().map_or(process.clone(), |program| format!("{process} {}", self.program.key(program)))
     }

@@ -3,6 +3,7 @@
 use crate::support::{Missing, skipped};
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -355,4 +356,29 @@ fn a_process_has_its_user_by_name_and_redacted_none() {
     assert_eq!((shown("a"), shown("b")), (Some(user.name), None));
     let named = ctprof(&["capture", "-p", &id, "--redact"]);
     assert!(named.starts_with("ctprof-redacted-"), "without the name of the host: {named}");
+}
+
+#[test]
+fn processes_that_write_a_title_are_grouped_by_it_without_what_differs_between_clients() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("nginx");
+    crate::support::copy_program("/bin/sleep", &program);
+    let start = |title: &str| Command::new(&program).arg0(title).arg("100").spawn().unwrap();
+    let titles = ["nginx: worker process 1", "nginx: worker process 2", "nginx: cache (7) secret", "nginx"];
+    let mut children = titles.map(start);
+    let file = dir.path().join("a.ctprof.zst");
+    let run = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_ctprof")).args(args).arg(&file).output().unwrap().stdout;
+    let pids = children.each_ref().map(|child| child.id().to_string()).join(",");
+    run(&["capture", "-q", "-p", &pids, "-o"]);
+    let report: serde_json::Value =
+        serde_json::from_slice(&run(&["show", "-f", "json", "-m", "thread_count"])).unwrap();
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let rows = report["rows"].as_array().unwrap().iter().filter(|row| row["path"][0].is_string());
+    let mut groups: Vec<_> =
+        rows.map(|row| (row["group"].as_str().unwrap(), row["members"].as_u64().unwrap())).collect();
+    groups.sort_unstable();
+    assert_eq!(groups, [("nginx", 1), ("nginx: cache", 1), ("nginx: worker process", 2)]);
 }

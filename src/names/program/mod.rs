@@ -5,10 +5,13 @@ mod grammar;
 mod interpreters;
 #[cfg(test)]
 mod tests;
+mod title;
 
 pub(crate) use self::grammar::base_name;
 use self::grammar::{Interpreter, WhatRuns};
 use self::interpreters::INTERPRETERS;
+pub(crate) use self::title::is_title_of;
+use self::title::{sets_title, title};
 use crate::model::{Name, may_be_cut, printable};
 
 /// Longer names are left out, in bytes.
@@ -28,7 +31,7 @@ pub(crate) struct StartedProgram<'a> {
 impl StartedProgram<'_> {
     /// Whether the name depends on the arguments: reading them can block, so they are not read of other processes.
     pub(crate) fn needs_arguments(&self) -> bool {
-        self.interpreter().is_some()
+        self.interpreter().is_some() || sets_title(self.comm)
     }
 
     /// Whether something else than the name of the process may say what it runs.
@@ -50,6 +53,9 @@ impl StartedProgram<'_> {
     /// The name is that of a file for which `is_file` is true (a regular file, found from the root and working directory of the
     /// process), of the executed file, or of a module or class. No other text of the arguments becomes a name.
     pub(crate) fn name(&self, is_file: &dyn Fn(&[u8]) -> bool) -> Option<Name> {
+        if sets_title(self.comm) {
+            return title(self.arguments).filter(|title| title.len() <= LONGEST).map(Into::into);
+        }
         let executed = self.exe.map(executed);
         let arguments = self.arguments.split_inclusive(|&byte| byte == 0).map_while(|word| word.strip_suffix(b"\0"));
         let mut arguments = arguments.skip(1);

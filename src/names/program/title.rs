@@ -1,0 +1,61 @@
+//! Titles: what some programs write over their arguments to say what a process does, such as `postgres: checkpointer`.
+
+use crate::model::printable;
+
+/// The beginnings of the names of programs whose processes have titles.
+const TITLED: [&str; 4] = ["postgres", "nginx", "sshd", "php-fpm"];
+
+/// The name of the program, and what it says of the process. What follows can be that of one client.
+const MOST_WORDS: usize = 3;
+
+/// Whether processes of this name write titles.
+pub(super) fn sets_title(comm: &str) -> bool {
+    TITLED.iter().any(|program| comm.starts_with(program))
+}
+
+/// The title in a list of arguments, up to its first digit or bracket, and without anything that is an argument or a path; `None`
+/// without one. A title begins with the name of the program and a colon.
+pub(super) fn title(arguments: &[u8]) -> Option<String> {
+    let first = arguments.split(|&byte| byte == 0).next()?;
+    let text = printable(first);
+    let end = text.find(|c: char| c.is_ascii_digit() || "[](){}<>".contains(c)).unwrap_or(text.len());
+    let is_argument = |word: &&str| word.starts_with(['-', '/']);
+    let words = text[..end].split(' ').take_while(|word| !word.is_empty() && !is_argument(word)).take(MOST_WORDS);
+    let title = words.collect::<Vec<_>>().join(" ");
+    let title = title.trim_end_matches(|c: char| !c.is_alphanumeric());
+    title.split_once(": ").filter(|(program, _)| sets_title(program)).map(|_| title.to_owned())
+}
+
+/// Whether a name of what a process runs is its title, which begins with the name of the process.
+pub(crate) fn is_title_of(process: &str, name: &str) -> bool {
+    name.strip_prefix(process).is_some_and(|rest| rest.starts_with(": "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_ends_before_what_differs_between_clients_and_has_no_argument() {
+        for (arguments, expected) in [
+            ("postgres: checkpointer \0\0\0", Some("postgres: checkpointer")),
+            ("postgres: logical replication launcher", Some("postgres: logical replication")),
+            ("postgres: alice shop 10.0.0.1(5123) SELECT", Some("postgres: alice shop")),
+            ("postgres: walsender alice [local] streaming", Some("postgres: walsender alice")),
+            ("nginx: worker process", Some("nginx: worker process")),
+            ("nginx: master process /usr/sbin/nginx -g secret", Some("nginx: master process")),
+            ("sshd: alice@pts/0", Some("sshd: alice@pts")),
+            ("sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups", None),
+            ("php-fpm: pool www", Some("php-fpm: pool www")),
+            ("/usr/lib/postgresql/15/bin/postgres\0-D\0/secret: x\0", None),
+            ("postgres\0-c\0secret: x\0", None),
+            ("nginx\0", None),
+            ("other: secret", None),
+            ("", None),
+        ] {
+            assert_eq!(title(arguments.as_bytes()).as_deref(), expected, "{arguments}");
+        }
+        assert!(["postgres", "php-fpm8.2", "sshd-session"].iter().all(|comm| sets_title(comm)) && !sets_title("make"));
+        assert!(is_title_of("nginx", "nginx: worker process") && !is_title_of("python3", "nginx: worker"));
+    }
+}
