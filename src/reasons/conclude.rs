@@ -107,7 +107,10 @@ impl ReasonCollector {
             KernelEntry::SystemCall(number, _) => Some(system_call::name(number).into()),
             KernelEntry::Compatible(number) => Some(system_call::name_of_32_bits(number).into()),
             KernelEntry::Exception => {
-                functions.iter().any(|name| OF_PAGE_FAULTS.contains(&&**name)).then(|| "page fault".into())
+                // Where only the innermost function is known (wchan), a thread is blocked outside of system calls by a page fault.
+                let is_blocked = raw.class == ReasonClass::Block && raw.stack.len() <= 1;
+                let is_fault = functions.iter().any(|name| OF_PAGE_FAULTS.contains(&&**name));
+                (is_blocked || is_fault).then(|| "page fault".into())
             }
         };
         let by = raw.by.and_then(|number| self.names.values.get(index(number))).map(|names| OtherThread {

@@ -402,6 +402,19 @@ fn a_page_fault_is_told_by_its_functions() {
 }
 
 #[test]
+fn a_thread_that_is_blocked_outside_of_system_calls_has_a_page_fault_if_only_wchan_is_known() {
+    let outside = |tid, activity, stack: &[u64]| ThreadSample {
+        entry: KernelEntry::Exception,
+        stack: stack.to_vec(),
+        ..sample(tid, activity, 6)
+    };
+    let pass = vec![outside(1, Activity::Blocked, &[2]), outside(2, Activity::Asleep, &[2])];
+    let shown = shown(&[pass.clone(), pass]);
+    assert_eq!(shown["p1 Block page fault submit_bio_wait"], (20, 2));
+    assert!(shown.keys().all(|name| !name.starts_with("p2 ") || !name.contains("page fault")), "{shown:?}");
+}
+
+#[test]
 fn the_owner_of_a_lock_is_named_if_it_is_known() {
     let waits =
         |tid, owner| ThreadSample { owner: Some(owner), ..in_call(tid, Activity::Blocked, 6, libc::SYS_read, 2) };
