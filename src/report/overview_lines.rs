@@ -103,21 +103,13 @@ impl OverviewLines {
     }
 }
 
-/// `20:28:24   999 ms, 2 CPUs busy 98%; 1.96 of 1.97 CPU-seconds accounted for`, in UTC; empty without a window.
+/// `22:28:24 CEST   999 ms, 2 CPUs busy 98%; 1.96 of 1.97 CPU-seconds accounted for`, in the time zone of this host; empty without a
+/// window.
 #[must_use]
 pub fn window_heading(report: &Report) -> String {
-    heading(report, window::utc_clock)
-}
-
-/// The same in the time zone of this host: `22:28:24 CEST   999 ms, …`.
-pub(super) fn step_heading(report: &Report) -> String {
-    heading(report, window::local_clock)
-}
-
-fn heading(report: &Report, clock: fn(u64, &str) -> Option<String>) -> String {
     let Some(WindowSide { info, .. }) = report.window() else { return String::new() };
     let form = if info.duration_ns < SHORT_NS { "%H:%M:%S%.3f" } else { "%H:%M:%S" };
-    let time = clock(info.started_at_unix_ns, form).unwrap_or_default();
+    let time = window::local_clock(info.started_at_unix_ns, form).unwrap_or_default();
     let length = spaced(info.duration_ns.into(), Unit::Ns);
     let cpu = info.cpu.as_ref().map_or_else(String::new, |cpu| format!(", {}", window::busy(cpu, info.duration_ns)));
     format!("{time}   {length}{cpu}")

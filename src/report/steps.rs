@@ -6,7 +6,7 @@ use csv::{Writer, WriterBuilder};
 
 use super::{
     CORE, ColumnShape, DisplayOptions, Head, PivotColumn, ShownSection, Terminal, cell_digits, harmless, layout, pivot,
-    record, step_heading, why,
+    record, why, window_heading,
 };
 use crate::compare::{OverviewColumn, Report, WindowSide};
 use crate::model::Section;
@@ -19,7 +19,7 @@ pub fn write_step(
     terminal: Terminal,
 ) -> io::Result<()> {
     if report.window().is_some() {
-        writeln!(out, "{}", step_heading(report))?;
+        writeln!(out, "{}", window_heading(report))?;
     }
     let Some(section) = report.section(Section::Overview) else { return Ok(()) };
     let section = ShownSection::of_groups(section, selection);

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 
 use super::{FactLine, spaced, three_digits};
 use crate::compare::{CommandTotals, Elapsed, RunCount, SideSummary, WindowSide};
@@ -100,17 +99,8 @@ fn covered(side: &SideSummary, window: &WindowSide) -> String {
 
 /// A time in the time zone of this host, which it names, as journalctl and the parts of series have it; `None` if it is unknown.
 pub(super) fn local_clock(unix_ns: u64, form: &str) -> Option<String> {
-    clock(unix_ns, local_zone(), &format!("{form} %Z"))
-}
-
-/// A time in UTC; `None` if it is unknown.
-pub(super) fn utc_clock(unix_ns: u64, form: &str) -> Option<String> {
-    clock(unix_ns, TimeZone::UTC, form)
-}
-
-fn clock(unix_ns: u64, zone: TimeZone, form: &str) -> Option<String> {
     let time = Timestamp::from_nanosecond(unix_ns.into()).ok().filter(|_| unix_ns > 0)?;
-    Some(time.to_zoned(zone).strftime(form).to_string())
+    Some(time.to_zoned(local_zone()).strftime(&format!("{form} %Z")).to_string())
 }
 
 /// Whether a window lasted much longer than was asked for.

@@ -71,7 +71,7 @@ fn title(state: &ScreenState, (window, report): (&CtprofSnapshot, &Report)) -> V
     let mut gaps: Vec<_> = report.needed_gaps().map(Finding::extent).collect();
     gaps.dedup();
     let gaps = (!gaps.is_empty()).then(|| format!("partial   {} (ctprof doctor says why)", gaps.join(", ")));
-    let heading = window_heading(report).replacen("   ", " UTC   ", 1);
+    let heading = window_heading(report);
     let second = first.into_iter().chain(held).chain(parts).filter(|part| !part.is_empty()).collect::<Vec<_>>();
     [heading, second.join("   ")].into_iter().chain(gaps).collect()
 }
