@@ -29,11 +29,11 @@ fn exported_again(path: &Path, parent: &Path) -> (Exported, Vec<(PathBuf, Vec<u8
     exported(path, parent, "second")
 }
 
-/// Exports into a directory, and returns its files.
+/// Exports into a directory, and returns its files that engines read.
 fn exported(path: &Path, parent: &Path, name: &str) -> (Exported, Vec<(PathBuf, Vec<u8>)>) {
     let output = parent.join(name);
     let progress = Arc::default();
-    let options = ExportOptions { limit: 1 << 24, progress: &progress };
+    let options = ExportOptions { limit: 1 << 24, weight: 1.0, progress: &progress };
     let exported = export(&[path.to_owned()], &Output::Datasets(output.clone()), options, &mut |_| {});
     let mut files = Vec::new();
     below(&output, &output, &mut files);
@@ -44,9 +44,10 @@ fn exported(path: &Path, parent: &Path, name: &str) -> (Exported, Vec<(PathBuf, 
 fn below(root: &Path, directory: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) {
     for entry in fs::read_dir(directory).expect("a directory") {
         let path = entry.expect("an entry").path();
+        let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
         if path.is_dir() {
             below(root, &path, files);
-        } else {
+        } else if !is_hidden {
             let name = path.strip_prefix(root).expect("a file below").to_owned();
             files.push((name, fs::read(&path).expect("a file")));
         }

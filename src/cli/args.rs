@@ -674,7 +674,7 @@ impl Comparing {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Exit status: 1 if a snapshot could not be read; the others are exported\n\nExamples:\n  all threads in one file   ctprof export a.ctprof.zst -o threads.parquet\n  a fleet, by day and host  ctprof export snapshots/ -o fleet/"
+    after_help = "Exit status: 1 if a snapshot could not be read; the others are exported\n\nExamples:\n  all threads in one file   ctprof export a.ctprof.zst -o threads.parquet\n  a fleet, by day           ctprof export snapshots/ -o fleet/"
 )]
 pub(super) struct ExportArgs {
     /// Snapshots, windows, or directories to search for *.ctprof.zst and *.json

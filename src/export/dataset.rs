@@ -15,9 +15,10 @@ use rayon::prelude::*;
 use super::identity::Identity;
 use super::{Chunk, ColumnDoc, ColumnType, ExportError, Row, Schema, io_error};
 
-/// Maximum number of rows of a row group.
-const ROW_GROUP: usize = 1_000_000;
-/// Maximum size of a row group in memory, in bytes, if it does not take many dictionaries.
+/// Maximum number of rows of a row group. Pages of columns with a dictionary wait in memory for its end, without compression: those of a
+/// million rows take 100 MB.
+const ROW_GROUP: usize = 250_000;
+/// Maximum size of the other pages of a row group, in bytes.
 const ROW_GROUP_BYTES: usize = 32 << 20;
 /// Number of columns that a CPU encodes at a time.
 const TOGETHER: usize = 8;

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::OutOfRange;
 use crate::store::{ENDINGS, StoreError};
 
 /// Why a capture, or a file of the export, could not be written.
@@ -36,6 +35,14 @@ pub enum ExportError {
     /// The output was written by ctprof 0.3, one directory per host.
     #[error("{} was written by ctprof 0.3, and engines do not read its directories together with new ones; export to another directory (docs/fleet.md has a view of both)", .0.display())]
     OldLayout(PathBuf),
+}
+
+/// A number that no INT64 holds: query engines have no larger integers.
+#[derive(Debug, thiserror::Error)]
+#[error("{column} is {value}, more than the largest BIGINT ({})", i64::MAX)]
+pub struct OutOfRange {
+    pub(super) column: String,
+    pub(super) value: u64,
 }
 
 impl ExportError {

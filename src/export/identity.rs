@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::Column;
 use super::column::columns;
-use super::{Column, ExportError, OutOfRange};
 use crate::model::{SnapshotHead, Value};
 
 #[derive(Clone, Debug)]
@@ -45,11 +45,6 @@ impl Identity {
     /// The order of captures, whatever the order and the names of their files.
     pub(super) fn order(&self) -> (Option<&str>, Option<u64>) {
         (self.host.as_deref(), self.captured_at_unix_ns)
-    }
-
-    pub(super) fn out_of_range(&self, source: OutOfRange) -> ExportError {
-        let capture = id_of_file(&self.capture_id).to_owned();
-        ExportError::OutOfRange { path: self.file.to_path_buf(), capture, source }
     }
 }
 

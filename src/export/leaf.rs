@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use parquet::data_type::ByteArray;
 
-use super::identity::Identity;
-use super::{Column, ColumnType, ExportError, Get, Schema};
+use super::identity::{Identity, id_of_file};
+use super::{Column, ColumnType, ExportError, Get, OutOfRange, Schema};
 use crate::model::{Numbers, Value, cpu_ranges};
 
 /// The values of a leaf of the schema, in some consecutive rows.
@@ -42,14 +42,6 @@ mod levels {
     pub(super) const NEXT: i16 = 1;
 }
 
-/// A number that no INT64 holds: query engines have no larger integers.
-#[derive(Debug, thiserror::Error)]
-#[error("{column} is {value}, more than the largest BIGINT ({})", i64::MAX)]
-pub struct OutOfRange {
-    column: String,
-    value: u64,
-}
-
 /// The largest number of an INT64. It stands for the kernel's `max`: every limit is smaller.
 const UNLIMITED: i64 = i64::MAX;
 
@@ -76,7 +68,7 @@ impl<R> Schema<R> {
                     Some(own) => leaves(&self.columns[own], rows.iter().map(|row| &row.values)),
                     None => leaves(&self.identity[at], rows.iter().map(|row| &*row.identity)),
                 };
-                found(at, made.map_err(|(row, source)| rows[row].identity.out_of_range(source))?)?;
+                found(at, made.map_err(|(row, source)| out_of_range(&rows[row].identity, source))?)?;
             }
         }
         Ok(())
@@ -87,9 +79,15 @@ impl<R> Schema<R> {
         rows.chunks(BATCH).try_for_each(|rows| {
             let mut columns = self.columns.iter();
             let checked = columns.try_for_each(|column| leaves(column, rows.iter()).map(drop));
-            checked.map_err(|(_, source)| identity.out_of_range(source))
+            checked.map_err(|(_, source)| out_of_range(identity, source))
         })
     }
+}
+
+/// The error of a number in a row of this capture.
+fn out_of_range(identity: &Identity, source: OutOfRange) -> ExportError {
+    let capture = id_of_file(&identity.capture_id).to_owned();
+    ExportError::OutOfRange { path: identity.file.to_path_buf(), capture, source }
 }
 
 /// The leaves of a column, or the place of the first row whose number no INT64 holds.
@@ -116,7 +114,7 @@ fn leaves<'r, R: 'r>(
             vec![Leaf { values: Values::Reals(values), definitions, repetitions: Vec::new() }]
         }
         Get::Counts(get) => {
-            let entries = Entries::of(rows.map(get));
+            let entries = Nested::of(rows.map(get));
             let numbers = entries.items.iter().map(|(at, (key, number))| {
                 i64::try_from(*number).map_err(|_| wrong(*at, format!("{name}['{key}']"), *number))
             });
@@ -126,7 +124,7 @@ fn leaves<'r, R: 'r>(
             vec![entries.leaf(Values::Texts(keys), levels::KEY), entries.leaf(numbers, levels::VALUE_OF_KEY)]
         }
         Get::Texts(get) => {
-            let entries = Entries::of(rows.map(get));
+            let entries = Nested::of(rows.map(get));
             let texts = entries.items.iter().map(|(_, text)| ByteArray::from(&**text)).collect();
             vec![entries.leaf(Values::Texts(texts), levels::KEY)]
         }
@@ -134,14 +132,14 @@ fn leaves<'r, R: 'r>(
 }
 
 /// The entries of some maps or lists, one per row: NULL, empty, or its entries.
-struct Entries<T> {
+struct Nested<T> {
     /// The entries, with the places of their rows.
     items: Vec<(usize, T)>,
     /// For each entry, and for each row without entries: the repetition level, and the definition level if there is no entry.
     levels: Vec<(i16, Option<i16>)>,
 }
 
-impl<T> Entries<T> {
+impl<T> Nested<T> {
     fn of(rows: impl Iterator<Item = Option<Vec<T>>>) -> Self {
         let (mut items, mut levels) = (Vec::new(), Vec::new());
         for (at, row) in rows.enumerate() {

@@ -24,4 +24,4 @@ mod tree;
 mod write;
 
 use self::{chunk::*, dataset::*, leaf::*, rows::*, tree::*};
-pub use self::{column::*, error::*, inputs::*, leaf::OutOfRange, schema::*, write::*};
+pub use self::{column::*, error::*, inputs::*, schema::*, write::*};

@@ -199,6 +199,30 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_are_read_again_from_the_first_on_are_passed_on_once() {
+        let identity =
+            Arc::new(Identity::new("id".to_owned(), &SnapshotHead::default(), 1.0, std::path::Path::new("f")));
+        let mut passed = Vec::new();
+        let mut sink = |rows: CaptureRows| {
+            passed.extend(rows.threads.iter().map(|thread| thread.tid));
+            Ok(())
+        };
+        let shared = Mutex::new(Passing { sink: &mut sink, passed: 0 });
+        let thread = |tid| ThreadState { tid, ..ThreadState::default() };
+        let most = u32::try_from(PORTION).unwrap();
+        let empty = ThreadRows::new(&identity, Some(&shared));
+        let mut first = empty.first();
+        let mut batch = empty.another();
+        (0..most + 5).for_each(|tid| batch.add(thread(tid)));
+        first.append(batch);
+        assert_eq!(first.threads.len(), 0, "a portion is passed on");
+        let mut again = empty.first();
+        (0..most + 9).for_each(|tid| again.add(thread(tid)));
+        let rest: Vec<u32> = again.threads.iter().map(|thread| thread.tid).collect();
+        assert_eq!((passed.len(), rest), (PORTION + 5, (most + 5..most + 9).collect()));
+    }
+
+    #[test]
     fn a_series_whose_start_was_removed_since_it_was_found_is_left_out() {
         let dir = tempfile::tempdir().unwrap();
         for second in 1..4 {

@@ -166,7 +166,7 @@ impl Export<'_> {
         places: &[(&OwnedFd, &Path)],
     ) -> Result<(Vec<&'c str>, u64), Incomplete> {
         let mut written = Vec::new();
-        let mut files = Files::create(self.schemas, pending, places)?;
+        let mut files = DayFiles::create(self.schemas, pending, places)?;
         let chosen: Vec<_> =
             captures.iter().filter(|capture| !self.left_out.contains(&capture.identity.capture_id)).collect();
         for together in chosen.chunks(AHEAD) {
@@ -230,7 +230,7 @@ impl Export<'_> {
 }
 
 /// The files of the datasets while they are written.
-struct Files<'f> {
+struct DayFiles<'f> {
     threads: DatasetFile<'f, ThreadState>,
     others: Option<OtherFiles<'f>>,
 }
@@ -241,7 +241,7 @@ struct OtherFiles<'f> {
     captures: DatasetFile<'f, CaptureRow>,
 }
 
-impl<'f> Files<'f> {
+impl<'f> DayFiles<'f> {
     fn create(
         schemas: &'f Schemas,
         pending: &'f [PendingFile],

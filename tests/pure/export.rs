@@ -13,7 +13,7 @@ use crate::fleet::{self, Fleet};
 use ctprof::CtprofSnapshot;
 use ctprof::export::{ColumnType, datasets};
 use ctprof::model::{ExitedWork, METRICS, MonotonicNs, ThreadSpan, Value};
-use parquet::file::reader::SerializedFileReader;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use rayon::prelude::*;
 use tempfile::TempDir;
@@ -194,6 +194,142 @@ fn what_a_call_left_that_did_not_end_is_replaced_and_nothing_is_twice() {
     assert!(contents(&output) == contents(&fresh));
     let day = fs::read_dir(output.join("captures/date=2026-11-20")).unwrap();
     assert_eq!(day.count(), 1, "temporary files are removed");
+}
+
+/// Exports, and is killed at so many calls of a system call; whether it got so far.
+fn is_killed_at(call: &str, number: usize, input: &Path, output: &Path) -> bool {
+    let inject = format!("inject={call}:signal=KILL:when={number}");
+    let mut traced = Command::new("strace");
+    traced.args(["-f", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject]);
+    !traced.args([CTPROF, "export"]).arg(input).arg("-o").arg(output).output().unwrap().status.success()
+}
+
+/// The number of threads of each capture that is there.
+fn threads_of_captures(output: &Path) -> BTreeMap<String, usize> {
+    let id = |row: &BTreeMap<String, Field>| row["capture_id"].to_string();
+    let threads: Vec<_> = rows(&output.join("threads")).iter().map(id).collect();
+    let captures = output.join("captures");
+    let captures = if captures.is_dir() { rows(&captures) } else { Vec::new() };
+    captures.iter().map(|row| (id(row), threads.iter().filter(|of| **of == id(row)).count())).collect()
+}
+
+#[test]
+fn an_export_that_is_killed_at_any_call_leaves_whole_captures_and_the_next_one_completes_it() {
+    let works = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
+    if !works.is_ok_and(|out| out.status.success()) {
+        return skipped(Missing::Tool("strace"));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let [first, all, fresh] = ["first", "all", "fresh"].map(|name| dir.path().join(name));
+    [&first, &all].into_iter().for_each(|directory| fs::create_dir(directory).unwrap());
+    let fleet = Fleet { hosts: 1, days: 2, windows: 2, threads: 80 };
+    fleet.write(&template(), &all);
+    Fleet { days: 1, windows: 1, ..fleet }.write(&template(), &first);
+    [&first, &all].into_iter().for_each(|inputs| export(&[inputs], &fresh));
+    let expected = contents(&fresh);
+    let before = dir.path().join("before");
+    export(&[&first], &before);
+    // Of many writes, a part.
+    for (call, every, at_least) in [("mkdirat", 3, 2), ("write", 20, 2), ("linkat", 1, 8), ("fsync", 2, 4)] {
+        let mut cases = 0;
+        for number in (1..1000).step_by(every) {
+            let output = dir.path().join(format!("{call} {number}"));
+            for (file, bytes) in contents(&before) {
+                let file = output.join(file);
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                fs::write(file, bytes).unwrap();
+            }
+            let is_killed = is_killed_at(call, number, &all, &output);
+            assert!(threads_of_captures(&output).values().all(|threads| *threads == 80), "{call} {number}");
+            export(&[&all], &output);
+            let found = contents(&output);
+            assert!(found == expected, "{call} {number}: {:?}, not {:?}", found.keys(), expected.keys());
+            if !is_killed {
+                break;
+            }
+            cases += 1;
+        }
+        assert!(cases >= at_least, "{call}: {cases}");
+    }
+}
+
+#[test]
+fn two_exports_at_once_into_one_directory_both_complete_and_nothing_is_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = Fleet { hosts: 1, days: 1, windows: 6, threads: 80 };
+    let paths = fleet.write(&template(), dir.path());
+    let output = dir.path().join("out");
+    let start =
+        |paths: &[PathBuf]| Command::new(CTPROF).arg("export").args(paths).arg("-o").arg(&output).spawn().unwrap();
+    let exports = [&paths[..4], &paths[2..], &paths[1..5]].map(start);
+    assert!(exports.into_iter().all(|mut export| export.wait().unwrap().success()));
+    let found = threads_of_captures(&output);
+    assert!(found.len() == 6 && found.values().all(|threads| *threads == 80), "{found:?}");
+    assert_eq!((rows(&output.join("captures")).len(), rows(&output.join("threads")).len()), (6, 6 * 80));
+}
+
+#[test]
+fn files_are_sorted_as_they_say_and_can_be_searched() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = Fleet { hosts: 2, days: 1, windows: 2, threads: 80 };
+    let snapshots = dir.path().join("in");
+    fs::create_dir(&snapshots).unwrap();
+    fleet.write(&template(), &snapshots);
+    // Its steps are of the same host, and of a time of which other captures are as well.
+    let series = crate::changes_over_time::series(dir.path(), 4);
+    let again = dir.path().join("again.ctprof");
+    fs::write(&again, fs::read(&series).unwrap()).unwrap();
+    let output = dir.path().join("out");
+    export(
+        &[&snapshots, Path::new(&format!("{series}@0s..3s")), Path::new(&format!("{}@1s..4s", again.display()))],
+        &output,
+    );
+    let mut most = 0;
+    for file in files(&output).into_keys() {
+        let reader = SerializedFileReader::new(File::open(&file).unwrap()).unwrap();
+        let pairs = reader.metadata().file_metadata().key_value_metadata().unwrap();
+        assert!(pairs.iter().any(|pair| pair.key == "ctprof.schema" && pair.value.as_deref() == Some("2")));
+        for (number, group) in reader.metadata().row_groups().iter().enumerate() {
+            let sorted = group.sorting_columns().unwrap();
+            let names: Vec<_> = sorted
+                .iter()
+                .map(|sorted| group.column(usize::try_from(sorted.column_idx).unwrap()).column_path().string())
+                .collect();
+            assert_eq!(names[..2], ["host", "time"], "{}", file.display());
+            let columns = group.columns();
+            assert!(columns.iter().all(|column| column.offset_index_offset().is_some()));
+            let bloom = |column: &str| {
+                columns.iter().find(|found| found.column_path().string() == column).unwrap().bloom_filter_offset()
+            };
+            assert!(bloom("capture_id").is_some() && bloom("host").is_none());
+            let of_group = reader.get_row_group(number).unwrap();
+            let rows = of_group.get_row_iter(None).unwrap();
+            let key = |row: Row| -> Vec<_> {
+                let row: BTreeMap<_, _> = row.into_columns().into_iter().collect();
+                names.iter().map(|name| row[name].to_string()).collect()
+            };
+            assert!(rows.map(|row| key(row.unwrap())).is_sorted(), "{} by {names:?}", file.display());
+            most = most.max(number + 1);
+        }
+    }
+    assert_eq!(most, 2, "a series that goes back in time begins a row group");
+}
+
+#[test]
+fn a_weight_is_in_each_row_and_a_wrong_one_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("out");
+    let export = |weight: &str| {
+        Command::new(CTPROF).args(["export", "--weight", weight, TEMPLATE, "-o"]).arg(&output).output().unwrap()
+    };
+    for wrong in ["0", "-1", "nan", "inf", "x"] {
+        let said = export(wrong);
+        assert!(!said.status.success() && !output.exists(), "{wrong}");
+    }
+    assert!(export("12.5").status.success());
+    for dataset in ["threads", "cgroups", "captures"] {
+        assert!(rows(&output.join(dataset)).iter().all(|row| row["weight"] == Field::Double(12.5)), "{dataset}");
+    }
 }
 
 #[test]
@@ -814,6 +950,23 @@ fn sums_of_duckdb_equal_those_of_show_whatever_the_names_are() {
 }
 
 #[test]
+fn the_layout_of_0_3_and_the_new_one_answer_one_query() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::create_dir(path("reports")).unwrap();
+    // Exported by 0.3.0 into this directory; both have rows of the same columns.
+    let old = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/fleet-0.3");
+    let window = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v2-window-linux-6.18.ctprof.zst");
+    let args = ["show", "-f", "json", "-u", "-g", "process", "--names", "exact", "-m", "run_time_ns,wait_time_ns"];
+    let report = Command::new(CTPROF).args(args).arg(window).output().unwrap();
+    fs::write(path("reports/old.json"), report.stdout).unwrap();
+    for report in fs::read_dir(ODD.directory.path().join("reports")).unwrap().map(Result::unwrap) {
+        fs::copy(report.path(), path("reports").join(report.file_name())).unwrap();
+    }
+    script("truth", "duckdb", &[ODD.directory.path().join("fleet"), path("reports"), old]);
+}
+
+#[test]
 fn sums_of_spark_equal_those_of_show_whatever_the_names_are() {
     sums_equal_those_of_show("spark");
 }
@@ -826,4 +979,32 @@ fn sums_of_polars_equal_those_of_show_whatever_the_names_are() {
 #[test]
 fn sums_of_pyarrow_equal_those_of_show_whatever_the_names_are() {
     sums_equal_those_of_show("pyarrow");
+}
+
+/// Files of two days, three of each dataset; one call more adds nothing after an engine has compacted them.
+fn is_compacted_by(engine: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let [snapshots, fleet] = ["snapshots", "fleet"].map(|name| dir.path().join(name));
+    fs::create_dir(&snapshots).unwrap();
+    let paths = Fleet { hosts: 2, days: 2, windows: 3, threads: 100 }.write(&template(), &snapshots);
+    paths.chunks(4).for_each(|paths| export(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>(), &fleet));
+    script("compaction", engine, std::slice::from_ref(&fleet));
+    let said = run(&[&snapshots], &fleet);
+    let said = String::from_utf8(said.stderr).unwrap();
+    assert!(said.contains("12 captures were there before"), "{said}");
+}
+
+#[test]
+fn duckdb_compacts_and_rolls_up_a_fleet_without_a_change_of_its_sums() {
+    is_compacted_by("duckdb");
+}
+
+#[test]
+fn spark_compacts_and_rolls_up_a_fleet_without_a_change_of_its_sums() {
+    is_compacted_by("spark");
+}
+
+#[test]
+fn a_table_of_iceberg_takes_the_files_of_a_fleet() {
+    is_compacted_by("pyiceberg");
 }
