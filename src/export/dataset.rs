@@ -13,7 +13,7 @@ use parquet::schema::types::{ColumnDescPtr, ColumnPath, Type, TypePtr};
 use rayon::prelude::*;
 
 use super::identity::Identity;
-use super::{Chunk, ColumnDoc, ColumnType, ExportError, Row, Schema, io_error};
+use super::{Chunk, ColumnDoc, ColumnType, ExportError, PendingRow, Schema, io_error};
 
 /// Maximum number of rows of a row group. Pages of columns with a dictionary wait in memory for its end, without compression: those of a
 /// million rows take 100 MB.
@@ -48,7 +48,7 @@ pub(super) struct DatasetFile<'f, R> {
     shown: PathBuf,
     writer: SerializedFileWriter<&'f File>,
     /// Rows that are not encoded yet.
-    pending: Vec<Row<R>>,
+    pending: Vec<PendingRow<R>>,
     /// The leaves of the current row group, by column; empty before its first rows.
     group: Vec<Vec<Chunk>>,
     group_rows: usize,
@@ -84,7 +84,7 @@ impl<'f, R: Send + Sync> DatasetFile<'f, R> {
             }
         }
         for values in rows {
-            self.pending.push(Row { identity: Arc::clone(identity), values });
+            self.pending.push(PendingRow { identity: Arc::clone(identity), values });
             if self.pending.len() >= self.schema.at_once {
                 self.encode()?;
                 let bytes: usize = self.group.iter().flatten().map(Chunk::bytes).sum();

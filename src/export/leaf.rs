@@ -46,7 +46,7 @@ mod levels {
 const UNLIMITED: i64 = i64::MAX;
 
 /// A row that is not encoded yet.
-pub(super) struct Row<R> {
+pub(super) struct PendingRow<R> {
     pub(super) identity: Arc<Identity>,
     pub(super) values: R,
 }
@@ -59,7 +59,7 @@ impl<R> Schema<R> {
     pub(super) fn each_leaf(
         &self,
         columns: std::ops::Range<usize>,
-        rows: &[Row<R>],
+        rows: &[PendingRow<R>],
         found: &mut dyn FnMut(usize, Vec<Leaf>) -> Result<(), ExportError>,
     ) -> Result<(), ExportError> {
         for rows in rows.chunks(BATCH) {
