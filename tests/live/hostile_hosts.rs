@@ -154,7 +154,7 @@ fn lack_of_descriptors_is_an_error_that_names_the_limit() {
         // Below 5, the dynamic loader fails. Where five limits in a row are enough, so are all above. How many are needed depends
         // on what this process has inherited.
         let mut ended = Vec::new();
-        for limit in 5..80 {
+        for limit in 5..200 {
             ended.push(ends_well(&format!("ulimit -n {limit}"), line, &[NO_DESCRIPTORS]));
             if ended.ends_with(&[true; 5]) {
                 break;

@@ -461,7 +461,7 @@ fn the_exit_status_is_that_of_the_command_or_says_why_there_is_none() {
         (&["-q", "record", "--bogus"], 125),
         (&["record", "-m", "delta", "--", "true"], 125),
         (&["record", "-d", "soon"], 125),
-        (&["record", "-d", "1s", "--", "true"], 125),
+        (&["record", "-d", "1m", "--", "true"], 0),
         (&["record", "-o", "/nonexistent/w", "--", "sh", "-c", "exit 7"], 125),
     ];
     for user in users() {
