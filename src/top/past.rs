@@ -33,13 +33,14 @@ pub(super) enum Past {
 /// The last minutes of a series that is being recorded.
 pub(super) struct PastSegments {
     segments: VecDeque<PastSegment>,
+    /// Of the last one: writing takes more memory than what is written.
+    writer: SeriesWriter,
     limit: u64,
 }
 
 struct PastSegment {
     /// Held open: its path is that of the descriptor.
     file: File,
-    writer: SeriesWriter,
     began_unix_ns: u64,
 }
 
@@ -57,18 +58,21 @@ impl From<StoreError> for NoMore {
 
 impl PastSegments {
     pub(super) fn begin(first: &CtprofSnapshot, limit: u64) -> Result<Self, StoreError> {
-        Ok(Self { segments: [PastSegment::begin(first, limit)?].into(), limit })
+        let (segment, writer) = PastSegment::begin(first, limit)?;
+        Ok(Self { segments: [segment].into(), writer, limit })
     }
 
     /// Adds a step, after which the host is as at this moment.
     pub(super) fn add(&mut self, step: Step, moment: &Moment, now_unix_ns: u64) -> Result<(), StoreError> {
-        let Some(last) = self.segments.back_mut() else { return Ok(()) };
-        last.writer.add(step, moment)?;
+        let Some(last) = self.segments.back() else { return Ok(()) };
+        self.writer.add(step, moment)?;
         let is_long = now_unix_ns.saturating_sub(last.began_unix_ns) >= LONGEST_NS;
         if is_long || last.file.metadata().is_ok_and(|file| file.len() >= LARGEST) {
             let failed = |error| StoreError::Write(path(&last.file), std::io::Error::other(error));
             let first = moment.capture().map_err(failed)?;
-            self.segments.push_back(PastSegment::begin(&first, self.limit)?);
+            let (segment, writer) = PastSegment::begin(&first, self.limit)?;
+            std::mem::replace(&mut self.writer, writer).finish()?;
+            self.segments.push_back(segment);
             if self.segments.len() > MOST_SEGMENTS {
                 self.segments.pop_front();
             }
@@ -78,12 +82,12 @@ impl PastSegments {
 }
 
 impl PastSegment {
-    fn begin(first: &CtprofSnapshot, limit: u64) -> Result<Self, StoreError> {
+    fn begin(first: &CtprofSnapshot, limit: u64) -> Result<(Self, SeriesWriter), StoreError> {
         let file = memfd_create(NAME, MFdFlags::MFD_CLOEXEC);
         let file =
             File::from(file.map_err(|errno| StoreError::Write(NAME.to_string_lossy().as_ref().into(), errno.into()))?);
         let writer = SeriesWriter::create(OutputTarget::create(&path(&file))?, first, limit)?;
-        Ok(Self { file, writer, began_unix_ns: first.head.captured_at_unix_ns })
+        Ok((Self { file, began_unix_ns: first.head.captured_at_unix_ns }, writer))
     }
 }
 
