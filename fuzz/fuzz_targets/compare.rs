@@ -16,9 +16,6 @@ fn options(choice: u8) -> CompareOptions {
     if choice & 0x80 != 0 {
         options.grouping.names = Names::Literal;
     }
-    if choice & 0x40 != 0 {
-        options.grouping.cgroups = Names::Literal;
-    }
     if choice & 0x20 != 0 {
         options.grouping.flatten = vec![Flatten::new("/*/**").expect("a glob")];
     }
