@@ -18,6 +18,20 @@ const MAX_KNOWN: usize = 1 << 15;
 /// How long the names of a window may take.
 const PATIENCE_FOR_NAMES: Duration = Duration::from_millis(800);
 
+/// Reads the stacks of some threads, with the rights of the caller.
+fn numbers<T>(
+    stacks: Arc<Mutex<Stacks>>,
+    number: fn(&mut Stacks, &T) -> Option<u32>,
+) -> impl Fn(Vec<T>) -> Vec<Option<u32>> {
+    move |threads| {
+        let read = || {
+            let mut stacks = lock(&stacks);
+            threads.iter().map(|thread| number(&mut stacks, thread)).collect()
+        };
+        as_caller(read).unwrap_or_default()
+    }
+}
+
 /// Reads stacks in threads of their own: files and memory of a process can keep a reader waiting for any time. They read with
 /// the rights of the caller alone: what others' stacks say is more than `ctprof` with file capabilities tells its users.
 pub(super) struct SampledStacks {
@@ -41,27 +55,13 @@ impl SampledStacks {
     pub(super) fn new(check: SleepCheck, pids: Vec<u32>, running: Option<RunningSampler>) -> Self {
         let stacks = Arc::new(Mutex::new(Stacks::new(check)));
         let [of_numbers, of_running, of_names] = [(); 3].map(|()| Arc::clone(&stacks));
-        let numbers = move |sleepers: Vec<Sleeper>| {
-            let read = || {
-                let mut stacks = lock(&of_numbers);
-                sleepers.iter().map(|sleeper| stacks.number(sleeper)).collect()
-            };
-            as_caller(read).unwrap_or_default()
-        };
-        let numbers_of_running = move |threads: Vec<RunningThread>| {
-            let read = || {
-                let mut stacks = lock(&of_running);
-                threads.iter().map(|thread| stacks.number_of_running(thread)).collect()
-            };
-            as_caller(read).unwrap_or_default()
-        };
         let names = move |numbers: Vec<u32>| as_caller(|| lock(&of_names).names(&numbers)).unwrap_or_default();
         Self {
             stacks,
             pids,
-            numbers: PatientReader::new("ctprof-stacks", numbers),
+            numbers: PatientReader::new("ctprof-stacks", numbers(of_numbers, Stacks::number)),
             running,
-            numbers_of_running: PatientReader::new("ctprof-running", numbers_of_running),
+            numbers_of_running: PatientReader::new("ctprof-running", numbers(of_running, Stacks::number_of_running)),
             names: PatientReader::new("ctprof-code", names),
             is_first: true,
             random: 0x9e37_79b9_7f4a_7c15,
@@ -142,6 +142,8 @@ impl SampledStacks {
     pub(super) fn forget(&mut self) {
         self.is_first = true;
         self.known.clear();
+        // What ran before the window is not of it.
+        self.running.iter_mut().for_each(|running| drop(running.take()));
         if let Ok(mut stacks) = self.stacks.try_lock() {
             stacks.forget();
         }

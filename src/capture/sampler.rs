@@ -71,8 +71,14 @@ impl ThreadSampler {
         let procfs = ProcDirectory::open(&options.roots.procfs).map_err(|errno| NoSamples::because(&errno))?;
         let is_wanted = options.code != CodeSampling::Never;
         let check = bpf.as_mut().filter(|_| is_wanted).and_then(BpfSampler::take_check);
-        let running = (options.code == CodeSampling::WaitsAndRuns).then(start_running).flatten();
-        let stacks = check.map(|check| SampledStacks::new(check, options.pids.clone(), running));
+        let wants_running = options.code == CodeSampling::WaitsAndRuns;
+        if wants_running && check.is_none() {
+            tracing::warn!("--on-cpu: CPUs are not sampled, since stacks cannot be read; `ctprof doctor` says why");
+        }
+        let stacks = check.map(|check| {
+            let running = wants_running.then(start_running).flatten();
+            SampledStacks::new(check, options.pids.clone(), running)
+        });
         let why = if is_wanted { NO_THREADS_BY_ID } else { Sampling::STACKS_NOT_WANTED };
         let no_stacks = Some(why).filter(|_| bpf.is_some() && stacks.is_none());
         let (procfs, mutex_owners) = (ProcfsSampler::new(procfs), MutexOwners::new());

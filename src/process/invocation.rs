@@ -38,9 +38,9 @@ impl Invocation {
         Self { streams, ..Self::new(OsStr::new("sh"), &["-c".into(), script.into()]) }
     }
 
-    /// A command of words, without `sh`, with the CPUs of ctprof; `None` without a word, or if a quote is not closed.
+    /// A command of words, as `sh` splits them, with the CPUs of ctprof; `None` without a word, or if a quote is not closed.
     pub fn words(text: &str, streams: Streams) -> Option<Self> {
-        let words = words(text)?;
+        let words: Vec<_> = shlex::split(text)?.into_iter().map(OsString::from).collect();
         let (program, arguments) = words.split_first()?;
         Some(Self { streams, ..Self::new(program, arguments) })
     }
@@ -61,33 +61,17 @@ impl Invocation {
     }
 }
 
-/// The words of a command, as `sh` splits them: quotes and backslashes keep blanks. Nothing else is special.
-fn words(text: &str) -> Option<Vec<OsString>> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match (quote, c) {
-            (Some(open), _) if c == open => quote = None,
-            (None, '\'' | '"') => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            (None | Some('"'), '\\') => word.get_or_insert_default().push(chars.next()?),
-            (None, _) if c.is_whitespace() => words.extend(word.take().map(OsString::from)),
-            _ => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word.map(OsString::from));
-    quote.is_none().then_some(words)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn words_are_split_at_blanks_outside_of_quotes() {
-        let all = |text| words(text).map(|words| words.join(OsStr::new("|")).into_string().unwrap());
+        let all = |text| {
+            let Invocation { program, arguments, .. } = Invocation::words(text, Streams::Discarded)?;
+            let words = [vec![program], arguments].concat();
+            Some(words.join(OsStr::new("|")).into_string().unwrap())
+        };
         for (text, split) in [
             (" gzip  -kf\tx ", "gzip|-kf|x"),
             (r#"a 'b c' "d 'e'"'f' "#, "a|b c|d 'e'f"),

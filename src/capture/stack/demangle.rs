@@ -19,9 +19,20 @@ pub(super) fn demangled(symbol: &str) -> String {
         let _ = cpp.structured_demangle(&mut name, &options);
     }
     let name = without_arguments(&name.0, DEEPEST_TYPE);
-    // Compilers name their copies of a function `name.constprop.0`, linkers a version `name@VERSION`.
-    let plain = || symbol.split(['@', '.']).find(|part| !part.is_empty()).unwrap_or(symbol);
-    limited(if name.is_empty() { plain() } else { &name })
+    limited(if name.is_empty() { without_suffix(symbol) } else { &name })
+}
+
+/// What compilers add to the names of their copies of a function: `name.constprop.0`.
+const SUFFIXES: [&str; 8] = ["cold", "constprop", "isra", "llvm", "localalias", "lto_priv", "part", "str"];
+
+/// A symbol without that, and without the version that linkers add: `name@VERSION`. Dots are also parts of names: `main.handle`.
+fn without_suffix(symbol: &str) -> &str {
+    let named = symbol.split('@').find(|part| !part.is_empty()).unwrap_or(symbol);
+    let is_suffix = |(at, _): &(usize, &str)| {
+        let word = named[at + 1..].split('.').next().unwrap_or_default();
+        *at > 0 && (SUFFIXES.contains(&word) || word.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    named.match_indices('.').find(is_suffix).map_or(named, |(at, _)| &named[..at])
 }
 
 /// The beginning of a name that has room.
@@ -122,6 +133,10 @@ mod tests {
         for (symbol, name) in [
             ("cache_get", "cache_get"),
             ("cache_get.constprop.0", "cache_get"),
+            ("cache_get.part.1.cold", "cache_get"),
+            ("counter.12", "counter"),
+            ("main.(*Server).Serve", "main.(*Server).Serve"),
+            ("runtime.futex", "runtime.futex"),
             ("memcpy@@GLIBC_2.14", "memcpy"),
             ("_ZN4pool4lock17h0123456789abcdefE", "pool::lock"),
             ("_RNvCskwGfYPst2Cb_4pool4lock", "pool::lock"),
