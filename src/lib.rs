@@ -1,54 +1,116 @@
 //! Show where every thread's time went, and why.
 //!
-//! [`capture`](fn@capture) reads the counters of every thread into a [`CtprofSnapshot`].
-//! [`compare`](fn@compare) groups the threads of two snapshots and lists what changed.
+//! [`capture`](fn@capture) reads the counters of every thread into a [`CtprofSnapshot`], a [`Recorder`](record::Recorder) what
+//! happened in a window of time. [`compare`](fn@compare) groups the threads of two of them and lists what changed;
+//! [`show`](fn@show) does that for one. [`report`] writes the result.
 //!
-//! ```no_run
-//! let before = ctprof::capture()?;
-//! // ... the work to be examined ...
-//! let after = ctprof::capture()?;
-//! let comparison = ctprof::compare(&before, &after, &ctprof::compare::CompareOptions::default());
-//! println!("{} sections", comparison.sections.len());
-//! # Ok::<(), ctprof::capture::CaptureError>(())
+//! Capture, write and load:
+//!
+//! ```
+//! use ctprof::CtprofSnapshot;
+//!
+//! let path = std::env::temp_dir().join(format!("{}.ctprof.zst", std::process::id()));
+//! let written = ctprof::capture_to(&path)?;
+//! let read = CtprofSnapshot::load(&path)?;
+//! assert_eq!(read.threads.len(), written.threads.len());
+//! # std::fs::remove_file(&path)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Record a window of time, of this process:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use ctprof::capture::{DEFAULT_RING_BYTES, Options};
+//! use ctprof::process::Signals;
+//! use ctprof::record::{Recorder, Until};
+//!
+//! // Before other threads start: they inherit the blocked signals.
+//! let signals = Signals::for_pause()?;
+//! let mut options = Options::default();
+//! options.pids = vec![std::process::id()];
+//! let mut recorder = Recorder::new(options, 1, DEFAULT_RING_BYTES)?;
+//! let open = recorder.open()?;
+//! let end = open.wait(&Until::Elapsed(Duration::from_millis(50)), &signals)?;
+//! let window = open.close(end)?;
+//! assert!(window.threads.iter().any(|thread| thread.tgid == std::process::id()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Compare two captures, and print what changed as a table:
+//!
+//! ```
+//! use ctprof::compare::CompareOptions;
+//! use ctprof::report::{DisplayOptions, Terminal, write_table};
+//!
+//! let earlier = ctprof::capture()?;
+//! let later = ctprof::capture()?;
+//! let report = ctprof::compare(&earlier, &later, &CompareOptions::default());
+//! let mut table = Vec::new();
+//! write_table(&mut table, &report, &DisplayOptions::default(), Terminal::default())?;
+//! assert!(String::from_utf8(table)?.contains("threads"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Export files for query engines, with the feature `parquet`:
+//!
+//! ```
+//! # #[cfg(feature = "parquet")] {
+//! use ctprof::export::{ExportOptions, Output, export};
+//!
+//! let directory = std::env::temp_dir().join(format!("ctprof-{}", std::process::id()));
+//! std::fs::create_dir(&directory)?;
+//! let path = directory.join("a.ctprof.zst");
+//! ctprof::capture_to(&path)?;
+//! let output = Output::Threads(directory.join("threads.parquet"));
+//! let options = ExportOptions { limit: 1 << 30, weight: 1.0, progress: &Default::default() };
+//! let exported = export(&[path], &output, options, &mut |left_out| eprintln!("{left_out}"))?;
+//! assert_eq!((exported.captures, exported.failed), (1, 0));
+//! # std::fs::remove_dir_all(&directory)?;
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! | module | purpose |
 //! |---|---|
 //! | [`model`] | values, tables of metrics, threads, snapshots |
 //! | [`capture`](mod@capture) | from the kernel to a snapshot |
-//! | [`store`] | snapshots as files |
 //! | [`record`] | windows, one after the other, over a period or while a command runs |
+//! | [`store`] | snapshots as files |
 //! | [`compare`](mod@compare) | groups of threads and their differences |
 //! | [`report`] | output as table, Markdown, CSV, JSON and HTML |
+//! | `export` | Parquet files, with the feature `parquet` |
 //!
-//! Modules that this page does not show are public only for the tests and benchmarks of ctprof.
+//! All other modules are parts of these. They can change in any version.
+//!
+//! The feature `cli` has the command line, and with it the page of reports for a browser and an allocator. Without default features, a
+//! library needs neither: `ctprof = { version = "0.4", default-features = false }`.
+
+#![cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "the command line alone uses much of them")
+)]
 
 pub mod capture;
-#[doc(hidden)]
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod compare;
-#[doc(hidden)]
 pub mod diagnose;
 #[cfg(feature = "parquet")]
-#[doc(hidden)]
 pub mod export;
 pub mod model;
-#[doc(hidden)]
 pub mod names;
-#[doc(hidden)]
 pub mod process;
-#[doc(hidden)]
 pub mod reasons;
 pub mod record;
 pub mod report;
-#[doc(hidden)]
 pub mod series;
-#[doc(hidden)]
 pub mod statistics;
 pub mod store;
 mod sys;
+#[cfg(feature = "cli")]
 mod top;
-#[doc(hidden)]
 pub mod window;
 
 pub use capture::{capture, capture_pid};

@@ -124,7 +124,6 @@ impl Capturer {
     }
 
     /// How many entries each map has that outlives a pass, for tests of weeks of recording.
-    #[doc(hidden)]
     #[must_use]
     pub fn entries(&self) -> Vec<(&'static str, usize)> {
         let mut entries = self.lasting.entries();
@@ -133,7 +132,6 @@ impl Capturer {
     }
 
     /// Makes each pass later than this after one over all threads read all threads, for tests of weeks of recording.
-    #[doc(hidden)]
     pub fn read_all_every(&mut self, time: Duration) {
         self.lasting.changes_for = time;
     }

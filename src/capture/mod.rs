@@ -77,7 +77,6 @@ pub fn capture_with(options: &Options) -> Result<CtprofSnapshot, CaptureError> {
 ///
 /// # Errors
 /// [`CaptureError`] if BPF is not available.
-#[doc(hidden)]
 pub fn bpf_pass() -> Result<(), CaptureError> {
     let engine =
         bpf::setup::BpfEngine::load(1, bpf::setup::Passes::OfAll).map_err(|no_bpf| CaptureError::no_bpf(&no_bpf))?;

@@ -4,8 +4,6 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::ValueEnum;
-
 use super::enrich::smaps::Smaps;
 use crate::model::HostContext;
 use crate::process::Progress;
@@ -91,7 +89,8 @@ pub enum CodeSampling {
 }
 
 /// The engine that reads the threads. Engines differ in speed, not in the meaning of values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[non_exhaustive]
 pub enum Engine {
     /// BPF where it is available, else procfs (`ctprof doctor` says why).

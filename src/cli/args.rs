@@ -10,8 +10,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use super::{
-    CpuList, Format, LimitArgs, SORT_KEYS, ViewArgs, cpu_list, duration, keep, one_of_variants, overview_column, pid,
-    ring_size, share, size, smaps, threshold, weight, why_rate,
+    CpuList, Format, LimitArgs, SORT_KEYS, ViewArgs, cpu_list, duration, keep, multiple, one_of_variants,
+    overview_column, pid, ring_size, share, size, smaps, threshold, weight, why_rate,
 };
 use crate::capture::{CodeSampling, Engine, Options, Smaps};
 use crate::compare::{
@@ -335,6 +335,11 @@ pub(super) struct RecordArgs {
     /// By default, until Ctrl-C, or until COMMAND exits. A COMMAND that runs longer runs on.
     #[arg(short, long, value_name = "TIME", value_parser = duration)]
     pub(super) duration: Option<Duration>,
+    /// Begin at the next multiple of a time by the wall clock, in UTC: /10s
+    ///
+    /// So the windows of many hosts are of the same seconds. Runs and steps follow one another from there.
+    #[arg(hide_short_help = true, long, value_name = "/TIME", value_parser = multiple)]
+    pub(super) at: Option<Duration>,
     /// Record a series, in steps of this length
     ///
     /// Prints the busiest groups of each step, and writes to the file what changed in it.

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 
@@ -16,7 +16,9 @@ use crate::capture::Options;
 use crate::compare::{Scope, Sides, show};
 use crate::diagnose::plural;
 use crate::model::CtprofSnapshot;
-use crate::process::{CommandEnd, EndedUnrecorded, Invocation, Privileges, RECORD_FAILED, Signals, Streams, killed};
+use crate::process::{
+    CommandEnd, EndedUnrecorded, Invocation, Privileges, RECORD_FAILED, Signals, SpawnError, Streams, killed,
+};
 use crate::record::{RecordError, Recorder, Until, Waiting};
 use crate::report::{Column, escaped, record_summary};
 use crate::store::{Lifetime, OutputTarget, StoreError, Written};
@@ -113,7 +115,7 @@ struct Recorded {
 
 fn recorded(args: &RecordArgs, signals: &Signals) -> anyhow::Result<Recorded> {
     let until = until(args);
-    let mut recorder = recorder(args, 1)?;
+    let mut recorder = recorder(args, 1, signals)?;
     let window = recorder.open()?;
     let mut waiting = if args.command.is_empty() { None } else { Some(begin(&until, signals)?) };
     let end = match &mut waiting {
@@ -129,9 +131,23 @@ pub(super) fn exit_status(end: Option<CommandEnd>) -> ExitCode {
     end.map_or(ExitCode::SUCCESS, |end| ExitCode::from(end.exit_status()))
 }
 
-pub(super) fn recorder(args: &RecordArgs, windows: u32) -> anyhow::Result<Recorder> {
+/// Makes the recorder, and waits for the time to begin.
+pub(super) fn recorder(args: &RecordArgs, windows: u32, signals: &Signals) -> anyhow::Result<Recorder> {
     let options = Options { pids: args.processes.pids.clone(), ..options(&args.sources) };
-    args.recorder.recorder(&options, args.every.is_none().then_some(windows), args.privileges())
+    let recorder = args.recorder.recorder(&options, args.every.is_none().then_some(windows), args.privileges())?;
+    if let Some(period) = args.at {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
+        if let Some(signal) = signals.pause(until_multiple(now, period)).context("cannot wait for the time of --at")? {
+            return Err(RecordError::NotStarted(SpawnError::Interrupted(signal)).into());
+        }
+    }
+    Ok(recorder)
+}
+
+/// The time from `now` to the next multiple of a period.
+fn until_multiple(now: Duration, period: Duration) -> Duration {
+    let since_last = now.as_nanos() % period.as_nanos().max(1);
+    period.saturating_sub(Duration::from_nanos(u64::try_from(since_last).unwrap_or(u64::MAX)))
 }
 
 /// Blocks signals, before other threads start.
@@ -175,7 +191,7 @@ fn several(args: &RecordArgs, runs: u32, output: &Path, messages: Messages) -> a
     let signals = signals(args)?;
     let until = until(args);
     let mut writer = RunWriter {
-        recorder: recorder(args, runs)?,
+        recorder: recorder(args, runs, &signals)?,
         signals: &signals,
         redact_key: redact_key(&args.sources)?,
         max_snapshot_bytes: args.view.limits.max_snapshot_bytes,

@@ -178,7 +178,7 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
         check_stdout().context("cannot write to standard output")?;
     }
     let (signals, until) = (signals(args)?, until(args));
-    let mut recorder = recorder(args, 1)?;
+    let mut recorder = recorder(args, 1, &signals)?;
     let preparation =
         redact_key(&args.sources)?.map(|key| -> Preparation { Box::new(move |capture| capture.redact(&key)) });
     let mut series = recorder.open_series(every, &until, preparation)?;

@@ -114,6 +114,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A time after a slash, such as `/10s`.
+pub(super) fn multiple(text: &str) -> Result<Duration, String> {
+    let period = text.strip_prefix('/').and_then(|period| duration(period).ok());
+    period.ok_or_else(|| "expected a slash and a time, such as /10s for the next multiple of ten seconds".to_owned())
+}
+
 const EXPECTED_SIZE: &str = "expected a size such as 512M, 512MiB or 512MB";
 
 /// A percentage such as `5%`, up to 1000%.
@@ -235,6 +241,12 @@ mod tests {
             [Ok(Duration::from_secs(1_000_000_000)), Ok(Duration::from_millis(500))]
         );
         assert!(["1e19", "1e30", "nan", "0", "-1"].into_iter().all(|time| duration(time).is_err()));
+    }
+
+    #[test]
+    fn a_multiple_has_a_slash() {
+        assert_eq!(multiple("/10s"), Ok(Duration::from_secs(10)));
+        assert!(["10s", "/", "/0", "//1s", ""].into_iter().all(|text| multiple(text).is_err()));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! How threads are grouped, and what is reported.
 
-use clap::ValueEnum;
 use serde::Serialize;
 
 use super::{Flatten, GroupGlob, Quantity, Scope, Sides, SortKey};
@@ -9,7 +8,8 @@ use crate::model::{Section, SnapshotHead};
 use crate::statistics::TAIL;
 
 /// How threads are grouped. By process or thread id only for captures of one boot, because ids differ between others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum GroupBy {
@@ -17,13 +17,13 @@ pub enum GroupBy {
     Command,
     /// By process name.
     #[default]
-    #[value(name = "process", alias = "pcomm")]
+    #[cfg_attr(feature = "cli", value(name = "process", alias = "pcomm"))]
     Pcomm,
     /// By thread name: a pool, across programs.
-    #[value(name = "thread", alias = "comm")]
+    #[cfg_attr(feature = "cli", value(name = "thread", alias = "comm"))]
     Comm,
     /// By exact thread name.
-    #[value(hide = true)]
+    #[cfg_attr(feature = "cli", value(hide = true))]
     CommExact,
     /// By process, with its id.
     Pid,
@@ -69,19 +69,20 @@ pub enum Form {
 }
 
 /// What values are divided by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Per {
     /// Seconds of the window; of a snapshot, seconds that threads have existed.
     Second,
     /// Nothing: the whole run.
-    #[value(alias = "total")]
+    #[cfg_attr(feature = "cli", value(alias = "total"))]
     Run,
     /// CPU-seconds of all threads in scope.
     CpuSecond,
     /// Units of work, as many as [`Grouping::units`] says: requests that a service answered, for example.
-    #[value(skip)]
+    #[cfg_attr(feature = "cli", value(skip))]
     Unit,
 }
 

@@ -5,9 +5,11 @@ use std::fmt;
 /// How many threads, processes or cgroups are affected, out of how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Affected {
+    /// Number of them.
     pub count: u64,
     /// The total number; `None` if unknown.
     pub total: Option<u64>,
+    /// The word for one of them: `thread`, `process` or `cgroup`.
     pub noun: &'static str,
 }
 

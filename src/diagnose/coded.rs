@@ -9,6 +9,7 @@ macro_rules! coded {
     }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "the messages show what the fields are")]
         pub enum $name {
             $(#[doc = $doc] $variant $({ $($field: $type,)+ })?,)+
         }
@@ -17,6 +18,7 @@ macro_rules! coded {
             /// Every code, with its meaning.
             pub const CODES: &'static [(&'static str, &'static str)] = &[$(($code, $doc.trim_ascii()),)+];
 
+            /// Returns the code, which scripts can rely on.
             pub fn code(&self) -> &'static str {
                 match self {
                     $(Self::$variant { .. } => $code,)+

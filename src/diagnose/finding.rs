@@ -31,7 +31,9 @@ named! {
 /// The coverage of one source in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
+    /// The source that the finding is about.
     pub source: DataSource,
+    /// How much of the source is there.
     pub coverage: Coverage,
     /// Why something is missing; `None` if nothing is.
     pub cause: Option<Cause>,
@@ -39,6 +41,7 @@ pub struct Finding {
     pub affected: Option<Affected>,
     /// Names of some of these processes; of containers, where names were looked for.
     pub names: Vec<String>,
+    /// What makes the source complete; `None` if nothing is known to.
     pub fix: Option<Fix>,
 }
 
@@ -58,6 +61,7 @@ impl Finding {
         Self { affected: Some(Affected { count, total, noun }), ..self }
     }
 
+    /// Returns the code of the cause; `None` if nothing is missing.
     pub fn code(&self) -> Option<&'static str> {
         self.cause.as_ref().map(Cause::code)
     }
@@ -194,6 +198,7 @@ pub fn findings_of(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
     findings
 }
 
+/// Returns the findings of a snapshot that say that something is missing.
 pub fn gaps(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
     findings_of(head, census).into_iter().filter(Finding::is_gap).collect()
 }

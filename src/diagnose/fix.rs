@@ -36,6 +36,7 @@ pub enum Fix {
     SetcapFile(BTreeSet<Capability>, String),
     /// Run with capabilities that root lacks here, as in a container.
     GrantToRoot(BTreeSet<Capability>),
+    /// Set a kernel parameter: `name=value`.
     Sysctl(&'static str),
     /// A command, or what to do, as the reader is told.
     Advice(&'static str),

@@ -9,22 +9,29 @@ use crate::model::{Metric, SourceFile, TaskstatsFamily, named};
 pub enum DataSource {
     /// The BPF engine. Without it, procfs has the same values.
     Bpf,
+    /// The processes that /proc lists.
     Processes,
+    /// A file of each thread or process in /proc.
     File(SourceFile),
     /// Scheduler statistics in `sched` (`CONFIG_SCHEDSTATS`).
     Schedstats,
+    /// Taskstats over generic netlink.
     Taskstats,
     /// Delays that only delay accounting counts (`CONFIG_TASK_DELAY_ACCT`).
     DelayAccounting,
     /// Peaks of memory use (`CONFIG_TASK_XACCT`).
     HighWaterMarks,
+    /// The counters that jemalloc has of each thread, in the memory of its process.
     Jemalloc,
     /// Samples of why threads wait.
     Reasons,
+    /// The files of cgroups.
     Cgroups,
     /// Names of containers, from the files of their runtimes.
     Containers,
+    /// Pressure stall information of the host and of cgroups.
     Pressure,
+    /// The state of sched_ext in /sys/kernel/sched_ext.
     SchedExt,
 }
 
@@ -54,6 +61,7 @@ impl DataSource {
         }
     }
 
+    /// Returns the name that reports show.
     pub fn name(&self) -> &str {
         match self {
             Self::Bpf => "bpf engine",

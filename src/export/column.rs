@@ -9,10 +9,13 @@ pub enum ColumnType {
     Integer,
     /// A floating-point number.
     Real,
+    /// True or false.
     Flag,
+    /// A text in UTF-8.
     Text,
     /// An instant in UTC, in microseconds since 1970: Spark reads no nanoseconds. Without a time zone, because engines would convert to that of the session.
     Time,
+    /// A map from names to numbers.
     Counts,
     /// A list of texts.
     Texts,
@@ -28,12 +31,16 @@ impl From<Shape> for ColumnType {
     }
 }
 
+/// A column as documents describe it.
 #[derive(Clone, Debug)]
 pub struct ColumnDoc {
+    /// The name, which needs no quotes in SQL.
     pub name: String,
+    /// The type.
     pub column_type: ColumnType,
     /// The unit; empty if it is not a quantity.
     pub unit: &'static str,
+    /// One sentence, or several.
     pub meaning: String,
 }
 

@@ -7,6 +7,7 @@ use crate::store::{ENDINGS, StoreError};
 
 /// Why a capture, or a file of the export, could not be written.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum ExportError {
     #[error(transparent)]
     Snapshot(#[from] StoreError),

@@ -14,6 +14,7 @@ use super::identity::Identity;
 use crate::process::Progress;
 use crate::store::{Input, PartPath, is_snapshot_name};
 
+/// What an export is told beside its inputs and output.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportOptions<'o> {
     /// Maximum size of a snapshot's JSON in bytes.

@@ -19,6 +19,7 @@ use super::{
 use crate::model::ThreadState;
 use crate::store::{ExportLock, OutputPlace, PendingFile};
 
+/// Where an export goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// One file with the threads of all captures. The other datasets are left out.
@@ -35,14 +36,18 @@ impl From<PathBuf> for Output {
     }
 }
 
+/// What an export wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
+    /// Number of captures that were written.
     pub captures: u64,
     /// Number of captures that the directory had before.
     pub known: u64,
     /// Number of rows in `threads`.
     pub threads: u64,
+    /// Number of files.
     pub files: u64,
+    /// Size of the files together.
     pub bytes: u64,
     /// Number of inputs that were reported and left out.
     pub failed: u64,

@@ -73,7 +73,6 @@ mod numbered_values;
 mod process;
 mod psi;
 mod reasons;
-#[doc(hidden)]
 mod record;
 mod record_listing;
 mod record_types;

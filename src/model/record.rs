@@ -10,10 +10,15 @@ use super::{Cell, InWindow, Mismatch, Reading, Reduce, Reduction, Section, Shape
 /// A type of values, as data.
 #[derive(Clone, Copy, Debug)]
 pub struct ValueType {
+    /// The name in documents and reports.
     pub name: &'static str,
+    /// The unit of the values.
     pub unit: Unit,
+    /// The type of the values in files.
     pub shape: Shape,
+    /// What a window has in place of two values.
     pub window: WindowRule,
+    /// How the values of a group become one.
     pub reduction: Reduction,
     reduce: fn(&mut dyn Iterator<Item = Value<'_>>) -> Option<Cell>,
 }
@@ -65,10 +70,15 @@ pub enum ValueScope {
 /// A row of a record's table.
 #[derive(Debug)]
 pub struct RecordField<R: 'static, S: 'static> {
+    /// The name in files, a path with dots.
     pub name: &'static str,
+    /// What the value means, and where the kernel has it.
     pub doc: &'static str,
+    /// The unit, shape and rules of the value.
     pub value_type: ValueType,
+    /// Whether the value of a cgroup includes that of its descendants.
     pub scope: ValueScope,
+    /// The file that has the value.
     pub source: S,
     pub(super) get: fn(&R) -> Option<Value<'_>>,
     pub(super) set: fn(&mut R, Value<'_>) -> Result<(), Mismatch>,
@@ -107,9 +117,13 @@ impl<R, S> RecordField<R, S> {
 /// A value of a record, described by its table.
 #[derive(Clone, Debug)]
 pub struct RecordValue<'r> {
+    /// The name in files.
     pub name: Cow<'static, str>,
+    /// The unit, shape and rules of the value.
     pub value_type: &'static ValueType,
+    /// Whether the value of a cgroup includes that of its descendants.
     pub scope: ValueScope,
+    /// The value.
     pub value: Value<'r>,
 }
 

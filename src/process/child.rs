@@ -55,6 +55,7 @@ impl Child {
         Ok(Self { pid: Pid::from_raw(pid), started, interrupted: None })
     }
 
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.pid.as_raw().unsigned_abs()
     }
@@ -131,7 +132,9 @@ const BLOCK: u64 = 512;
 /// What a process used, and the children that it waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsedByCommand {
+    /// Bytes that were read from storage.
     pub read_bytes: u64,
+    /// Bytes that were written to storage.
     pub write_bytes: u64,
     /// The largest resident set of any of these processes; `None` if it was not larger than that of ctprof.
     pub peak_bytes: Option<u64>,

@@ -21,10 +21,12 @@ const NOT_FOUND: u8 = 127;
 /// Added to the number of the signal that killed the command.
 const KILLED: u8 = 128;
 
+/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandEnd {
     /// Its exit status; `None` if a signal killed it.
     pub status: Option<i32>,
+    /// The signal that killed it; `None` if it exited.
     pub signal: Option<i32>,
     /// Time from its start until its exit was seen, by the monotonic clock.
     pub elapsed: Duration,
@@ -39,6 +41,7 @@ impl CommandEnd {
         own.unwrap_or_else(|| self.signal.map_or(RECORD_FAILED, killed))
     }
 
+    /// Returns whether the exit status is 0.
     pub fn is_success(&self) -> bool {
         self.status == Some(0)
     }
@@ -71,7 +74,9 @@ impl fmt::Display for EndedUnrecorded {
     }
 }
 
+/// Why a command did not start.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum SpawnError {
     /// There is no such file, or none in `PATH`.
     #[error("cannot run `{program}`: command not found")]
@@ -93,7 +98,7 @@ pub enum SpawnError {
     },
     #[error(transparent)]
     CannotDrop(#[from] CannotDrop),
-    #[error("interrupted by signal {0} before the command started")]
+    #[error("interrupted by signal {0} before the recording began")]
     Interrupted(i32),
 }
 

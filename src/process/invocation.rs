@@ -6,16 +6,20 @@ use std::process::{Command, Stdio};
 
 use crate::sys::affinity::start_on;
 
+/// A command to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
     /// The program, found in `PATH` if it has no slash.
     pub program: OsString,
+    /// The arguments after the name of the program.
     pub arguments: Vec<OsString>,
+    /// What its standard streams are.
     pub streams: Streams,
     /// The CPUs that it may run on; those of ctprof if empty.
     pub cpus: Vec<u32>,
 }
 
+/// The standard streams of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
     /// Those of ctprof.

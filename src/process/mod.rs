@@ -24,7 +24,9 @@ pub use self::cpus::{allowed_cpus, run_on};
 pub(crate) use self::hung::{CanHang, Subject};
 pub use self::invocation::{Invocation, Streams};
 pub(crate) use self::lock::lock;
-pub(crate) use self::panics::{contained, end_at_panics, fail_now};
+#[cfg(feature = "cli")]
+pub(crate) use self::panics::end_at_panics;
+pub(crate) use self::panics::{contained, fail_now};
 pub(crate) use self::priority::{RaisedPriority, is_crowded};
 #[cfg(test)]
 pub(crate) use self::privileges::CAPABILITIES;
@@ -37,4 +39,5 @@ pub use self::signals::{ScreenEvent, Signals, Stopped, fail_writes_beyond_limit}
 pub(crate) use self::stdout::check_stdout;
 pub(crate) use self::terminal::{MessageWriter, NoScreen, TerminalScreen, last_message};
 pub use self::workers::{no_workers, worker_per_cpu, workers};
+#[cfg(feature = "cli")]
 pub use crate::sys::allocator::Allocator;

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::terminal;
+#[cfg(feature = "cli")]
 use crate::sys::allocator::end_without_memory;
 use crate::sys::exit_now;
 
@@ -29,6 +30,7 @@ pub(crate) fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
 
 /// Lets lack of memory and other panics end the process with this status. What unwinds instead takes memory that there may be none of, runs
 /// destructors that wait for other threads, and lets other threads wait for one that has ended.
+#[cfg(feature = "cli")]
 pub(crate) fn end_at_panics(status: u8) {
     FAILURE.store(status, Ordering::Relaxed);
     take_stack();

@@ -68,7 +68,7 @@ impl Privileges {
     }
 
     /// Drops all other capabilities, in the calling thread and threads that it starts later. Those that only the file `ctprof`
-    /// has are set aside until [`with_file_capabilities`].
+    /// has are set aside until `with_file_capabilities`.
     ///
     /// # Errors
     /// [`CannotDrop`] if this thread still has them.

@@ -18,10 +18,12 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Adds to the number of steps that the task will take.
     pub fn announce(&self, steps: u64) {
         self.total.fetch_add(steps, Ordering::Relaxed);
     }
 
+    /// Adds to the number of steps that are done.
     pub fn advance(&self, steps: u64) {
         self.done.fetch_add(steps, Ordering::Relaxed);
         ALL.fetch_add(steps, Ordering::Relaxed);
@@ -32,6 +34,7 @@ impl Progress {
         self.total.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of steps that are done.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }

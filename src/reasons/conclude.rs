@@ -13,6 +13,7 @@ use crate::model::{
 
 /// What is known at the end of a window.
 pub struct Conclusion<'a> {
+    /// The threads of the window.
     pub threads: &'a [&'a ThreadState],
     /// Whether threads that have exited are among them.
     pub has_exited: bool,

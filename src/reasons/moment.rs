@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use crate::model::{Activity, PassScope, ThreadSample};
 
+/// When a pass of the sampler was made, and what it sampled.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PassMoment {
     /// Its time, by `CLOCK_MONOTONIC`, in nanoseconds.

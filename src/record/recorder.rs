@@ -79,7 +79,6 @@ impl Recorder {
     }
 
     /// How many entries each map has that outlives a step, for tests of weeks of recording.
-    #[doc(hidden)]
     #[must_use]
     pub fn entries(&self) -> Vec<(&'static str, usize)> {
         let mut entries = self.capturer.entries();
@@ -89,7 +88,6 @@ impl Recorder {
     }
 
     /// Makes each pass later than this after one over all threads read all threads, for tests of weeks of recording.
-    #[doc(hidden)]
     pub fn read_all_every(&mut self, time: Duration) {
         self.capturer.read_all_every(time);
         self.sampler.iter_mut().for_each(|sampler| sampler.session = time);

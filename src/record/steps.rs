@@ -111,7 +111,6 @@ impl OpenSeries<'_> {
     }
 
     /// How many entries each map has that outlives a step, for tests of weeks of recording.
-    #[doc(hidden)]
     #[must_use]
     pub fn entries(&self) -> Vec<(&'static str, usize)> {
         let mut entries = self.recorder.entries();

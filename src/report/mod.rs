@@ -8,6 +8,7 @@ mod fact_line;
 mod facts;
 mod folded;
 mod gates;
+#[cfg(feature = "cli")]
 mod html;
 mod json;
 mod layout;
@@ -26,9 +27,11 @@ mod verdict;
 mod why;
 mod window;
 
+#[cfg(feature = "cli")]
+pub use self::html::*;
 pub(crate) use self::{capture::*, facts::ended_early_text, metrics::*};
 pub use self::{
-    columns::*, csv::*, escape::*, folded::*, gates::*, html::*, json::*, markdown::*, overview_lines::*, selection::*,
+    columns::*, csv::*, escape::*, folded::*, gates::*, json::*, markdown::*, overview_lines::*, selection::*,
     steps::*, table::*, terminal::*, trace::*,
 };
 use self::{fact_line::*, facts::*, layout::*, overview::*, scale::*, sparkline::*, verdict::*};

@@ -6,18 +6,25 @@ use super::design::{Design, MIN_RUNS, Samples, Scale};
 /// What a gate forbids: changes on one side of a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
+    /// How a change is expressed.
     pub scale: Scale,
+    /// The side of the limit that is forbidden.
     pub beyond: Beyond,
+    /// The limit, in the unit of the scale.
     pub limit: f64,
 }
 
+/// A side of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beyond {
+    /// Changes above the limit.
     Above,
+    /// Changes below the limit.
     Below,
 }
 
 impl Bound {
+    /// Returns whether a change is on the forbidden side.
     pub fn is_exceeded(self, change: f64) -> bool {
         match self.beyond {
             Beyond::Above => change > self.limit,

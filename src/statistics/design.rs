@@ -10,7 +10,9 @@ pub const MIN_PAIRS: usize = 6;
 /// The values of the runs of both sides, the baseline's first, and how they belong together.
 #[derive(Clone, Debug)]
 pub struct Samples {
+    /// How the runs of both sides belong together.
     pub design: Design,
+    /// One value per run, the baseline first.
     pub sides: [Vec<f64>; 2],
     /// The unit in which the kernel counts the values, in their unit: each value may be off by up to this; 0 if values are
     /// exact.
@@ -40,6 +42,7 @@ pub enum Design {
 }
 
 impl Design {
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Independent => "independent",
@@ -106,6 +109,7 @@ impl Samples {
     }
 }
 
+/// How a change between two values is expressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Candidate over baseline.

@@ -5,6 +5,7 @@ use super::design::{Samples, Scale};
 /// A confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
+    /// The lower end.
     pub low: f64,
     /// The upper end; infinite if a ratio has no upper limit, because the baseline can be 0.
     pub high: f64,
@@ -19,6 +20,7 @@ impl Interval {
     }
 }
 
+/// An estimated change and its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The change by `Samples::change`. A ratio is infinite if mostly only the baseline is 0, 1 if both sides are 0, and never
@@ -60,6 +62,7 @@ pub enum Verdict {
     More,
     /// The candidate has less: the interval lies below 1 / (1 + threshold).
     Less,
+    /// The interval reaches across the threshold.
     Unclear,
     /// The interval lies within the threshold.
     Same,

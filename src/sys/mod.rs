@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "raw system calls are here, and only here")]
 
 pub(crate) mod affinity;
+#[cfg(feature = "cli")]
 pub(crate) mod allocator;
 pub(crate) mod bpf;
 pub(crate) mod capabilities;

@@ -7,6 +7,7 @@ use crate::model::{NS_PER_TICK, SnapshotHead, start_ns};
 /// Why two snapshots are not the ends of a window.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum NoWindow {
     #[error("cannot build a window across a reboot; `ctprof compare` compares totals")]
     DifferentBoots,

@@ -12,6 +12,7 @@ use crate::model::{ExitRecords, ExitedThread, Name, ThreadSpan, ThreadState};
 /// Calls its argument for each record, in the order of the exits.
 pub type EachExit<'r> = &'r dyn Fn(&mut dyn FnMut(ExitedThread));
 
+/// The threads that exited in a window.
 #[derive(Default)]
 pub struct Exits<'r> {
     /// Where they came from, and how many there are; `None` without records.

@@ -125,6 +125,7 @@ pub struct Joined<T> {
     pub before: T,
     /// The later threads, and exited ones.
     pub threads: T,
+    /// The start and the length of the window, and how it was recorded.
     pub window: WindowInfo,
     /// The increase of the host's.
     pub cpu_time: Option<HostCpuTime>,

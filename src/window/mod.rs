@@ -50,9 +50,11 @@ pub fn between(earlier: CtprofSnapshot, later: CtprofSnapshot) -> Result<CtprofS
 /// What a recorder knows of a window beyond its two captures.
 #[derive(Default)]
 pub struct Recording<'r> {
+    /// The threads that exited in the window.
     pub exits: Exits<'r>,
     /// The process that took both captures; `None` if they may be of several processes.
     pub recorder: Option<u32>,
+    /// The command whose run the window is; `None` if it was recorded for a time.
     pub command: Option<RecordedCommand>,
     /// Length that was asked for and reached.
     pub requested_ns: Option<u64>,

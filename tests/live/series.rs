@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -67,6 +67,27 @@ fn steps(part: &str, of: Of) -> (u64, Vec<u64>) {
 /// When the steps of a part began, in nanoseconds.
 fn starts(part: &str) -> Vec<u64> {
     steps(part, Of::Group("all of none")).1
+}
+
+#[test]
+fn a_recording_begins_at_a_multiple_of_the_clock_or_is_interrupted_before() {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    let period = Duration::from_secs(2).as_nanos();
+    let next = (now() / period + 2) * period;
+    let directory = tempfile::tempdir().unwrap();
+    let window = directory.path().join("at.ctprof.zst");
+    // From just after the multiple before: without a wait, it would begin at once.
+    thread::sleep(Duration::from_nanos(u64::try_from(next - period - now()).unwrap()));
+    run(&["record", "-q", "--at", "/2s", "-d", "50ms", "-o", window.to_str().unwrap()]);
+    let end = ctprof::CtprofSnapshot::load(&window).unwrap().head.captured_at_unix_ns;
+    assert!(u128::from(end) >= next + 50_000_000, "{end} {next}");
+    let waiting = ctprof(&["record", "--at", "/10000h", "-d", "50ms"]).stderr(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_secs(1));
+    kill(Pid::from_raw(i32::try_from(waiting.id()).unwrap()), Signal::SIGINT).unwrap();
+    let ended = waiting.wait_with_output().unwrap();
+    let message = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{message}");
+    assert!(message.contains("interrupted by signal 2 before the recording began"), "{message}");
 }
 
 /// The run time in a window, in nanoseconds.

@@ -1,31 +1,40 @@
 //! ctprof's own heap, from the statistics of jemalloc.
 
+#[cfg(feature = "cli")]
 use tikv_jemalloc_ctl::{arenas, epoch, stats};
 
 use crate::model::HostHeapState;
 
 impl HostHeapState {
-    /// Updates and reads the counters of the jemalloc that is linked into this program. All are absent if
-    /// that fails.
+    /// Updates and reads the counters of the jemalloc that is linked into this program. All are absent if that fails, and in a library
+    /// without the feature `cli`, which links none.
     #[must_use]
     pub fn collect() -> Self {
-        if epoch::advance().is_err() {
-            return Self::default();
-        }
-        let bytes = |read: tikv_jemalloc_ctl::Result<usize>| read.ok().and_then(|bytes| u64::try_from(bytes).ok());
-        Self {
-            active_bytes: bytes(stats::active::read()),
-            allocated_bytes: bytes(stats::allocated::read()),
-            resident_bytes: bytes(stats::resident::read()),
-            mapped_bytes: bytes(stats::mapped::read()),
-            narenas: arenas::narenas::read().ok().and_then(|arenas| arenas.try_into().ok()),
-        }
+        read().unwrap_or_default()
     }
 }
 
-/// The heap of this process; `None` if jemalloc is linked but is not the allocator.
+#[cfg(feature = "cli")]
+fn read() -> Option<HostHeapState> {
+    epoch::advance().ok()?;
+    let bytes = |read: tikv_jemalloc_ctl::Result<usize>| read.ok().and_then(|bytes| u64::try_from(bytes).ok());
+    Some(HostHeapState {
+        active_bytes: bytes(stats::active::read()),
+        allocated_bytes: bytes(stats::allocated::read()),
+        resident_bytes: bytes(stats::resident::read()),
+        mapped_bytes: bytes(stats::mapped::read()),
+        narenas: arenas::narenas::read().ok().and_then(|arenas| arenas.try_into().ok()),
+    })
+}
+
+#[cfg(not(feature = "cli"))]
+fn read() -> Option<HostHeapState> {
+    None
+}
+
+/// The heap of this process; `None` if jemalloc is not its allocator.
 pub(in crate::capture) fn state() -> Option<HostHeapState> {
-    Some(HostHeapState::collect()).filter(is_used)
+    read().filter(is_used)
 }
 
 fn is_used(heap: &HostHeapState) -> bool {
