@@ -10,7 +10,7 @@ use super::{Digest, Runs, Sides, joined};
 use crate::diagnose::{Side, Warning};
 use crate::model::{ExitedWork, HostContext, SnapshotHead, WindowInfo};
 
-/// What a side of a report is. As JSON, docs/report.md describes it.
+/// What a side of a report is. As JSON, docs/output.md describes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SideSummary {
     pub(crate) file: String,

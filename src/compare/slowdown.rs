@@ -1,6 +1,6 @@
 //! Which value of a group explains why commands take longer than others, or less long.
 //!
-//! The rule is in docs/report.md. Time is in nanoseconds per run, and the slower side is called so whichever it is.
+//! The rule is in docs/compare.md. Time is in nanoseconds per run, and the slower side is called so whichever it is.
 
 use super::score::{LEAST_OF_SLOWDOWN, PREFERRED_OF_SLOWDOWN, TIMES_OF_SLOWDOWN};
 use super::{RUN, Row, WAIT, sum};

@@ -348,7 +348,7 @@ fn with_keys(page: &str) -> String {
 
 #[test]
 fn the_keys_in_the_documentation_are_those_of_the_schema() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/report.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/output.md");
     let page = fs::read_to_string(&path).unwrap();
     if std::env::var_os("UPDATE_REPORT").is_some() {
         fs::write(&path, with_keys(&page)).unwrap();
