@@ -47,7 +47,7 @@ fn numbers(mask: &[u64]) -> Vec<u32> {
     cpus
 }
 
-/// Limits the calling thread, and those that it starts, to `cpus`: `EINVAL` if none of them is available.
+/// Limits the calling thread, and threads that it starts later, to `cpus`. `EINVAL` if none of these CPUs is available.
 pub(crate) fn limit(cpus: &[u32]) -> Result<(), Errno> {
     set(&mask_of(cpus))
 }

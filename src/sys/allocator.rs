@@ -7,20 +7,20 @@ use std::sync::OnceLock;
 use nix::libc;
 use tikv_jemallocator::Jemalloc;
 
-/// What jemalloc reads as a C string when it starts.
+/// Options of jemalloc, as the C string that it reads when it starts.
 #[repr(transparent)]
 struct Configuration(*const c_char);
 
 // SAFETY: it is a pointer to text that nothing changes.
 unsafe impl Sync for Configuration {}
 
-/// One arena, which the main thread makes: jemalloc 5.3 faults in a thread that starts if there is no memory for another arena.
-/// Workers hardly share it, as each has a cache.
+/// A single arena, made by the main thread: jemalloc 5.3 faults in a starting thread if no memory is left for another arena.
+/// Workers hardly compete for the arena, because each has a cache.
 // SAFETY: jemalloc declares a pointer to a C string by this name for programs to define.
 #[unsafe(export_name = "_rjem_malloc_conf")]
 static CONFIGURATION: Configuration = Configuration(c"narenas:1".as_ptr());
 
-/// What ends the process when so many bytes are missing.
+/// Function that ends the process when memory runs out; its argument is the number of missing bytes.
 static AT_LACK: OnceLock<fn(usize) -> !> = OnceLock::new();
 
 /// Ends the process by `end` when memory is missing, whatever thread needs it. `end` takes none. Only the first call counts.

@@ -8,7 +8,7 @@ use super::{address, call};
 /// `_LINUX_CAPABILITY_VERSION_3` of `include/uapi/linux/capability.h`: two words per set.
 const VERSION: u32 = 0x2008_0522;
 
-/// `struct __user_cap_data_struct`.
+/// A word of each capability set: `struct __user_cap_data_struct` of the kernel.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 struct CapabilityWords {
@@ -17,7 +17,7 @@ struct CapabilityWords {
     inheritable: u32,
 }
 
-/// What happens to the inheritable set, which decides about capabilities after exec(2).
+/// Treatment of the inheritable set, which decides about capabilities after exec(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inheritable {
     /// It is limited too.
@@ -26,20 +26,20 @@ pub(crate) enum Inheritable {
     Keep,
 }
 
-/// What a thread has, a bit each.
+/// Capability sets of a thread, as one bit per capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldCapabilities {
     permitted: u64,
     effective: u64,
 }
 
-/// What the calling thread has.
+/// Returns the capability sets of the calling thread.
 pub(crate) fn of_this_thread() -> Result<HeldCapabilities, Errno> {
     let words = changed(0, |_, _| ())?;
     Ok(HeldCapabilities { permitted: both(words.map(|words| words.permitted)), effective: effective_of(words) })
 }
 
-/// Drops every capability whose bit is not in `kept`, in the calling thread and those that it starts.
+/// Drops every capability whose bit is not in `kept`, in the calling thread and in threads that it starts later.
 pub(crate) fn keep(kept: u64, inheritable: Inheritable) -> Result<(), Errno> {
     let change = |data: &mut CapabilityWords, kept: u32| {
         data.effective &= kept;
@@ -55,13 +55,13 @@ pub(crate) fn keep(kept: u64, inheritable: Inheritable) -> Result<(), Errno> {
     changed(kept, change).map(drop)
 }
 
-/// Sets the effective capabilities of the calling thread, and of threads that it starts: those of `wanted` that are
-/// permitted. Returns those before.
+/// Makes the permitted capabilities of `wanted` effective, in the calling thread and in threads that it starts later. Returns the
+/// capabilities that were effective before.
 pub(crate) fn set_effective(wanted: u64) -> Result<u64, Errno> {
     changed(wanted, |data, wanted| data.effective = data.permitted & wanted).map(effective_of)
 }
 
-/// Like [`set_effective`], for those of `wanted` that are effective already.
+/// Like [`set_effective`], but only with capabilities that are effective already.
 pub(crate) fn limit_effective(wanted: u64) -> Result<u64, Errno> {
     changed(wanted, |data, wanted| data.effective &= wanted).map(effective_of)
 }

@@ -26,7 +26,7 @@ pub(crate) struct Mapping {
     pub(crate) path: Vec<u8>,
 }
 
-/// `struct procmap_query`.
+/// Argument of the ioctl PROCMAP_QUERY: `struct procmap_query` of the kernel.
 #[repr(C)]
 #[derive(Default)]
 struct ProcmapQuery {
@@ -47,7 +47,8 @@ struct ProcmapQuery {
     build_id_addr: u64,
 }
 
-/// The first mapping of a file in the process whose `/proc/PID/maps` is open, and those that are executable, by address.
+/// Returns the first mapping of a file in the process whose `/proc/PID/maps` is open, and all later executable mappings of
+/// files, in the order of addresses.
 ///
 /// # Errors
 /// `ENOTTY` before Linux 6.11, `E2BIG` for a process with many mappings of files, `ENAMETOOLONG` for a path longer

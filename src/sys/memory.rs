@@ -26,9 +26,9 @@ static PAGE: LazyLock<u64> = LazyLock::new(|| {
 /// nothing of that is read.
 #[derive(Debug)]
 pub(crate) struct AddressSpace {
-    /// `/proc/PID/mem`.
+    /// The open file `/proc/PID/mem`.
     pub(crate) memory: File,
-    /// `/proc/PID/pagemap`.
+    /// The open file `/proc/PID/pagemap`.
     pub(crate) pages: File,
 }
 

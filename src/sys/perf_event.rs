@@ -13,16 +13,16 @@ use super::call;
 const SOFTWARE: u64 = 1;
 /// `PERF_ATTR_SIZE_VER3`: up to the registers and the stack.
 const ATTRIBUTE_BYTES: u64 = 96;
-/// `PERF_SAMPLE_TID | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER`.
+/// Fields of each sample: `PERF_SAMPLE_TID | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER`.
 const CONTENT: u64 = 1 << 1 | 1 << 12 | 1 << 13;
-/// `exclude_idle | freq`.
+/// Bits of `struct perf_event_attr` that are set: `exclude_idle | freq`.
 const FLAGS: u64 = 1 << 7 | 1 << 10;
 const CLOSE_ON_EXEC: libc::c_long = 8;
-/// `PERF_RECORD_SAMPLE`.
+/// Record type `PERF_RECORD_SAMPLE` of the ring.
 const SAMPLE: u64 = 9;
-/// Of the stack of a sample, in bytes.
+/// Size of the copied stack in each sample, in bytes.
 const STACK_BYTES: u64 = 8192;
-/// What the kernel can write before it drops samples, in bytes: a power of two.
+/// Size of the ring in bytes, a power of two: the kernel drops samples once it is full.
 const RING_BYTES: usize = 1 << 18;
 /// Places of `data_head` and `data_tail` in `struct perf_event_mmap_page`, in words.
 const HEAD: usize = 128;

@@ -18,7 +18,8 @@ const LOWEST: c_long = -20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Priority {
     nice: c_long,
-    /// With [`SCHED_RESET_ON_FORK`](libc::SCHED_RESET_ON_FORK): threads and processes that it starts have the usual one.
+    /// Scheduling policy, with [`SCHED_RESET_ON_FORK`](libc::SCHED_RESET_ON_FORK) if threads and processes started by this thread
+    /// get the default policy.
     policy: c_long,
 }
 
@@ -34,7 +35,7 @@ impl Priority {
     /// Where a cgroup of version 1 has no time for real-time policies.
     const NICE_WITH_STARTED: Self = Self { nice: LOWEST, policy: OTHER };
 
-    /// That of a thread; 0 is the calling one.
+    /// Returns the policy and nice value of a thread; 0 is the calling thread.
     pub(crate) fn of(tid: libc::pid_t) -> Self {
         // SAFETY: the arguments are numbers. The first system call returns 20 less the nice value.
         let [nice, policy] = unsafe {
@@ -45,7 +46,7 @@ impl Priority {
         Self { nice: 20 - nice.unwrap_or(c_long::MIN / 2), policy: policy.unwrap_or(c_long::MIN) }
     }
 
-    /// That of a thread which this one would start.
+    /// Returns the policy and nice value that a thread started by the calling thread would have.
     pub(crate) fn of_started() -> Self {
         let Self { nice, policy } = Self::of(0);
         match policy & RESET_ON_FORK {
@@ -54,7 +55,7 @@ impl Priority {
         }
     }
 
-    /// Who has chosen another policy or nice value for ctprof keeps it.
+    /// Returns true for the default policy and nice value. A user who chose others for ctprof keeps them.
     pub(crate) fn is_usual(self) -> bool {
         Self { policy: self.policy | RESET_ON_FORK, ..self } == Self::USUAL
     }
@@ -83,7 +84,8 @@ pub(crate) fn wake_in_time() {
     let _ = unsafe { call(libc::SYS_prctl, [c_long::from(libc::PR_SET_TIMERSLACK), 1]) };
 }
 
-/// Lets a thread and those that it starts run before all with a usual policy, or at least with the lowest nice value; false if it may not.
+/// Gives a thread, and threads that it starts later, precedence over all threads with a usual policy, or at least the lowest nice
+/// value. Returns false if the kernel permits neither.
 pub(crate) fn run_first_with_started(tid: libc::pid_t) -> bool {
     Priority::FIRST_WITH_STARTED.set(tid) || Priority::NICE_WITH_STARTED.set(tid)
 }

@@ -21,7 +21,8 @@ impl RiskyCall {
         *ANSWERS[self as usize].get_or_init(|| !is_filtered() || self.child_survives())
     }
 
-    /// Its number, and arguments with which it does nothing: no process has the number 0, and bpf(2) has no such command.
+    /// Returns the number of the system call, and arguments with which it does nothing: no process has the id 0, and bpf(2) has
+    /// no such command.
     fn without_effect(self) -> (libc::c_long, [libc::c_long; 1]) {
         match self {
             Self::Bpf => (libc::SYS_bpf, [i32::MAX.into()]),

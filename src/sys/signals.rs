@@ -1,4 +1,4 @@
-//! Dispositions of signals, and what a command inherits of them.
+//! Dispositions of signals: how ctprof receives them, and which ones a command inherits.
 
 use std::io;
 use std::mem::MaybeUninit;

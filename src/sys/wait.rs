@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 /// A child that exited and has not been reaped, with its exit status or the signal that killed it.
 type Zombie = (Pid, Result<i32, i32>);
 
-/// One child that exited, if any; it stays a zombie. `ECHILD` if there are no children.
+/// Returns one exited child, if any, and leaves it a zombie. `ECHILD` if there are no children.
 pub(crate) fn zombie() -> Result<Option<Zombie>, Errno> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -26,15 +26,15 @@ pub(crate) fn zombie() -> Result<Option<Zombie>, Errno> {
     Ok((pid != 0).then(|| (Pid::from_raw(pid), status)))
 }
 
-/// What a process used, and the children that it waited for, as `struct rusage` has it.
+/// Resources used by a process and the children that it waited for, from `struct rusage`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
     /// Blocks of 512 bytes that were read from storage.
     pub(crate) blocks_read: i64,
     /// Blocks of 512 bytes that were written to storage.
     pub(crate) blocks_written: i64,
-    /// The largest resident set of any of these processes, in KiB. Memory that the process had before execve(2) counts: a copy of
-    /// that of its parent.
+    /// Largest resident set of any of these processes, in KiB. It includes memory before execve(2), which is a copy of the
+    /// parent's memory.
     pub(crate) peak_kib: i64,
 }
 

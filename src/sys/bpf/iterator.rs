@@ -15,7 +15,7 @@ pub(crate) const CHUNK: usize = 128 << 10;
 /// at most four million.
 const TRIES: u32 = 16;
 
-/// The fields for `BPF_LINK_CREATE`, but for those that are 0.
+/// Fields for `BPF_LINK_CREATE`, up to the last one that is not 0.
 #[derive(Default)]
 #[repr(C)]
 struct LinkAttributes {

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use super::command::{self, MAP_CREATE};
 use super::mapping::{Access, SharedMemory, page_size};
 
-/// `enum bpf_map_type`.
+/// Map type `BPF_MAP_TYPE_ARRAY` of `enum bpf_map_type`.
 const ARRAY: u32 = 2;
 const PER_CPU_ARRAY: u32 = 6;
 const RING_BUFFER: u32 = 27;
@@ -16,13 +16,14 @@ const RING_BUFFER: u32 = 27;
 /// `BPF_F_MMAPABLE` (Linux 5.5).
 const MAPPABLE: u32 = 1 << 10;
 
-/// A map of so many entries, with sizes of their keys and values. `EPERM`: denied, or above the limit of locked memory.
+/// Creates a map with this number of entries and these sizes of key and value. `EPERM`: denied, or above the limit of locked
+/// memory.
 fn create(kind: u32, [key, value]: [u32; 2], entries: u32, flags: u32) -> Result<OwnedFd, Errno> {
     // SAFETY: the attributes have no addresses.
     unsafe { command::open(MAP_CREATE, &mut [kind, key, value, entries, flags]) }
 }
 
-/// One element per CPU, of `value_size` bytes rounded up to a multiple of 8: room for what does not fit the
+/// Creates a map with one element per CPU, of `value_size` bytes rounded up to a multiple of 8, for data that does not fit the
 /// stack of a program. `E2BIG` above 32 KiB.
 pub(crate) fn per_cpu_array(value_size: u32) -> Result<OwnedFd, Errno> {
     let value_size = value_size.checked_next_multiple_of(8).ok_or(Errno::E2BIG)?;
@@ -44,7 +45,7 @@ pub(crate) struct SharedWords {
 }
 
 impl SharedWords {
-    /// So many zeros.
+    /// Creates `length` words of 64 bits, all 0.
     pub(crate) fn new(length: u32) -> Result<Self, Errno> {
         let map = create(ARRAY, [4, 8], length, MAPPABLE)?;
         let length = usize::try_from(length).map_err(|_| Errno::E2BIG)?;

@@ -7,14 +7,14 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::{SysconfVar, sysconf};
 
-/// What a mapping is for.
+/// Access that a mapping gives to its user.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sys) enum Access {
     /// The content does not change.
     Constant,
     /// The kernel writes, this process reads.
     Read,
-    /// Both write.
+    /// The kernel and the program both write.
     ReadWrite,
 }
 

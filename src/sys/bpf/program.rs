@@ -7,11 +7,11 @@ use nix::errno::Errno;
 
 use super::command::{self, PROG_LOAD, PROG_TEST_RUN, RAW_TRACEPOINT_OPEN, address, number};
 
-/// `BPF_PROG_TYPE_RAW_TRACEPOINT`.
+/// Program type `BPF_PROG_TYPE_RAW_TRACEPOINT` of `enum bpf_prog_type`.
 const RAW_TRACEPOINT: u32 = 17;
-/// `BPF_PROG_TYPE_TRACING`.
+/// Program type `BPF_PROG_TYPE_TRACING` of `enum bpf_prog_type`.
 const TRACING: u32 = 26;
-/// `BPF_PROG_TYPE_SYSCALL`.
+/// Program type `BPF_PROG_TYPE_SYSCALL` of `enum bpf_prog_type`.
 const SYSCALL: u32 = 31;
 /// `BPF_F_SLEEPABLE`, which programs of the type `SYSCALL` must have.
 const SLEEPABLE: u32 = 1 << 4;
@@ -29,7 +29,7 @@ pub(crate) enum Attach {
     SystemCall,
     /// At a tracepoint, with its arguments as BTF pointers (`tp_btf`).
     Tracepoint,
-    /// For each thread or element of a map that an iterator visits.
+    /// Runs for each thread, or each element of a map, that an iterator visits.
     Iterator,
 }
 
@@ -59,8 +59,8 @@ pub(crate) struct ProgramSpec<'a> {
     /// Shown by bpftool: at most 15 letters, digits, `_` and `.`.
     pub(crate) name: &'a str,
     pub(crate) attach: Attach,
-    /// What it attaches to in the kernel's BTF: the function `bpf_iter_task`, the typedef
-    /// `btf_trace_NAME` of a tracepoint, or 0 for nothing.
+    /// Id in the kernel's BTF of the function or type that the program attaches to: the function `bpf_iter_task`, or the typedef
+    /// `btf_trace_NAME` of a tracepoint. 0 if it attaches to nothing.
     pub(crate) btf_id: u32,
 }
 

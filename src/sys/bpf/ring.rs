@@ -50,10 +50,10 @@ impl Ring {
         })
     }
 
-    /// Calls `each` with every record that was complete when this started, in order, and frees its space.
+    /// Calls `each` with every record that was complete when this call started, in order, and frees the space of the records.
     ///
-    /// `EBADMSG` if a position or a length does not fit the ring. Where the next record begins is unknown then: all records
-    /// up to here are skipped, and the next call returns those that were written later.
+    /// `EBADMSG` if a position or a length does not fit the ring. The start of the next record is then unknown: all records up to
+    /// here are skipped, and the next call returns records that were written later.
     pub(crate) fn take(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
         let end = acquire(|| position(&self.producer).load(Ordering::Relaxed));
         let mut start = position(&self.consumer).load(Ordering::Relaxed);

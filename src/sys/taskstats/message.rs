@@ -46,7 +46,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<(u32, Result<&[u8], Errno>)> {
     Some((sequence, attributes))
 }
 
-/// `NLMSG_ERROR`.
+/// Message type `NLMSG_ERROR` of netlink.
 const ERROR: u16 = 2;
 
 fn number(bytes: &[u8], at: usize) -> Option<i32> {
@@ -79,7 +79,7 @@ pub(super) fn stats(answer: &[u8], tid: u32) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// One attribute as the kernel writes it: length, type, payload, padding.
+    /// Returns one attribute as the kernel writes it: length, type, payload, padding.
     fn attribute(kind: u16, payload: &[u8]) -> Vec<u8> {
         let length = u16::try_from(4 + payload.len()).unwrap();
         let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();

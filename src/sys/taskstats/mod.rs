@@ -87,7 +87,7 @@ impl Taskstats {
         open.into_iter().for_each(|place| found(place, Err(last)));
     }
 
-    /// Queries the threads with an index in `open`, all in one message, and removes those with an answer.
+    /// Queries the threads whose index is in `open`, in one message, and removes the answered ones from `open`.
     fn round(
         &mut self,
         tids: &[u32],
