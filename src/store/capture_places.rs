@@ -13,7 +13,7 @@ const CHUNK: usize = 64 * 1024;
 /// Bytes of what precedes a capture: a constant, and a time.
 const LENGTH: usize = CAPTURE_FOLLOWS.len() + size_of::<u64>();
 
-/// A repeated capture.
+/// Place in a series at which a whole capture is repeated.
 struct CapturePlace {
     /// Where its frame begins.
     byte: u64,
@@ -39,7 +39,7 @@ impl Stored {
         Ok(found)
     }
 
-    /// The first capture of which what precedes it begins at one of these bytes.
+    /// Returns the first repeated capture whose preceding frame begins between these bytes of the file.
     fn capture_within(&self, begin: u64, end: u64) -> io::Result<Option<CapturePlace>> {
         let overlap = LENGTH - 1;
         let mut source = self.bytes_from(begin).take(end - begin + overlap as u64);

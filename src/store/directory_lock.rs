@@ -1,4 +1,4 @@
-//! One recorder per directory, and one export.
+//! Locks of directories: one recorder, or one export, at a time.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use nix::unistd::geteuid;
 const RECORDER: &str = ".ctprof.lock";
 #[cfg(feature = "parquet")]
 const EXPORT: &str = ".ctprof-export.lock";
-/// Of the text of a process id.
+/// Maximum length of the text of a process id, in bytes.
 const LONGEST_ID: u64 = 20;
 
 /// A directory in which no other process records meanwhile.
@@ -22,10 +22,10 @@ pub(super) struct DirectoryLock {
 }
 
 impl DirectoryLock {
-    /// Locks a directory.
+    /// Locks a directory for one writer.
     ///
     /// # Errors
-    /// If another process records there, or somebody else has made what should be the lock.
+    /// If another process records there, or the lock is a file that another user made.
     pub(super) fn of(directory: &OwnedFd) -> io::Result<Self> {
         let file = open(directory, RECORDER)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {

@@ -28,7 +28,7 @@ pub enum StoreError {
     /// A field has a value of the wrong type: the field, the expected and the actual value.
     #[error("cannot parse {}: {}", shown(.0), .1)]
     WrongType(PathBuf, String),
-    /// Something else than a series, of which there are no parts.
+    /// The file is not a series, so it has no parts.
     #[error("{} is not a series; `ctprof record --every` records one", shown(.0))]
     NotASeries(PathBuf),
     /// A series without a step.
@@ -59,7 +59,7 @@ pub enum SnapshotRefusal {
     /// It is something else, or nothing.
     #[error("is not a ctprof snapshot ({0})")]
     NotASnapshot(&'static str),
-    /// It ends early.
+    /// The file ends early.
     #[error("is truncated; copy it again or capture a new one")]
     Truncated,
     /// A newer ctprof wrote it, in this version of the format.

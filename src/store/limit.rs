@@ -7,7 +7,7 @@ use memchr::memchr2;
 
 use super::error::SnapshotRefusal;
 
-/// What a limit on bytes counts.
+/// Name of the unit in errors about the number of bytes.
 pub(super) const BYTES: &str = "bytes uncompressed";
 
 /// Maximum length of a text in bytes: `MAX_ARG_STRLEN` of `include/uapi/linux/binfmts.h`. The kernel has no longer ones.
@@ -18,9 +18,9 @@ pub(super) const LONGEST_NAME: usize = 4 * 4096;
 
 /// The refusal of a longer name.
 pub(super) const LONG_NAME: SnapshotRefusal = SnapshotRefusal::TooLong(LONGEST_NAME, "a name");
-/// What an element of a list takes in memory at most, beside its text.
+/// Maximum size of an element of a list in memory, without its text, in bytes.
 const BYTES_PER_ELEMENT: usize = 48;
-/// What an entry of a map takes beyond that: half of the places in the nodes of a tree can be empty.
+/// Additional size of an entry of a map in memory, in bytes: half of the places in the nodes of a tree can be empty.
 const BYTES_PER_ENTRY: usize = 80;
 
 /// The memory that is left for what is read of several files.
@@ -28,12 +28,12 @@ const BYTES_PER_ENTRY: usize = 80;
 pub struct MemoryBudget(AtomicUsize);
 
 impl MemoryBudget {
-    /// For files of at most so many bytes of JSON, together as much.
+    /// Returns a limit for files of at most this many bytes of JSON, alone or together.
     pub fn new(limit: u64) -> Self {
         Self(usize::try_from(limit).unwrap_or(usize::MAX).into())
     }
 
-    /// What one file may take: half of what is left, as another one may be read at the same time.
+    /// Returns the bytes that one file may take: half of the rest, because another file may be read at the same time.
     pub(super) fn of_file(&self) -> usize {
         self.0.load(Ordering::Relaxed) / 2
     }
@@ -43,10 +43,10 @@ impl MemoryBudget {
     }
 }
 
-/// What readers of a snapshot allow.
+/// Limits of the readers of a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadLimits {
-    /// Bytes of JSON.
+    /// Maximum number of bytes of JSON.
     pub(super) bytes: u64,
     /// Threads that are read one by one.
     pub(super) threads: usize,
@@ -55,7 +55,7 @@ pub(super) struct ReadLimits {
 }
 
 impl ReadLimits {
-    /// For JSON of at most so many bytes.
+    /// Returns the limits for at most this many bytes of JSON.
     pub(super) fn new(bytes: u64) -> Self {
         const BYTES_PER_THREAD: usize = 1024;
         const BYTES_PER_CGROUP: usize = 4096;
@@ -94,7 +94,7 @@ impl ContentLimit {
         Self { max, bytes: 0, text, is_escaped, depth: 0, is_key, is_in_threads, has_list_of_threads: true }
     }
 
-    /// As [`ContentLimit::new`], of a step of a series, which has columns of its threads.
+    /// Returns the limits for a step of a series, which has columns of its threads, as [`ContentLimit::new`] does for a snapshot.
     pub(super) fn of_step(limit: u64) -> Self {
         Self { has_list_of_threads: false, ..Self::new(limit) }
     }
@@ -221,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// What the content takes in memory, read in two parts.
+    /// Returns the size in memory of this content, read in two parts.
     fn bytes(json: &str, cut: usize) -> usize {
         let mut content = ContentLimit::new(1 << 30);
         let (first, rest) = json.as_bytes().split_at(cut);

@@ -20,7 +20,7 @@ use crate::model::{SnapshotHead, ThreadId, Threads};
 const BATCH: u64 = 256 * 1024;
 /// Batches per CPU that are decompressed while those before them are parsed, and those before these added.
 const BATCHES: usize = 2;
-/// One CPU decompresses: it keeps no more than a few busy.
+/// Maximum number of batches in work: the single CPU that decompresses keeps no more than a few others busy.
 const MOST_BATCHES: usize = 16;
 /// Bytes read at a time before the threads.
 const HEAD: u64 = 16 * 1024;
@@ -43,7 +43,7 @@ impl From<SnapshotRefusal> for NotRead {
     }
 }
 
-/// A snapshot of which everything before the threads has been read.
+/// A snapshot that has been read up to its threads.
 pub(super) struct BegunLines<R> {
     text: LineText<R>,
     json: Vec<u8>,
@@ -122,7 +122,7 @@ struct LineText<R> {
 }
 
 impl<R: Read> LineText<R> {
-    /// The text up to the newline that `find` chooses, read in steps of so many bytes; empty after the last newline.
+    /// Returns the text up to the newline that `find` chooses, read in steps of `step` bytes; empty after the last newline.
     fn until_newline(&mut self, find: fn(u8, &[u8]) -> Option<usize>, step: u64) -> Result<Vec<u8>, NotRead> {
         let mut text = std::mem::take(&mut self.rest);
         let mut searched = 0;
@@ -146,7 +146,7 @@ impl<R: Read> LineText<R> {
         }
     }
 
-    /// The next batches of lines, so many of them; fewer at the end.
+    /// Returns the next `number` batches of lines; fewer at the end.
     fn batches(&mut self, number: usize) -> Result<Vec<Vec<u8>>, NotRead> {
         let mut batches = Vec::new();
         while batches.len() < number {
@@ -199,14 +199,14 @@ impl<T: Threads> ThreadsSoFar<T> {
 }
 
 struct BatchParser<'e, T> {
-    /// What threads leave out.
+    /// Values that threads leave out.
     defaults: &'e Defaults,
-    /// What batches start from.
+    /// State from which each batch starts.
     empty: &'e T,
     /// Number of threads in all batches so far.
     threads: AtomicUsize,
     max: usize,
-    /// What all batches in memory take.
+    /// Size of all batches in memory, in bytes.
     bytes: AtomicUsize,
     max_bytes: usize,
 }

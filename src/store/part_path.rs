@@ -20,9 +20,9 @@ pub struct PartPath {
     pub range: Option<SeriesRange>,
 }
 
-/// What a path names.
+/// Input that a path names.
 pub enum Input {
-    /// A series.
+    /// A stored series of steps.
     Series(Box<StoredSeries>),
     /// A snapshot or a window.
     File(Box<Stored>),

@@ -29,7 +29,7 @@ pub(crate) struct PendingFile {
 pub(crate) enum Lifetime {
     /// Beyond a crash of the host: it is synced before it gets its name.
     Lasting,
-    /// As long as this process. To sync it would take most of the time of writing it.
+    /// Until the process ends: the file is not synced, because that would take most of the time of writing it.
     Process,
 }
 

@@ -18,7 +18,7 @@ use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use crate::process::check_stdout;
 use crate::sys;
 
-/// As many links as the kernel follows.
+/// Maximum number of links to follow, the same as the kernel's.
 const MAX_LINKS: usize = 40;
 const HANDLE: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
@@ -48,7 +48,7 @@ pub(crate) struct OutputPlace {
     pub(crate) name: OsString,
 }
 
-/// What a path leads to.
+/// Place to which a path leads.
 pub(crate) enum FoundOutput {
     /// A file, or nothing yet.
     File(OutputPlace),
@@ -205,7 +205,7 @@ fn made(directory: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     if is_own { Ok(handle) } else { Err(Errno::EEXIST.into()) }
 }
 
-/// What is in the place of a file, and is no link.
+/// Returns the place of an existing file that is not a link.
 fn last(place: OutputPlace, handle: &OwnedFd, there: &FileStat) -> io::Result<FoundOutput> {
     match kind(there) {
         SFlag::S_IFREG => return Ok(FoundOutput::File(place)),

@@ -28,19 +28,19 @@ use crate::series::{Moment, SeriesError, SeriesRange, Step};
 /// How much of a series is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// This time.
+    /// Keeps the last part of this length.
     Time(Duration),
-    /// So many bytes.
+    /// Keeps the last part up to this size.
     Bytes(u64),
 }
 
-/// A series is divided into at least so many segments, of which one more is kept while it is written.
+/// Minimum number of segments of a series. One more segment is kept while it is written.
 const SEGMENTS: u32 = 12;
 /// A part of a series is read from the start of its segment.
 const LONGEST: Duration = Duration::from_secs(600);
 /// Names of segments sort like the times at which they begin.
 const NAME: &str = "%Y%m%dT%H%M%S%.3fZ";
-/// What distinguishes segments from runs.
+/// File name extension of segments, by which they differ from runs.
 const ENDING: &str = ".segment";
 
 /// Writes a series into a directory.
@@ -61,7 +61,7 @@ pub struct SegmentWriter {
 pub struct SeriesSegment {
     /// When it begins, by the clock of the directory: the clock of the host, which goes on here where it was set back.
     pub time: Timestamp,
-    /// Its name.
+    /// File name of the segment.
     pub name: String,
     /// The first characters of the boot's id; without an id, equal for the segments of one recording.
     boot: String,
@@ -164,7 +164,7 @@ impl SegmentWriter {
         self.writer.bytes() >= most || age.is_some_and(|age| age >= longest)
     }
 
-    /// Removes the segments before those that are kept. A segment ends where the next one begins.
+    /// Removes the segments that are older than the kept part. A segment ends where the next one begins.
     fn remove_old(&mut self, now: &CtprofSnapshot) -> io::Result<()> {
         let mut known = Vec::new();
         for segment in &self.segments {

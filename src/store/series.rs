@@ -19,7 +19,7 @@ use crate::model::{CtprofSnapshot, RecordedCommand, SnapshotHead};
 use crate::process::Progress;
 use crate::series::{Applied, Changes, Moment, Part, SeriesRange, Sleepers, Step, StepExits};
 
-/// What the file of a series begins with.
+/// First bytes of the file of a series.
 const START: &[u8] = br#"{"series":"#;
 
 /// Reads a series, step by step.
@@ -30,14 +30,15 @@ pub struct StoredSeries {
     later: VecDeque<PathBuf>,
     /// When it began, in nanoseconds since 1970: times of parts count from then.
     start_unix_ns: u64,
-    /// From then to the first capture that is read, in nanoseconds: segments of a directory before that are left out.
+    /// Time from the start of the series to the first capture that is read, in nanoseconds: earlier segments of a directory are
+    /// left out.
     skipped_ns: u64,
-    /// What the first capture has beside its threads.
+    /// Head of the first capture: everything but its threads.
     first: SnapshotHead,
     moment: Moment,
     /// A step that was read, and not applied yet.
     next: Option<Step>,
-    /// Its line, if it has one.
+    /// Line of the capture in the file, if there is one.
     line: Vec<u8>,
     sleepers: Sleepers,
     /// Reasons that steps do not repeat, so far.
@@ -161,14 +162,14 @@ impl StoredSeries {
         Err(StoreError::Refused(directory.to_owned(), SnapshotRefusal::NotASnapshot("no segment is whole")))
     }
 
-    /// That a part has more than was asked for, or that less of it is known than was recorded.
+    /// Returns remarks about a part that is longer than the requested one, or less known than the recording.
     pub fn remarks(&self, file: &str) -> Vec<String> {
         let of_file = |what: &String| format!("{file}: {what}");
         let (whole_step, cut) = (self.whole_step.iter().map(of_file), self.cut.iter().map(of_file));
         whole_step.chain(self.damaged.iter().cloned()).chain(cut).collect()
     }
 
-    /// What the first capture has beside its threads.
+    /// Returns the head of the first capture: everything but its threads.
     pub fn head(&self) -> &SnapshotHead {
         &self.first
     }
@@ -197,7 +198,7 @@ impl StoredSeries {
         self.end(part, command)
     }
 
-    /// The window of a part, and on the way, those of so many parts of it.
+    /// Returns the window of a part, after passing on the windows of a number of smaller parts.
     ///
     /// # Errors
     /// As [`StoredSeries::each_window`].
@@ -226,7 +227,7 @@ impl StoredSeries {
     /// Passes on the windows of the steps of a part, with the threads that changed, and the captures at their ends.
     ///
     /// # Errors
-    /// As [`StoredSeries::part`], and those of `found`.
+    /// The errors of [`StoredSeries::part`], and the errors that `found` returns.
     pub fn each_window<E: From<StoreError>>(
         &mut self,
         range: &SeriesRange,
@@ -269,7 +270,7 @@ impl StoredSeries {
         Ok(())
     }
 
-    /// What the capture has beside its threads, with the values of the cgroups that changed.
+    /// Returns the head of the capture, with the values of the cgroups that changed.
     fn head_with(&mut self, changes: &Changes) -> Result<SnapshotHead, StoreError> {
         let head = self.moment.head_with(changes.cgroups());
         head.map_err(|error| self.wrong(&error))

@@ -115,7 +115,7 @@ impl SeriesWriter {
         self.encoder.get_ref().bytes
     }
 
-    /// Ends the file.
+    /// Finishes the file of the series.
     ///
     /// # Errors
     /// [`StoreError::Write`] if the disk is full.

@@ -52,7 +52,7 @@ enum SnapshotInput {
     Bytes(Arc<[u8]>),
 }
 
-/// A snapshot of which everything before its threads has been read, or all of it.
+/// A snapshot that has been read up to its threads, or to its end.
 enum BegunSnapshot {
     Lines(Box<BegunLines<SnapshotJson>>),
     Whole(Box<CtprofSnapshot>),
@@ -95,7 +95,7 @@ impl Stored {
         Self { memory: Arc::clone(memory), ..self }
     }
 
-    /// The same file, of which nothing has been read.
+    /// Returns the same file, from its beginning.
     pub(super) fn again(&self) -> Self {
         Self {
             input: self.input.clone(),
@@ -107,7 +107,7 @@ impl Stored {
         }
     }
 
-    /// What was made of the series in a file.
+    /// Wraps a snapshot that was computed from the series in a file.
     #[must_use]
     pub fn of_snapshot(path: &Path, snapshot: CtprofSnapshot, limit: u64) -> Self {
         Self {

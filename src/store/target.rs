@@ -27,7 +27,7 @@ const HASH_LOG: u32 = 11;
 /// The extension of snapshots.
 pub const EXTENSION: &str = ".ctprof.zst";
 
-/// How the names of snapshots in directories end: those of ctprof, and plain JSON. Other files are left alone.
+/// Endings of the names of snapshots in directories: ctprof's own, and plain JSON. Files with other endings are ignored.
 pub const ENDINGS: [&str; 2] = [EXTENSION, ".json"];
 
 /// Whether a file in a directory is a snapshot by its name.
@@ -38,7 +38,7 @@ pub fn is_snapshot_name(name: &str) -> bool {
 /// The target of a snapshot, opened before the capture so that a bad path is reported early.
 #[derive(Debug)]
 pub struct OutputTarget {
-    /// For messages, and the name of a new file.
+    /// Path for messages, and for the name of a new file.
     pub(super) path: PathBuf,
     pub(super) output: OutputFile,
 }

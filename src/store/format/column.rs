@@ -44,7 +44,7 @@ impl ValueField {
         }
     }
 
-    /// Stores a value.
+    /// Stores a value in a thread.
     ///
     /// # Errors
     /// [`Mismatch`] if the field cannot hold `value`.
@@ -116,7 +116,7 @@ impl Columns {
         self.0.iter().map(|fields| fields.first().and_then(|field| field.get(thread)))
     }
 
-    /// Adds a column that was read, with those of its fields that are known.
+    /// Adds a column that was read, with the fields of it that this version knows.
     fn add_read<E: de::Error>(&mut self, names: &[String]) -> Result<(), E> {
         if self.0.len() == Self::MAX {
             return Err(E::custom(format_args!("more than {} columns", Self::MAX)));

@@ -1,4 +1,4 @@
-//! What the lines of threads leave out: values that most of them have, and the keys of values that differ.
+//! Defaults of a file: the lines of threads leave out common values, and the keys of values that differ.
 
 use super::column::{Columns, ValueField, are_three_quarters};
 use crate::model::{METRICS, Metrics, Name, ThreadState, Value};
@@ -19,8 +19,8 @@ pub(crate) struct Defaults {
 }
 
 impl Defaults {
-    /// What most of some threads have. Metrics whose values differ more get a column, unless more than half lack
-    /// them.
+    /// Finds the values that most of these threads have. Metrics whose values differ more get a column, unless more than half of
+    /// the threads lack them.
     pub(crate) fn of(threads: &[ThreadState]) -> Self {
         if threads.is_empty() {
             return Self::default();

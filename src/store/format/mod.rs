@@ -1,5 +1,5 @@
-//! The format of snapshots: JSON in which threads leave out what most of them have, and values have columns. Also reads
-//! the files of ktstr.
+//! The format of snapshots: JSON in which threads leave out common values, and other values have columns. Also reads the files of
+//! ktstr.
 
 mod column;
 mod defaults;

@@ -109,7 +109,7 @@ impl<'de> Visitor<'de> for &SnapshotReader {
     }
 }
 
-/// Reads the fields of a snapshot that have bounds. The others are those of the head.
+/// Reads the fields of a snapshot that have bounds. All other fields belong to the head.
 struct BoundedFields<'r, A> {
     map: A,
     reader: &'r SnapshotReader,

@@ -1,4 +1,4 @@
-//! The JSON of values: each under its key, or those of a thread in one list, in the order of the columns.
+//! Values as JSON: each under its key, or all values of a thread in one list, in the order of the columns.
 
 use std::borrow::Cow;
 use std::fmt;

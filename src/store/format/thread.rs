@@ -73,7 +73,7 @@ impl Serialize for ThreadLine<'_> {
 }
 
 impl ThreadLine<'_> {
-    /// Whether each metric has neither its default value nor that of its column.
+    /// Returns for each metric whether its value is neither the default value nor the value of its column.
     fn differs(&self) -> [bool; METRIC_COUNT] {
         let Self { thread, defaults } = self;
         let mut differs = thread.metrics.differences(&defaults.metrics);
@@ -163,7 +163,7 @@ static FIELDS: LazyLock<ThreadFields> = LazyLock::new(|| {
 pub(in crate::store) struct ThreadReader<'d> {
     defaults: &'d Defaults,
     fields: &'static ThreadFields,
-    /// By the index of a field, the index of the field that followed it; the last is for the first field.
+    /// The index of the next field, by the index of a field in the previous thread; the last element is for the first field.
     next: Vec<usize>,
     names: SharedNames,
     needs_ids: bool,
@@ -319,7 +319,7 @@ mod tests {
     use super::*;
     use crate::model::{ExitedWork, Owner, ProcessState, Shape, ThreadSpan, Value};
 
-    /// A value that fits a metric and, if possible, differs from those of other metrics.
+    /// Returns a value that fits a metric and, if possible, differs from the values of other metrics.
     fn sample(at: usize) -> Value<'static> {
         let number = u64::try_from(at).unwrap() + 1;
         match METRICS[at].shape {

@@ -26,7 +26,7 @@ pub(in crate::store) struct SnapshotWriter<'s> {
     defaults: Defaults,
 }
 
-/// What precedes the threads: readers need it before them.
+/// The part of a snapshot before the threads: readers need it first.
 #[derive(serde::Serialize)]
 struct SnapshotStart<'s> {
     #[serde(flatten)]
@@ -42,7 +42,7 @@ impl<'s> SnapshotWriter<'s> {
         Self { snapshot, defaults }
     }
 
-    /// What readers with these limits would refuse, and how many of it they allow.
+    /// Returns the name and the maximum of a limit that readers with these limits would find exceeded.
     pub(in crate::store) fn too_many(&self, limits: ReadLimits) -> Option<(&'static str, usize)> {
         let CtprofSnapshot { head, threads } = self.snapshot;
         let max_threads = self.defaults.max_threads(limits.threads);
@@ -86,7 +86,7 @@ impl<'s> SnapshotWriter<'s> {
         Ok(lines)
     }
 
-    /// As many workers as the capture had, for many threads. A worker of others starts none.
+    /// Returns as many workers as the capture had, if there are many threads. A call from a worker of another pool starts none.
     fn workers(&self) -> Option<Arc<ThreadPool>> {
         let CtprofSnapshot { head, threads } = self.snapshot;
         let jobs = head.capture.as_ref().and_then(|capture| usize::try_from(capture.jobs).ok()).unwrap_or(1);

@@ -9,7 +9,7 @@ use crate::model::{CaptureInfo, CgroupStats, HostContext, SERIES_FORMAT_VERSION,
 mod segments;
 
 const SECOND: u64 = 1_000_000_000;
-/// In 2026.
+/// Start of the host, a date in 2026.
 const START_OF_BOOT: u64 = 1_790_000_000 * SECOND;
 
 fn capture(second: u64) -> CtprofSnapshot {
@@ -199,7 +199,8 @@ fn steps_have_the_values_of_cgroups_that_changed_and_the_names_of_all() {
     assert_eq!(usage, expected);
 }
 
-/// Why a series with these steps, of which each is given its number, is refused as a whole and in windows of all steps.
+/// Returns the errors with which a series of these steps is refused, as a whole and in windows of all steps. `step` makes the
+/// line of a step from its number.
 fn refused(steps: u32, step: impl Fn(u32) -> String) -> [String; 2] {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");
@@ -281,7 +282,7 @@ fn a_part_notices_damage_up_to_the_checksum_after_it() {
     assert!(cut(&whole).is_some_and(|why| why.starts_with("it is damaged")));
 }
 
-/// What is wrong at the end of a series.
+/// Returns the fault at the end of a series, if there is one.
 fn cut(path: &Path, limit: u64) -> Result<Option<String>, StoreError> {
     let mut series = Stored::open(path, limit, &Arc::default())?.series()?.unwrap();
     series.part(&SeriesRange::default())?;

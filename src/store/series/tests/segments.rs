@@ -6,15 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use super::*;
 use crate::store::segments::{self, Keep};
 
-/// The bytes of each segment in a directory, those that are still written too.
+/// Returns the sizes of all segments in a directory in bytes, including the one that is still written.
 fn sizes(directory: &Path) -> Vec<u64> {
     let files = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
     let files = files.filter(|file| file.file_name().to_string_lossy().contains(".segment"));
     files.map(|file| file.metadata().unwrap().len()).collect()
 }
 
-/// Writes the steps up to this second into a directory, from the one before the first of them on. Returns the most files
-/// and bytes that there were.
+/// Writes the steps of these seconds into a directory. Returns the largest number of files and of bytes meanwhile.
 fn record(directory: &Path, keep: Keep, seconds: std::ops::Range<u64>) -> (usize, u64) {
     record_with(directory, keep, seconds.map(capture))
 }
