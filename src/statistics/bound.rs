@@ -3,7 +3,7 @@
 use super::TAIL;
 use super::design::{Design, MIN_RUNS, Samples, Scale};
 
-/// What a gate forbids: changes on one side of a limit.
+/// A gate's limit: changes beyond it, on one side, are forbidden.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     /// How a change is expressed.
@@ -58,7 +58,7 @@ impl Samples {
 }
 
 impl Design {
-    /// Whether so many runs can decide so many gates, corrected for their number: if not, none of them can fail.
+    /// Returns true if this number of runs can decide this number of gates, corrected for their number. If not, no gate can fail.
     pub(crate) fn can_decide(self, gates: usize, sizes: (usize, usize), tail: f64) -> bool {
         self.at_most(0, sizes) * gates as f64 <= tail
     }
@@ -73,7 +73,7 @@ pub fn fewest_runs(gates: usize, tail: f64) -> usize {
 /// A test among several, corrected for their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Corrected {
-    /// What the p-value is multiplied by.
+    /// Factor that corrects the p-value for the number of gates.
     pub factor: f64,
     /// The tail of the interval that decides the test: the interval lies beyond the bound if and only if the corrected
     /// p-value is at most 0.025.

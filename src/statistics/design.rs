@@ -33,7 +33,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 /// How the runs of both sides belong together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Design {
-    /// The runs of one side have nothing to do with those of the other.
+    /// Runs of one side, independent of the runs of the other side.
     #[default]
     Independent,
     /// Each run of the baseline and the candidate's with the same index were next to each other, so that what the
@@ -112,9 +112,9 @@ impl Samples {
 /// How a change between two values is expressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Candidate over baseline.
+    /// Ratio of candidate to baseline.
     Ratio,
-    /// Candidate minus baseline.
+    /// Difference of candidate minus baseline.
     Difference,
 }
 

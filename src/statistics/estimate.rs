@@ -2,7 +2,7 @@
 
 use super::design::{Samples, Scale};
 
-/// A confidence interval.
+/// A confidence interval of a change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// The lower end.
@@ -55,7 +55,7 @@ impl Samples {
     }
 }
 
-/// What an interval of ratios says about a threshold.
+/// Relation of an interval of ratios to a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// The candidate has more: the interval lies above 1 + threshold.

@@ -1,10 +1,10 @@
-//! Runs that are judged while more of them could follow: when, and at which level.
+//! Runs that are judged while more runs could follow: when, and at which level.
 //!
 //! Whoever looks at runs again and again, and ends them once a change is found, finds one sooner or later. So each look has a
-//! level of its own, and their sum is that of one look (Bonferroni): whatever the values are, and however the looks depend on each
-//! other, an interval that is used at whichever look ends the runs misses the true change with at most the probability of a single
-//! one. The early looks get little, so that the last one finds nearly what it would find alone. Holm's correction for several gates
-//! is made within each look.
+//! level of its own, and the levels add up to the level of one look (Bonferroni): whatever the values are, and however the looks
+//! depend on each other, an interval that is used at whichever look ends the runs misses the true change with at most the
+//! probability of a single one. The early looks get little, so that the last one finds nearly what it would find alone. Holm's
+//! correction for several gates is made within each look.
 
 use super::TAIL;
 use super::design::Design;

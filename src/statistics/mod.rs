@@ -6,7 +6,7 @@
 //! is assumed about their distribution but that the candidate's is the baseline's, scaled (or shifted):
 //!
 //! * The **test** is the exact rank-sum test of Wilcoxon, Mann and Whitney (1, 2): of all pairs of a baseline run and
-//!   a candidate run, it counts those in which the candidate's value is the larger one. If the sides do not differ,
+//!   a candidate run, it counts the pairs whose candidate value is larger. If the sides do not differ,
 //!   every assignment of the values to the sides is equally likely, which gives the distribution of that count. It is
 //!   computed exactly up to 128 runs of both sides together, and approximated by a normal distribution above.
 //! * The **interval** contains every factor that the test does not reject at 5 %: for ratios the interval of Hodges,
@@ -19,8 +19,8 @@
 //! * **Ties** widen it (5): the coverage of 95 % is a lower limit. So does **quantization**: with values counted in
 //!   units of q, the lower end is computed from baseline values enlarged by q and candidate values reduced by q, the
 //!   upper end the other way round.
-//! * The **estimate** is the median of the ratios, or of the averages, of which two are the ends of the interval (Hodges and
-//!   Lehmann), so that it is what the interval is about. That of the medians, which readers see, can differ a little.
+//! * The **estimate** is the median of the ratios, or of the averages, two of which are the ends of the interval (Hodges and
+//!   Lehmann), so that it is what the interval is about. The change of the medians, which readers see, can differ a little.
 //! * **Several gates** are corrected by Holm's method (6), which gives each gate the level of its interval. That interval
 //!   is printed, and decides. A few pairs cannot decide many gates, however clear they are: the
 //!   p-value of 6 pairs is at least 1/64. Where the number of pairs does not suffice for the number of gates, all gates are
@@ -53,6 +53,6 @@ mod power;
 
 pub use self::{bound::*, design::*, estimate::*, looks::*, power::*};
 
-/// Probability that an interval misses the true value on one side, at most: 95 % intervals. Where runs are looked at several times,
-/// it is that of all looks together.
+/// Maximum probability that an interval misses the true value on one side: 95% intervals. If runs are looked at several times, all
+/// looks together have this probability.
 pub const TAIL: f64 = 0.025;

@@ -12,15 +12,15 @@ const MOST_RUNS: f64 = 1e6;
 /// How far an estimate is from the bounds that its interval has to leave, or to stay within.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Margin {
-    /// From the one bound that the interval has to leave.
+    /// Distance to the bound that the interval must not contain.
     One(f64),
-    /// From both bounds, the nearer one first.
+    /// Distances to both bounds, the nearer one first.
     Two(f64, f64),
 }
 
-/// About how many runs a side decide in [`POWER`] of cases, if the change is as estimated and runs vary as those of the
-/// interval with this tail: its half width, on the scale of the margin, falls with the square root of the number of runs.
-/// `None` if so many runs are enough, or if more than a million are needed.
+/// Estimates the runs per side that decide in [`POWER`] of cases, if the change is as estimated and runs vary as they did. The
+/// half width of the interval with this tail, on the scale of the margin, falls with the square root of the number of runs.
+/// `None` if this number of runs is enough, or if more than a million are needed.
 pub fn runs_needed(runs_per_side: usize, half_width: f64, margin: Margin, tail: f64) -> Option<usize> {
     let beyond = quantile(1.0 - tail);
     let (distance, found) = match margin {
@@ -48,7 +48,7 @@ pub fn least_found(runs: usize, gates: usize, tail: f64, threshold: f64, deviati
     (1.0 + threshold) * ((beyond + quantile(POWER)) * deviation * (2.0 / runs as f64).sqrt()).exp() - 1.0
 }
 
-/// Most runs of which the distribution differs from its limit.
+/// Largest number of runs for which the distribution differs from its limit.
 const FEW_RUNS: usize = 30;
 
 /// The largest p-value up to this level that a few runs a side can have.
