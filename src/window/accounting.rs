@@ -9,7 +9,7 @@ const MOST_PERCENT: u64 = 101;
 /// CPU time of the host is known to some ticks per CPU and 10%: it is read some time before or after the clock.
 const PRECISION_TICKS: u64 = 5;
 
-/// By how much times of CPUs with that capacity can differ from it.
+/// Returns the precision of the CPU times in a window with this capacity.
 fn precision_ns(capacity_ns: u64, cpus: u64) -> u64 {
     (capacity_ns / 10).saturating_add(cpus.saturating_mul(PRECISION_TICKS * NS_PER_TICK))
 }
@@ -31,15 +31,15 @@ fn is_away(time: &HostCpuTime, capacity_ns: u64, cpus: u64) -> bool {
     others.is_some_and(|others| all_ns(others).saturating_add(precision_ns(capacity_ns, cpus)) < capacity_ns)
 }
 
-/// Accounts for the CPU time of the host in a window, of which threads have `explained_ns`; `None` if it is unknown:
-/// `/proc/stat` lacks columns, has more idle time than the CPUs, or CPUs came or went. Where a CPU was away for a part of the window,
-/// the run time of tasks in `/proc/schedstat` still says it.
+/// Accounts for the CPU time of the host in a window whose threads ran for `explained_ns`; `None` if it is unknown: `/proc/stat`
+/// lacks columns, has more idle time than the CPUs, or CPUs came or went. Where a CPU was away for a part of the window, the run
+/// time of tasks in `/proc/schedstat` still says it.
 ///
-/// What the hypervisor takes from a CPU is stolen time. If it takes it from an idle CPU that has just been woken, tickless kernels
-/// to 7.0 count it as idle too: `idle_sleeptime` of kernel/time/tick-sched.c is time by the clock, while `account_idle_ticks` of
-/// kernel/sched/cputime.c, which kernels with a tick use, leaves stolen time out. Run time of tasks in `/proc/schedstat` is time by
-/// the clock as well (`sched_info_depart` of kernel/sched/stats.h), and that of threads is not (`update_rq_clock_task`).
-/// So the host's CPU time is known but for the stolen time.
+/// What the hypervisor takes from a CPU is stolen time. If it takes it from an idle CPU that has just been woken, tickless
+/// kernels to 7.0 count it as idle too: `idle_sleeptime` of kernel/time/tick-sched.c is time by the clock, while
+/// `account_idle_ticks` of kernel/sched/cputime.c, which kernels with a tick use, leaves stolen time out. Run time of tasks in
+/// `/proc/schedstat` is time by the clock as well (`sched_info_depart` of kernel/sched/stats.h), and the run time of threads is
+/// not (`update_rq_clock_task`). So the host's CPU time is known but for the stolen time.
 pub(super) fn account(
     clocks: &Clocks,
     time: &HostCpuTime,

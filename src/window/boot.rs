@@ -42,10 +42,10 @@ pub(super) struct Clocks {
     pub(super) end_monotonic_ns: Option<u64>,
 }
 
-/// Who took both captures of a window.
+/// Process or processes that took both captures of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakenBy {
-    /// One process, which does not outlive its boot: captures without a boot id are of one boot too.
+    /// The same process took both, and no process outlives its boot: even captures without a boot id are from one boot.
     OneProcess,
     /// Any processes: only the boot id says that the captures are of one boot.
     Anyone,
@@ -114,7 +114,7 @@ impl Clocks {
         start_ticks.and_then(start_ns).unwrap_or(0)
     }
 
-    /// From the start of the window to the start of a thread, in nanoseconds.
+    /// Returns the time from the start of the window to the start of a thread, in nanoseconds.
     pub(super) fn until_start(&self, start_ticks: u64) -> u64 {
         start_ticks.saturating_mul(NS_PER_TICK).saturating_sub(self.start_boottime_ns).min(self.duration_ns)
     }

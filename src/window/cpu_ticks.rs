@@ -6,7 +6,7 @@
 
 use crate::model::{InWindow, MetricId, Metrics, proportional};
 
-/// Both metrics.
+/// Metrics of user and system time in ticks.
 pub(super) const CPU_TICKS: [MetricId; 2] = [MetricId::utime_clock_ticks, MetricId::stime_clock_ticks];
 
 /// The increases of user and system time; `None` if their sum went backwards.

@@ -28,7 +28,7 @@ impl CpuReadings {
         self.before.is_some() && self.after.is_some() && self.walk_ns > 0
     }
 
-    /// How long it took to read the threads of both captures, without those that took a moment only.
+    /// Returns the time that both captures took to read the threads, in nanoseconds, ignoring captures that took only a moment.
     pub(super) fn reading_ns(&self, later: &Self) -> Option<u64> {
         let long = [self.walk_ns, later.walk_ns].into_iter().filter(|walk_ns| *walk_ns >= LONG_WALK_NS);
         long.reduce(u64::saturating_add)

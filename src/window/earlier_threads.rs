@@ -9,7 +9,7 @@ use crate::model::{
 /// Threads of the earlier capture, by id.
 #[derive(Clone, Debug, Default)]
 pub struct EarlierThreads {
-    /// What a capture of these threads has.
+    /// Numbers of threads and processes in this capture.
     pub census: Census,
     pub(super) threads: Vec<ThreadState>,
     /// Number of values of `smaps_rollup`.
@@ -57,7 +57,7 @@ impl EarlierThreads {
         self.find(ThreadId { tgid, tid: tgid }).map(|place| &self.threads[place])
     }
 
-    /// The run time of all threads of a process, in nanoseconds; `None` if that of one is unknown.
+    /// Returns the run time of all threads of a process, in nanoseconds; `None` if the run time of any thread is unknown.
     pub(super) fn run_time_ns(&self, tgid: u32) -> Option<u64> {
         let leader = self.find(ThreadId { tgid, tid: tgid })?;
         let all = std::iter::once(leader).chain(self.siblings(leader));
@@ -74,7 +74,8 @@ impl EarlierThreads {
     }
 }
 
-/// The counters of a process that include children, read after those of all threads: a child is in them, or was still captured.
+/// Returns the counters of a process read after the threads: an exited child is in these counters, or its threads were still
+/// captured.
 pub(super) fn process_after(leader: &ThreadState) -> Option<&ProcessState> {
     leader.process_after.as_deref().or(leader.process.as_deref())
 }
@@ -99,8 +100,8 @@ pub(super) fn renamed(earlier: &ThreadState, later: &ThreadState) -> ThreadState
     }
 }
 
-/// Replaces the values in `later` by those of a window that started with `earlier`, and calls `backwards` for each counter that
-/// went backwards.
+/// Replaces the values in `later` by the values in a window that started with `earlier`, and calls `backwards` for each counter
+/// that went backwards.
 pub(super) fn subtract(earlier: &Metrics, later: &mut Metrics, mut backwards: impl FnMut(&'static Metric)) {
     let ticks = CPU_TICKS.map(|id| match id.metric().get(earlier) {
         Some(Value::Unsigned(ticks)) => Some(ticks),
@@ -127,7 +128,7 @@ pub(super) fn subtract(earlier: &Metrics, later: &mut Metrics, mut backwards: im
     }
 }
 
-/// As [`subtract`], for what a thread has done in a part of its life: values that `part` lacks stay.
+/// Subtracts a part of a thread's life as [`subtract`] does, except that values which `part` lacks stay.
 pub(super) fn subtract_part(part: &Metrics, whole: &mut Metrics) {
     let before = whole.clone();
     subtract(part, whole, |_| {});

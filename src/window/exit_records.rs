@@ -16,7 +16,7 @@ pub(super) struct PlacedRecords<'s> {
     pub(super) parents: Arc<Parents>,
     /// Places of the earlier threads that have a record.
     pub(super) recorded: BTreeSet<usize>,
-    /// As [`WindowStart::replaced`], by the records so far.
+    /// Threads replaced according to the records so far, as in [`WindowStart::replaced`].
     replaced: BTreeMap<(u32, Option<u64>), u32>,
     /// Number of records with delays that are longer than their thread had lived.
     pub(super) impossible_delays: u64,
@@ -40,7 +40,7 @@ impl<'s> PlacedRecords<'s> {
         (!self.recorded.contains(&place)).then_some(place)
     }
 
-    /// The id that a thread had before it got those of the first thread, which has a record of its own.
+    /// Returns the id that a thread had before it got the id of the first thread, which has a record of its own.
     fn replacement(&self, exited: &ThreadState) -> Option<u32> {
         let id = (exited.tgid, exited.start_time_clock_ticks);
         self.replaced.get(&id).copied().filter(|_| exited.is_leader())
@@ -86,7 +86,7 @@ impl<'s> PlacedRecords<'s> {
         Some((exited, work))
     }
 
-    /// What a process did in a program that it has left, and its work.
+    /// Returns the row of a program that a process has left, and the work done in it.
     pub(super) fn left(&self, processes: &Processes, mut left: ExitedThread) -> (ExitedThread, Work) {
         self.identify(processes, &mut left, None);
         left.cpu_time_ns = left.cpu_time_ns.map(|life| cpu_time_in_window(&left.state.metrics, life));
@@ -105,7 +105,7 @@ impl<'s> PlacedRecords<'s> {
         process
     }
 
-    /// The owner of an exited thread: that of its process in the later capture, else in the earlier one.
+    /// Returns the owner of an exited thread: the owner of its process in the later capture, else in the earlier one.
     fn owner(&self, processes: &Processes, process: Option<KnownProcess>, known: Option<usize>) -> Option<Owner> {
         let later = process.filter(|process| process.is_living).and_then(|process| processes.owner(process.tgid));
         let earlier =
@@ -121,7 +121,7 @@ impl<'s> PlacedRecords<'s> {
         processes.name(ancestor.tgid).filter(|_| processes.owner(ancestor.tgid) != Some(Owner::Ctprof))
     }
 
-    /// What the interpreter of an exited thread ran, as a capture of its process says.
+    /// Returns the program that the interpreter of an exited thread ran, from a capture of its process.
     fn program(&self, processes: &Processes, process: Option<KnownProcess>) -> Option<Name> {
         let process = process?;
         match process.is_living {
@@ -137,8 +137,8 @@ impl<'s> PlacedRecords<'s> {
     }
 }
 
-/// User and system time in the window of a thread that was there before, in nanoseconds: its run time, divided as the ticks
-/// in the window are, or those of its life; nothing, if it never met one.
+/// Returns the user and system time in the window, in nanoseconds, of a thread that started before it. The run time is divided in
+/// proportion to the ticks in the window, else to the ticks of the thread's life; a thread that never met a tick has neither.
 fn cpu_time_in_window(increase: &Metrics, life: [u64; 2]) -> [u64; 2] {
     let Some(run_ns) = increase.run_time_ns.map(u64::from).filter(|_| life != [0; 2]) else { return life };
     let ticks = [increase.utime_clock_ticks, increase.stime_clock_ticks].map(|ticks| ticks.map_or(0, u64::from));

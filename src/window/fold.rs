@@ -78,8 +78,8 @@ impl Fold {
         self.0.into_values()
     }
 
-    /// As [`Fold::into_rows`]. The run time of all is divided as their ticks are, and rounded to ticks, only here: most threads
-    /// run for less than one, and have none.
+    /// Returns the threads of [`Fold::into_rows`]. The total run time is divided in proportion to their ticks, and rounded to
+    /// ticks, only here: most threads run for less than a tick, and have none.
     pub(super) fn into_threads(self) -> impl Iterator<Item = ThreadState> {
         self.into_rows().map(|ExitedThread { mut state, cpu_time_ns, .. }| {
             if let Some(ticks) = cpu_time_ns {

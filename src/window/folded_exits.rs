@@ -17,9 +17,9 @@ pub type EachExit<'r> = &'r dyn Fn(&mut dyn FnMut(ExitedThread));
 pub struct Exits<'r> {
     /// Where they came from, and how many there are; `None` without records.
     pub summary: Option<ExitRecords>,
-    /// Those that were kept.
+    /// Exited threads that were kept one by one.
     pub each: Option<EachExit<'r>>,
-    /// The others.
+    /// Exited threads that were folded.
     pub folded: FoldedExits,
     /// Names cgroups of folded threads that had no name.
     pub cgroup: Option<&'r dyn Fn(u64) -> Option<Name>>,
@@ -46,8 +46,8 @@ const OTHERS: &str = "(others)";
 /// most, so that the last ones that were freed are remembered, at least so many.
 const REMEMBERED: usize = 1 << 16;
 
-/// Exited threads by the process that counts them as long as it lives: that of which they were threads, or the nearest
-/// ancestor of their process.
+/// Exited threads, keyed by the process whose counters include them as long as it lives: the process of the thread, or the
+/// nearest living ancestor of that process.
 #[derive(Debug, Default)]
 pub struct FoldedExits {
     folds: BTreeMap<(u32, FoldedPart), Fold>,
@@ -58,13 +58,13 @@ pub struct FoldedExits {
     pub impossible_delays: u64,
 }
 
-/// Which exited threads of a process were folded.
+/// Kind of a process's exited threads that were folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoldedPart {
-    /// Its own.
+    /// Threads of the process itself.
     Threads,
-    /// Those of its children, and of processes below them whose parents have exited too.
+    /// Threads of its children, and of deeper descendants whose parents have exited too.
     #[serde(alias = "descendants")]
     Children,
 }
@@ -101,7 +101,7 @@ impl FoldedExits {
         self.rows < MOST_ROWS
     }
 
-    /// Adds a thread.
+    /// Adds an exited thread to its fold.
     pub fn add(&mut self, exited: ExitedThread) {
         self.add_after(Vec::new(), exited);
     }

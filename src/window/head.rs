@@ -7,8 +7,8 @@ use crate::model::{
     PsiHalf, PsiResource, RecordField, SCHED_EXT, SchedExtSysfs, SnapshotHead, Value, ValueType, memory_stat_type,
 };
 
-/// Turns the values of `later` into those of the window that started with `earlier`. Counters of a cgroup
-/// that only the later capture has are absent: it may be older. One that was made again counts from 0.
+/// Turns the values of `later` into the values of the window that started with `earlier`. Counters of a cgroup that only the
+/// later capture has are absent: it may be older. One that was made again counts from 0.
 pub(super) fn subtract(earlier: &SnapshotHead, later: &mut SnapshotHead) {
     let unknown = CgroupStats::default();
     for (path, stats) in &mut later.cgroup_stats {

@@ -1,4 +1,4 @@
-//! Joins the threads of the later capture, as they stream by, with those of the earlier one.
+//! Joins the threads of the later capture, as they stream by, with the threads of the earlier capture.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::model::{
     ThreadState, Threads, WindowInfo, WindowRule,
 };
 
-/// What the values of a window are.
+/// Kind of values that a window has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinedValues {
-    /// Increases.
+    /// Increases within the window.
     Increases,
-    /// Totals at both ends: before those of threads that were alive at both, and after theirs, those of threads that
-    /// started, and exited work.
+    /// Totals at both ends: first of threads that were alive at both ends, before and after; then of threads that started, and of
+    /// exited work.
     Totals,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct WindowStart {
     pub(super) earlier: EarlierThreads,
     pub(super) clocks: Clocks,
     pub(super) values: JoinedValues,
-    /// Which of the earlier threads were found again.
+    /// Marks of the earlier threads that were found again.
     pub(super) found: Vec<AtomicBool>,
     /// The last thread that continued with the ids and the start of a process's first one, by its own id until then, from records.
     pub(super) replaced: BTreeMap<(u32, Option<u64>), u32>,
@@ -61,13 +61,13 @@ pub struct Join<T> {
     pub(super) threads: T,
     pub(super) processes: Processes,
     pub(super) sums: JoinSums,
-    /// First threads whose counters are not those of the earlier first threads at these places.
+    /// First threads whose counters do not continue the counters of the earlier first threads at these indexes.
     replaced: Vec<(usize, ThreadState)>,
     /// Parents of processes, if a command ran.
     pub(super) lineage: Option<Lineage>,
 }
 
-/// What is known of all joined threads.
+/// Sums over all joined threads.
 #[derive(Default)]
 pub(super) struct JoinSums {
     pub(super) missed: u64,
@@ -117,7 +117,7 @@ impl ReadTimes {
     }
 }
 
-/// What a join results in.
+/// Result of a join.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Joined<T> {
@@ -205,8 +205,9 @@ impl<T: Threads> Join<T> {
         Self { start, before, threads, processes, sums, replaced: Vec::new(), lineage: None }
     }
 
-    /// Adds the first threads of processes that another thread continues. It is the one that the records name, or the only one
-    /// whose counters, and those of the process, cannot be less now. If there is none, nothing is known of the thread.
+    /// Adds the first threads of processes in which another thread continues. The records name that thread; without them, it is
+    /// the only thread whose counters, and the counters of whose process, did not decrease. If there is none, the values of the
+    /// thread are unknown.
     pub(super) fn add_replaced(&mut self, start: &WindowStart) {
         for (place, mut thread) in std::mem::take(&mut self.replaced) {
             let siblings = start.earlier.siblings(place);

@@ -6,8 +6,8 @@ use super::earlier_threads::subtract_part;
 use super::{Clocks, EarlierThreads};
 use crate::model::{ExitedThread, ThreadSpan, ThreadState};
 
-/// What processes had done in the window when they left a program, by their id, their start in ticks, and the time of
-/// `CLOCK_MONOTONIC` at which they left it.
+/// Work of processes in the window until they left a program, by process id, start in ticks, and time of leaving by
+/// `CLOCK_MONOTONIC`.
 #[derive(Default)]
 pub(super) struct LeftPrograms(BTreeMap<(u32, Option<u64>, u64), ExitedThread>);
 
@@ -36,14 +36,14 @@ impl LeftPrograms {
         self.0.insert(key, executed);
     }
 
-    /// What the process of a first thread had done when it left its last program before this time.
+    /// Returns the work of a first thread's process until it last left a program before this time.
     pub(super) fn before(&self, thread: &ThreadState, monotonic_ns: u64) -> Option<&ExitedThread> {
         let key = |monotonic_ns| (thread.tgid, thread.start_time_clock_ticks, monotonic_ns);
         let mut before = self.0.range(key(0)..key(monotonic_ns)).map(|(_, left)| left);
         before.next_back().filter(|_| thread.is_leader())
     }
 
-    /// What was done in each program.
+    /// Returns the work in each program that was left.
     pub(super) fn iter(&self) -> impl Iterator<Item = ExitedThread> {
         self.0.iter().map(|((.., left_ns), whole)| {
             let mut part = whole.clone();
@@ -62,7 +62,7 @@ pub(super) fn take(before: &ExitedThread, thread: &mut ExitedThread) {
     thread.cpu_time_ns.iter_mut().flatten().zip(less).for_each(|(all, less)| *all = all.saturating_sub(*less));
 }
 
-/// As [`take`].
+/// Subtracts the earlier work from the state of a thread, as [`take`] does from its metrics.
 pub(super) fn take_from_state(before: &ExitedThread, thread: &mut ThreadState) {
     subtract_part(&before.state.metrics, &mut thread.metrics);
     if let (Some(span), Some(less)) = (&mut thread.span, before.state.span) {

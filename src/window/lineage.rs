@@ -1,4 +1,4 @@
-//! Which processes are descendants of the recorder: the command that it ran.
+//! Descendants of the recorder: processes that belong to the recorded command.
 
 use std::sync::Arc;
 

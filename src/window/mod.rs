@@ -47,7 +47,7 @@ pub fn between(earlier: CtprofSnapshot, later: CtprofSnapshot) -> Result<CtprofS
     recorded(&earlier.head, EarlierThreads::of_threads(earlier.threads), later, Recording::default())
 }
 
-/// What a recorder knows of a window beyond its two captures.
+/// Records of a window beyond its two captures.
 #[derive(Default)]
 pub struct Recording<'r> {
     /// The threads that exited in the window.
@@ -114,7 +114,7 @@ pub fn unchanged(thread: &ThreadState, duration_ns: u64) -> ThreadState {
     unchanged
 }
 
-/// Joins the threads of `later`, as they are added, with those of `earlier`.
+/// Joins the threads of `later`, as they are added, with the threads of `earlier`.
 pub fn join<T: Threads>(
     earlier: &SnapshotHead,
     threads: EarlierThreads,
@@ -126,7 +126,7 @@ pub fn join<T: Threads>(
     Ok(Join::new(Arc::new(WindowStart::of(earlier, threads, clocks, values)), empty))
 }
 
-/// Turns the head of a later snapshot into that of the window, and returns the window's threads.
+/// Turns the head of a later snapshot into the head of the window, and returns the window's threads.
 pub fn into_window<T>(earlier: &SnapshotHead, later: &mut SnapshotHead, ends: Joined<T>) -> T {
     let Joined { threads, mut window, cpu_time, impossible_delays, .. } = ends;
     head::subtract(earlier, later);

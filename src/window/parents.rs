@@ -4,7 +4,7 @@
 use super::{Clocks, EarlierThreads, Exits};
 use crate::model::{ExitedThread, ThreadState};
 
-/// What is known of a process.
+/// Facts about a process, from captures and records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KnownProcess {
     pub(super) tgid: u32,
@@ -90,7 +90,8 @@ impl KnownProcess {
         is_same
     }
 
-    /// Orphans get another parent, so that the latest parent counts: that of the later capture, else that of a record.
+    /// Returns the rank of the source of a parent. Orphans get another parent, so the latest source counts: the later capture,
+    /// then a record.
     fn rank(&self) -> u8 {
         match (self.is_living, self.is_in_earlier) {
             (true, _) => 2,

@@ -6,7 +6,7 @@ use crate::model::{Name, Owner, ProcessState, ThreadState};
 /// When a process was captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// In both captures.
+    /// The process is in both captures.
     #[default]
     AtBothEnds,
     /// In the later one: it started in between.
@@ -19,11 +19,11 @@ pub(super) struct LaterProcess {
     pub(super) tgid: u32,
     pub(super) seen: Seen,
     pub(super) leader: Option<Leader>,
-    /// What its threads did in the window.
+    /// Work of the process's threads in the window.
     pub(super) threads: Work,
 }
 
-/// What the leader of a process knows.
+/// Facts that the first thread of a process has.
 #[derive(Clone, Debug)]
 pub(super) struct Leader {
     pub(super) name: Name,
@@ -100,7 +100,7 @@ impl Processes {
         commands.find(|(_, leader)| leader.has_exited)
     }
 
-    /// What a process runs, if it is an interpreter.
+    /// Returns the program that a process runs, if the process is an interpreter.
     pub(super) fn program(&self, tgid: u32) -> Option<Name> {
         self.find(tgid)?.leader.as_ref()?.program.clone()
     }

@@ -13,15 +13,15 @@ use crate::model::{
     ExitedWork, Includes, MetricId, Name, PROCESS, ProcessSource, ProcessState, RecordField, ThreadState,
 };
 
-/// What a process did beyond its living threads.
+/// Work of a process beyond its living threads.
 struct Residue {
-    /// Of exited threads; the I/O is also that of children.
+    /// Work of exited threads; the I/O includes the I/O of children.
     threads: Work,
-    /// Of exited children.
+    /// Work of exited children.
     children: Work,
-    /// What its living threads did.
+    /// Work of the living threads.
     living: Work,
-    /// By so much, its run time of children can be too long.
+    /// How much the run time of children may be overstated, in nanoseconds: the kernel rounds it to ticks.
     imprecise_ns: u64,
     /// Whether it is unknown how much of its I/O was before the window.
     lacks_io: bool,
@@ -29,19 +29,19 @@ struct Residue {
 
 /// A process that exited in the window, and was there before.
 struct GoneProcess {
-    /// Its last known parent.
+    /// Process id of the last known parent.
     ppid: u32,
     /// Time since boot at its start.
     start_ns: u64,
-    /// What it and its children had done before the window.
+    /// Work of the process and its children before the window.
     before: Work,
-    /// The run time of that can be longer by so much, because the kernel shows ticks.
+    /// How much that run time may be overstated, in nanoseconds: the kernel shows ticks.
     imprecise_ns: u64,
     /// Whether its I/O is unknown.
     lacks_io: bool,
 }
 
-/// The first user process, or that of a container: it waits for orphans.
+/// Process id of the first user process, on the host or in a container: it waits for orphans.
 const INIT: u32 = 1;
 
 impl Residue {
@@ -73,7 +73,7 @@ impl Residue {
         gone.before += self.threads.take_up_to(io);
     }
 
-    /// The work of threads, and that of children.
+    /// Returns the work of exited threads, and the work of exited children.
     fn parts(self) -> [(Work, ExitedWork); 2] {
         let all_children = self.children;
         let mut threads = self.threads.without_noise(self.living, PRECISION_NS);
@@ -85,8 +85,8 @@ impl Residue {
     }
 }
 
-/// What exited in the window, as work of the processes that count it. More CPU time than `most_ns` is that of children that
-/// the earlier capture should have seen, since before the window: it is unknown how much of it is in the window.
+/// Returns the exited work in the window, as work of the processes whose counters include it. CPU time above `most_ns` belongs to
+/// children that ran before the window and that the earlier capture should have seen: how much of it is in the window is unknown.
 pub(super) fn residues(
     start: &WindowStart,
     processes: &Processes,
@@ -127,8 +127,7 @@ pub(super) fn residues(
     all
 }
 
-/// The processes that can have waited for an orphan which was there before the window, those with the most work of children
-/// first.
+/// Returns the processes that can have waited for an orphan from before the window, in descending order of their children's work.
 fn with_children(processes: &Processes, residues: &BTreeMap<u32, Residue>) -> Vec<u32> {
     let stayed = processes.iter().filter(|process| process.seen == Seen::AtBothEnds);
     let work = |tgid: u32| Some((tgid, residues.get(&tgid)?.children[MetricId::run_time_ns]));
@@ -137,7 +136,7 @@ fn with_children(processes: &Processes, residues: &BTreeMap<u32, Residue>) -> Ve
     all.into_iter().map(|(tgid, _)| tgid).collect()
 }
 
-/// What the threads of a process had done when they were read, with the I/O of the process and its children after that.
+/// Returns the work of a process's threads when they were read, with the I/O of the process and its children afterwards.
 fn threads_with_io(threads: &ProcessState, after: &ProcessState) -> Work {
     let mut work = Work::of_process(threads, Includes::Threads);
     work.take_io();

@@ -52,7 +52,7 @@ impl AddAssign for Work {
 }
 
 impl Work {
-    /// The work of a thread. Without scheduler statistics, its CPU time is that of its ticks.
+    /// Returns the work of a thread. Without scheduler statistics, its CPU time comes from its ticks.
     pub(super) fn of_thread(metrics: &Metrics) -> Self {
         let mut work = Self::default();
         for metric in METRICS {
@@ -80,13 +80,13 @@ impl Work {
         work
     }
 
-    /// Sets the run time to that of the ticks.
+    /// Sets the run time to the time of the ticks.
     fn set_run_time_from_ticks(&mut self) {
         let ticks = self[MetricId::utime_clock_ticks].saturating_add(self[MetricId::stime_clock_ticks]);
         self[MetricId::run_time_ns] = ticks.saturating_mul(NS_PER_TICK);
     }
 
-    /// What is left after `other`, never below 0.
+    /// Returns the saturating difference to `other`.
     pub(super) fn less(mut self, other: Self) -> Self {
         self.0.iter_mut().zip(other.0).for_each(|(all, less)| *all = all.saturating_sub(less));
         self
@@ -114,8 +114,7 @@ impl Work {
         self
     }
 
-    /// With no more ticks than the run time has. What is left of ticks alone is the sum of what was rounded for
-    /// each thread.
+    /// Limits the ticks to the run time. Ticks beyond it are the sum of what was rounded for each thread.
     pub(super) fn with_ticks_of_run_time(mut self) -> Self {
         let mut ticks = self[MetricId::run_time_ns] / NS_PER_TICK;
         for metric in [MetricId::utime_clock_ticks, MetricId::stime_clock_ticks] {
