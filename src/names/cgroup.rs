@@ -32,7 +32,7 @@ pub(super) struct Segment<'p> {
 /// The id of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Id {
-    /// A name after `@`.
+    /// A name of an instance, after `@`.
     Instance,
     /// A number, perhaps after a letter.
     Number,

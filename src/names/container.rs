@@ -25,8 +25,8 @@ pub(crate) fn containers_of_path(path: &str) -> Vec<Container> {
 }
 
 impl Container {
-    /// What its threads are grouped by: `namespace/pod:name` in a pod, else its name. `None` if nothing names it. `shown` is
-    /// [`workload`], or keeps every pod.
+    /// Returns the name by which threads are grouped: `namespace/pod:name` in a pod, else the container's name. `None` if nothing
+    /// names the container. `shown` is [`workload`], or keeps every pod.
     pub(crate) fn key(&self, shown: fn(&str) -> String) -> Option<String> {
         match (self.pod_key(shown), &self.name) {
             (Some(pod), Some(name)) => Some(format!("{pod}:{name}")),

@@ -12,7 +12,7 @@ use super::pattern::Readings;
 pub(crate) enum NameKind {
     /// Names of threads or of processes.
     Task,
-    /// Paths of cgroups.
+    /// Names that are paths of cgroups.
     Cgroup,
 }
 

@@ -12,7 +12,7 @@ fn text(regex: &str) -> RegexGeneratorStrategy<String> {
     string_regex(regex).unwrap()
 }
 
-/// Names like those of programs, with few words, so that names collide.
+/// Generates names like names of programs, from few words, so that names collide.
 fn task() -> impl Strategy<Value = String> {
     let word = "(db|abcd|ab|cafe|io|worker|GC|größe|名前|kworker|[a-f]{1,5}|[A-F]{2,3}|[a-z]{1,2})";
     let id = "([a-f0-9]{3,5}|[A-F0-9]{4,5}|[a-f][0-9]{2,4}|[0-9]{1,2}[ab]{1,2}|[0-9]{6,8}|[a-f0-9]{15,17})";
@@ -26,7 +26,7 @@ fn task() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Paths of cgroups with segments like those of systemd and container runtimes.
+/// Generates paths of cgroups with segments like segments of systemd and container runtimes.
 fn cgroup() -> impl Strategy<Value = String> {
     let hex = "[0-9a-f]{16,17}|[0-9a-f]{64}|[a-f]{64}|[0-9]{64}|[0-9a-f]{63}";
     let uuid = "[0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}";
@@ -39,7 +39,7 @@ fn cgroup() -> impl Strategy<Value = String> {
     prop::collection::vec(text(&format!("({segment}){unit}")), 1..3).prop_map(|path| format!("/{}", path.join("/")))
 }
 
-/// For each name, the first of all names that is in its group.
+/// Returns, for each name, the index of the first name in its group.
 fn partition<K: Ord>(names: &[String], key: impl Fn(&str) -> K) -> Vec<usize> {
     let mut first = BTreeMap::new();
     names.iter().enumerate().map(|(at, name)| *first.entry(key(name)).or_insert(at)).collect()

@@ -21,7 +21,7 @@ pub(super) enum TokenForm {
     Separator,
     /// 8-4-4-4-12 hexadecimal digits.
     Uuid,
-    /// Decimal digits only.
+    /// A run of decimal digits only.
     Digits,
     /// Letters, then from this offset digits.
     LettersDigits(usize),
@@ -41,8 +41,8 @@ pub(super) enum HexId {
 }
 
 impl Token<'_> {
-    /// Whether the token can be a hexadecimal id: digits of one case, at least one of them decimal
-    /// and one a letter. `cafe` and `face` are words.
+    /// Whether the token can be a hexadecimal id: digits of one case, at least one decimal and one letter. `cafe` and `face` are
+    /// words.
     pub(super) fn hex_id(&self) -> Option<HexId> {
         let has_both = !matches!(self.form, TokenForm::Separator | TokenForm::Uuid | TokenForm::Digits)
             && self.text.bytes().any(|b| b.is_ascii_digit())

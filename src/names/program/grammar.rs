@@ -9,17 +9,17 @@ pub(super) struct Interpreter {
     pub(super) signs: &'static str,
     /// An argument that can stand before all others and changes nothing.
     pub(super) subcommand: &'static str,
-    /// What follows options, which are separated by spaces. An option of a sign and one letter can stand in one argument
-    /// with others. A longer one is a whole argument, and can end with `=VALUE`; a `*` at the end stands for any characters.
+    /// The options, separated by spaces, and what follows them. An option of a sign and one letter can stand in one argument with
+    /// others. A longer one is a whole argument, and can end with `=VALUE`; a `*` at the end stands for any characters.
     pub(super) options: &'static [(Follows, &'static str)],
-    /// What the first argument that is no option names.
+    /// Meaning of the first argument that is not an option.
     pub(super) operand: WhatRuns,
 }
 
-/// What follows an option.
+/// Meaning of the arguments after an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Follows {
-    /// Other options.
+    /// Another option follows, or an operand.
     Nothing,
     /// Octal digits, then other letters.
     Digits,
@@ -31,16 +31,16 @@ pub(super) enum Follows {
     NextWord,
     /// Values up to the next option.
     Words,
-    /// No more options.
+    /// No more options follow: the next argument is an operand.
     Operand,
-    /// What runs, in the same argument or the next one.
+    /// The program that runs, in the same argument or the next one.
     Runs(WhatRuns),
 }
 
-/// What an argument names.
+/// Thing that an argument names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WhatRuns {
-    /// A regular file.
+    /// Path of a regular file.
     File,
     /// A regular file with one of these ends, separated by spaces.
     FileEnding(&'static str),
@@ -58,10 +58,10 @@ pub(super) enum WhatRuns {
 pub(super) const PLAIN: Interpreter =
     Interpreter { names: "", signs: "-", subcommand: "", options: &[], operand: WhatRuns::File };
 
-/// What an argument with options leads to.
+/// Consequence of an argument with options.
 #[derive(Clone, Copy)]
 enum FoundOption<'a> {
-    /// So many values, then other arguments.
+    /// Skip this number of values, then look at other arguments.
     Skip(usize),
     /// Values up to the next option.
     SkipWords,
@@ -71,7 +71,7 @@ enum FoundOption<'a> {
 }
 
 impl Interpreter {
-    /// Whether `name` is that of its file, which may end with a version: `python3.13`.
+    /// Returns true if `name` is the name of the interpreter's file, which may end with a version: `python3.13`.
     pub(super) fn is_named(&self, name: &[u8]) -> bool {
         let is_version = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
         let end = name.iter().rposition(|byte| !is_version(byte)).map_or(0, |last| last + 1);
@@ -107,7 +107,7 @@ impl Interpreter {
         matches!(argument, [sign, _, ..] if self.signs.as_bytes().contains(sign))
     }
 
-    /// What an argument with options leads to; `None` if one of them is not listed.
+    /// Returns the consequence of an argument with options; `None` if one of the options is not listed.
     fn option<'a>(&self, argument: &'a [u8]) -> Option<FoundOption<'a>> {
         let words = self.options.iter().flat_map(|(follows, list)| list.split(' ').map(|option| (*follows, option)));
         for (follows, option) in words.filter(|(_, option)| !is_letter(option)) {
@@ -129,7 +129,7 @@ impl Interpreter {
         self.letters(&argument[1..])
     }
 
-    /// What the letters of an argument lead to.
+    /// Returns the consequence of an argument's letters.
     fn letters<'a>(&self, mut letters: &'a [u8]) -> Option<FoundOption<'a>> {
         let mut values = 0;
         while let [letter, rest @ ..] = letters {
@@ -183,7 +183,7 @@ fn is_letter(option: &str) -> bool {
     option.len() == 2 && option != "--"
 }
 
-/// Whether `text` is the known one, of which a `*` at the end stands for any characters.
+/// Returns true if `text` matches `known`, in which a `*` at the end stands for any characters.
 fn matches(known: &str, text: &[u8]) -> bool {
     match known.strip_suffix('*') {
         Some(front) => text.starts_with(front.as_bytes()),

@@ -1,10 +1,10 @@
-//! Interpreters and their options, by their manuals. An option that is not here ends the search for a name: those with
-//! code must not be listed.
+//! Interpreters and their options, by their manuals. An option that is not here ends the search for a name: options with code
+//! must not be listed.
 
 use super::grammar::Follows::{Digits, NextWord, Nothing, Operand, Rest, Runs as Names, Word, Words};
 use super::grammar::{Follows, Interpreter, PLAIN, WhatRuns};
 
-/// What follows `--` is no option.
+/// Option `--`, after which nothing is an option.
 const END: (Follows, &str) = (Operand, "--");
 
 pub(super) const INTERPRETERS: &[Interpreter] = &[

@@ -17,14 +17,14 @@ use crate::model::{Name, may_be_cut, printable};
 /// Longer names are left out, in bytes.
 const LONGEST: usize = 128;
 
-/// What is known of a process that names what it runs.
+/// Facts about a process, from which the name of its program is found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StartedProgram<'a> {
     /// Name of the process, which the kernel cuts after 15 bytes.
     pub(crate) comm: &'a str,
     /// Target of the link `exe`; `None` if it cannot be read.
     pub(crate) exe: Option<&'a [u8]>,
-    /// Arguments, of which the first is the program. Each ends with a zero byte: an argument without one is cut, and not used.
+    /// Arguments, starting with the program. Each ends with a zero byte: an argument without one is cut, and not used.
     pub(crate) arguments: &'a [u8],
 }
 
@@ -48,9 +48,10 @@ impl StartedProgram<'_> {
         self.exe.and_then(|exe| interpreter(executed(exe))).or_else(|| interpreter(self.comm.as_bytes()))
     }
 
-    /// Returns the name of what the process runs, without directory; `None` if its own name says it, or if nothing else is certain.
+    /// Returns the name of the program that the process runs, without directory; `None` if its own name says it, or if nothing
+    /// else is certain.
     ///
-    /// The name is that of a file for which `is_file` is true (a regular file, found from the root and working directory of the
+    /// The name belongs to a file for which `is_file` is true (a regular file, found from the root and working directory of the
     /// process), of the executed file, or of a module or class. No other text of the arguments becomes a name.
     pub(crate) fn name(&self, is_file: &dyn Fn(&[u8]) -> bool) -> Option<Name> {
         if sets_title(self.comm) {

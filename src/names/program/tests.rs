@@ -14,7 +14,7 @@ fn named(exe: &str, arguments: &[u8]) -> Option<String> {
     started.name(&|path| String::from_utf8_lossy(path).contains("FILE")).map(|name: Name| name.to_string())
 }
 
-/// As [`named`], of words between spaces, of which the first is the executed file.
+/// Calls [`named`] with words between spaces, starting with the executed file.
 fn of(line: &str) -> Option<String> {
     named(line.split(' ').next().unwrap(), format!("{line}\0").replace(' ', "\0").as_bytes())
 }

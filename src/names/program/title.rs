@@ -5,7 +5,8 @@ use crate::model::printable;
 /// The beginnings of the names of programs whose processes have titles.
 const TITLED: [&str; 4] = ["postgres", "nginx", "sshd", "php-fpm"];
 
-/// The name of the program, and what it says of the process. What follows can be that of one client.
+/// Maximum number of words of a title: the name of the program, and two that describe the process. Later words can belong to one
+/// client.
 const MOST_WORDS: usize = 3;
 
 /// Whether processes of this name write titles.
