@@ -31,8 +31,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts the command. From now on, ctprof is the parent of processes whose parent exited, so that those of
-    /// the command are found among its descendants.
+    /// Starts the command. From now on, ctprof is the parent of processes whose parent exited, so that orphans of the command
+    /// stay its descendants.
     ///
     /// Capabilities: start ctprof with [`Privileges::RecordCommand`](super::Privileges::RecordCommand).
     ///
@@ -129,14 +129,14 @@ fn own_peak_kib() -> Option<i64> {
 /// Unit of `ru_inblock` and `ru_oublock` of getrusage(2), in bytes.
 const BLOCK: u64 = 512;
 
-/// What a process used, and the children that it waited for.
+/// Resources used by the command and the children that it waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsedByCommand {
     /// Bytes that were read from storage.
     pub read_bytes: u64,
     /// Bytes that were written to storage.
     pub write_bytes: u64,
-    /// The largest resident set of any of these processes; `None` if it was not larger than that of ctprof.
+    /// Largest resident set of any of these processes, in bytes; `None` if it was not larger than ctprof's own.
     pub peak_bytes: Option<u64>,
 }
 

@@ -11,8 +11,8 @@ use nix::libc;
 
 use super::privileges::CannotDrop;
 
-/// Exit status of a program that runs a command, if the program itself fails. This one and the next two are
-/// those of timeout(1) and env(1).
+/// Exit status of a program that runs a command, if the program itself fails. This one and the next two are the same as in
+/// timeout(1) and env(1).
 pub const RECORD_FAILED: u8 = 125;
 /// Exit status if the command was found but cannot be executed.
 const CANNOT_EXECUTE: u8 = 126;
@@ -24,7 +24,7 @@ const KILLED: u8 = 128;
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandEnd {
-    /// Its exit status; `None` if a signal killed it.
+    /// Exit status of the command; `None` if a signal killed it.
     pub status: Option<i32>,
     /// The signal that killed it; `None` if it exited.
     pub signal: Option<i32>,
@@ -131,7 +131,7 @@ impl SpawnError {
     }
 }
 
-/// The exit status that reports a signal. The kernel has at most 64 of them.
+/// Returns the exit status that reports a signal. The kernel has at most 64 signals.
 pub fn killed(signal: i32) -> u8 {
     KILLED.saturating_add(u8::try_from(signal).unwrap_or(0))
 }

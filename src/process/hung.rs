@@ -1,4 +1,4 @@
-//! What kept a reader waiting, so that it does not keep another one waiting.
+//! Subjects that kept a reader waiting, so that they do not keep another one waiting.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,15 +9,16 @@ use super::lock::lock;
 
 /// How long something is left alone after it hung, at least.
 const LEFT_ALONE: Duration = Duration::from_secs(180);
-/// So many readers of one kind of files may wait, each in a thread; then no more of these are read.
+/// Maximum number of readers of one kind of files that may wait, each in a thread. Beyond it, no more files of that kind are
+/// read.
 const MOST_WAITING: usize = 32;
 
-/// What can keep its reader waiting without end.
+/// Subject that can keep its reader waiting without end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Subject {
     /// Files of a process.
     Process {
-        /// What the files say.
+        /// Content of the files, for messages.
         what: &'static str,
         id: u32,
         /// When the process started, in ticks; `None` if that is not known.
@@ -32,7 +33,7 @@ pub(crate) trait CanHang {
     fn subject(&self) -> Subject;
 }
 
-/// What kept a reader waiting. It is left alone until the reader is done, and for some minutes.
+/// Subjects that kept a reader waiting. Each is left alone until that reader is done, and for some minutes.
 #[derive(Default)]
 pub(crate) struct Hung {
     waits: Mutex<HashMap<Key, Wait>>,

@@ -15,18 +15,18 @@ pub struct Invocation {
     pub arguments: Vec<OsString>,
     /// What its standard streams are.
     pub streams: Streams,
-    /// The CPUs that it may run on; those of ctprof if empty.
+    /// CPUs that the command may run on; ctprof's own if empty.
     pub cpus: Vec<u32>,
 }
 
 /// The standard streams of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
-    /// Those of ctprof.
+    /// Standard streams of ctprof.
     Inherited,
-    /// Its input is empty, and its output goes to standard error.
+    /// Empty input, and output to standard error.
     ToStderr,
-    /// Its input is empty, and its output is discarded.
+    /// Empty input, and output that is discarded.
     Discarded,
 }
 

@@ -1,4 +1,4 @@
-//! Locks.
+//! Locks that outlive a panic of their holder.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -47,7 +47,7 @@ pub(crate) fn end_at_panics(status: u8) {
     }));
 }
 
-/// What the main thread needs of its stack, in bytes: 0.4 MB with all checks of a debug build.
+/// Size of the main thread's stack that must be free, in bytes: 0.4 MB with all checks of a debug build.
 const STACK: usize = 384 << 10;
 
 /// Takes the stack of the calling thread while there is memory for it: a lack of it later would end the process without a word.
@@ -115,7 +115,7 @@ mod tests {
         assert!(!IS_CONTAINED.get());
     }
 
-    /// What `a_panic_of_any_thread_ends_the_process_with_one_line` runs.
+    /// Part of `a_panic_of_any_thread_ends_the_process_with_one_line` that runs in another process.
     #[test]
     #[ignore = "it ends the process"]
     fn panics_in_another_thread() {

@@ -10,7 +10,7 @@ use nix::unistd::gettid;
 use super::lock;
 use crate::sys::priority::{self, Priority};
 
-/// What each thread of this process has again when they no longer all run first; `None` if they do not.
+/// Priorities of all threads before they ran first, by thread id; `None` if they do not run first.
 static ALL_FIRST: Mutex<Option<BTreeMap<i32, Priority>>> = Mutex::new(None);
 
 /// A higher priority, if it may be had, until it is dropped.
@@ -46,9 +46,10 @@ impl RaisedPriority {
         }
     }
 
-    /// On a [crowded](is_crowded) host, lets all threads of this process, and those that they start, run before all with a usual
-    /// policy. What they do is bounded, and would take minutes in their turn: each waits for others. Once the crowd has gone, the
-    /// next call gives all of them back what they had, whoever holds the earlier one: a recorder can go on for weeks.
+    /// On a [crowded](is_crowded) host, lets all threads of this process, and threads that they start, run before all threads
+    /// with a usual policy. Their work is bounded, and would take minutes in their turn: each waits for others. Once the crowd
+    /// has gone, the next call gives all threads their earlier priority, even if somebody holds the earlier guard: a recorder can
+    /// go on for weeks.
     pub(crate) fn of_all_if_crowded() -> Self {
         let mut all = lock(&ALL_FIRST);
         if !is_crowded() {
@@ -126,8 +127,8 @@ pub(super) fn start_in_turn(command: &mut Command) {
     }
 }
 
-/// More threads per CPU that are ready to run make a host crowded: each then gets a CPU once in a hundred milliseconds or less
-/// often, so that some milliseconds of others delay none of them noticeably.
+/// Number of threads per CPU, ready to run, above which a host is crowded: each then gets a CPU once in a hundred milliseconds or
+/// less often, so a few milliseconds of ctprof delay no thread noticeably.
 const MOST_RUNNABLE: usize = 32;
 
 /// Whether far more threads are ready to run than CPUs can take; false where that is unknown.

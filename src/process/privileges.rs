@@ -56,7 +56,7 @@ impl Privileges {
         }
     }
 
-    /// The capabilities to keep of those that it may have. `sys_admin` also loads BPF programs, and may do far more: it
+    /// Returns the capabilities to keep out of the permitted ones. `sys_admin` also loads BPF programs, and may do far more: it
     /// is kept only where the others are missing.
     fn kept(self, permitted: u64, of_caller: u64) -> u64 {
         let kept = mask(|name| self.include(name));
@@ -134,8 +134,8 @@ pub(crate) fn with_file_capabilities<T>(work: impl FnOnce() -> T) -> Result<T, C
     with_effective(set_effective(u64::MAX), work)
 }
 
-/// Starts a thread for `work` with the capabilities of the file `ctprof` too, but without those that only loading BPF programs or
-/// starting commands needs.
+/// Starts a thread for `work` with the capabilities of the file `ctprof` too, but without capabilities that only loading BPF
+/// programs or starting commands needs.
 ///
 /// # Errors
 /// If a limit does not allow another thread.
@@ -163,7 +163,7 @@ fn with_effective<T>(before: Result<u64, Errno>, work: impl FnOnce() -> T) -> Re
     Ok(done.unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
-/// Capabilities that the caller has without those of the file: exec(2) of a file with capabilities clears the ambient set.
+/// Capabilities that the caller has without the file's: exec(2) of a file with capabilities clears the ambient set.
 fn of_caller() -> u64 {
     static AMBIENT: OnceLock<u64> = OnceLock::new();
     if getuid().is_root() { u64::MAX } else { *AMBIENT.get_or_init(|| set("CapAmb:")) }
@@ -178,7 +178,7 @@ fn permitted() -> u64 {
     set("CapPrm:")
 }
 
-/// One of the sets of this thread.
+/// Returns a capability set of this thread.
 fn set(key: &str) -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix(key));

@@ -20,7 +20,7 @@ const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 /// Signals that must not end ctprof before a command ends, and the signal that announces its exit.
 const DURING_COMMAND: [Signal; 5] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD];
 
-/// Signals that a full-screen command receives beside those that end it: of the size of the terminal, and of a stop.
+/// Signals that a full-screen command receives beside the ones that end it: a new size of the terminal, and a stop.
 const OF_SCREEN: [Signal; 3] = [Signal::SIGWINCH, Signal::SIGTSTP, Signal::SIGCONT];
 
 /// Dispositions that ctprof or Rust's runtime changes.
@@ -35,7 +35,7 @@ const CHANGED: [Signal; 3] = [Signal::SIGPIPE, Signal::SIGCHLD, Signal::SIGXFSZ]
 #[derive(Debug)]
 pub struct Signals {
     descriptor: SignalFd,
-    /// Becomes readable with those that would have ended ctprof. Nothing is received from it.
+    /// Descriptor that becomes readable when a signal arrives that would have ended ctprof. Nothing is received from it.
     fatal: SignalFd,
     /// The signal mask when ctprof started.
     pub(super) mask: SigSet,
@@ -65,16 +65,16 @@ fn would_end(signal: Signal) -> bool {
     signal != Signal::SIGCHLD && !OF_SCREEN.contains(&signal)
 }
 
-/// Who stops.
+/// Process or group that a stop affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// This process.
+    /// Only this process stops.
     Process,
     /// All processes of its process group.
     Group,
 }
 
-/// What a full-screen command waits for.
+/// Event that a full-screen command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScreenEvent {
     /// The number of a signal that would have ended ctprof.
@@ -99,8 +99,8 @@ pub fn fail_writes_beyond_limit() {
 /// Signals by which a terminal stops a process.
 const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
-/// Does `work`, which a terminal cannot stop, neither in this thread nor in those that it starts. A stop is late: a thread
-/// that ctprof has stopped would stay so.
+/// Does `work`, which a terminal cannot stop, neither in this thread nor in threads that it starts. A stop takes effect
+/// afterwards: otherwise, a thread that ctprof has stopped would stay stopped.
 pub(crate) fn without_stops<T>(work: impl FnOnce() -> T) -> T {
     let stopping: SigSet = STOPPING.into_iter().collect();
     // The kernel refuses no signal mask.

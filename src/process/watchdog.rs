@@ -42,7 +42,7 @@ struct PendingSignals {
     receiver: String,
 }
 
-/// What of the receiver and of all workers changes while they work on.
+/// Values of the receiver and of all workers that change while they work.
 type ReceiverActivity = (Option<String>, u64);
 
 impl Watchdog {

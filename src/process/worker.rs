@@ -17,7 +17,7 @@ pub(super) struct Worker {
     done: Receiver<()>,
 }
 
-/// What a thread has of the one that starts it.
+/// State that a thread inherits from the thread that starts it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Inherited {
     capabilities: HeldCapabilities,
