@@ -1,4 +1,4 @@
-//! What changed between two JSON values: numbers differ by an amount, everything else is replaced.
+//! Changes between two JSON values: numbers differ by an amount, everything else is replaced.
 
 use serde_json::{Map, Value as Json};
 

@@ -1,4 +1,4 @@
-//! What changed in some steps: their window, of the threads and cgroups that changed.
+//! Changes of several steps: their window, with only the threads and cgroups that changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::window::NoWindow;
 pub struct Changes {
     /// Threads as they were before.
     before: BTreeMap<ThreadId, ThreadState>,
-    /// Threads that changed.
+    /// Ids of threads that changed.
     changed: BTreeSet<ThreadId>,
     /// Cgroups that changed, as they were before; `None` for new ones.
     cgroups: BTreeMap<String, Option<CgroupStats>>,
@@ -25,7 +25,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Adds a step.
+    /// Adds a step to the changes.
     pub fn add(&mut self, step: Step, applied: Applied) {
         let Applied { before, changed, cgroups, exits } = applied;
         for thread in before {
@@ -46,7 +46,7 @@ impl Changes {
         self.command = step.command;
     }
 
-    /// As [`Part::kept`].
+    /// Returns the number of kept threads, as [`Part::kept`] does.
     pub fn kept(&self) -> usize {
         self.exits + self.reasons.as_ref().map_or(0, ReasonSums::entries)
     }
@@ -61,10 +61,10 @@ impl Changes {
         self.changed.iter().copied().collect()
     }
 
-    /// The window between two captures, of which the later one has the threads and values of cgroups that changed.
+    /// Returns the window between two captures. `later` has only the threads and values of cgroups that changed.
     ///
     /// # Errors
-    /// [`NoWindow`] if they are not of one boot.
+    /// [`NoWindow`] if the captures are not of one boot.
     pub fn window(self, mut earlier: SnapshotHead, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
         earlier.cgroup_stats = self.cgroups.into_iter().filter_map(|(path, before)| Some((path, before?))).collect();
         let mut part = Part::with(earlier, self.before.into_values());

@@ -1,4 +1,4 @@
-//! What is wrong with a step.
+//! Faults of a step that was read.
 
 use crate::model::Mismatch;
 
@@ -9,7 +9,7 @@ pub enum SeriesError {
     /// It has a change of a thread that was not there.
     #[error("a thread that is not known")]
     UnknownThread,
-    /// Its columns have different lengths.
+    /// Columns of the step have different lengths.
     #[error("columns of different lengths")]
     Columns,
     /// It changes something else than a capture has.

@@ -1,5 +1,5 @@
-//! A window in steps: a capture, and then what changed from one pass over the threads to the next. From that, the captures at
-//! both ends of any part can be had again, and the window between them is made as that of two captures is.
+//! Windows in steps: a capture, and then the changes from one pass over the threads to the next. From both, the captures at the
+//! ends of any part can be restored, and the window between them is made like any window.
 
 mod change;
 mod changes;

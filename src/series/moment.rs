@@ -28,7 +28,7 @@ pub struct Applied {
     pub changed: Vec<ThreadId>,
     /// Cgroups that changed, as they were before; `None` for new ones.
     pub cgroups: BTreeMap<String, Option<CgroupStats>>,
-    /// Threads that exited.
+    /// Threads that exited since the start.
     pub exits: StepExits,
 }
 
@@ -36,7 +36,7 @@ pub struct Applied {
 const CGROUPS: &str = "cgroup_stats";
 
 impl Moment {
-    /// The first capture.
+    /// Starts with the first capture.
     #[must_use]
     pub fn new(capture: CtprofSnapshot) -> Self {
         let CtprofSnapshot { head, threads } = capture;
@@ -52,7 +52,8 @@ impl Moment {
         self.advance_by(later, gone, exits)
     }
 
-    /// As [`Moment::advance`], with a capture of the threads that may have changed, and those that are gone.
+    /// Advances as [`Moment::advance`] does, with a capture of the threads that may have changed, and the ids of threads that are
+    /// gone.
     pub fn advance_by(&mut self, later: CtprofSnapshot, gone: Vec<ThreadId>, exits: &StepExits) -> (Step, Applied) {
         let CtprofSnapshot { head, threads: later } = later;
         let head = json_of(&head);
@@ -67,10 +68,10 @@ impl Moment {
         (step, Applied { before, changed, ..Applied::default() })
     }
 
-    /// Becomes the capture after a step.
+    /// Changes this capture into the one after a step.
     ///
     /// # Errors
-    /// [`SeriesError`] if the step is not of this capture. It is then neither of them.
+    /// [`SeriesError`] if the step does not belong to this capture, which is then damaged.
     pub fn apply(&mut self, step: &mut Step) -> Result<Applied, SeriesError> {
         let exits = std::mem::take(&mut step.exits).exits(step.exit_records.take())?;
         let mut cgroups = BTreeMap::new();
@@ -103,10 +104,10 @@ impl Moment {
         Ok(SnapshotHead::deserialize(&self.head)?)
     }
 
-    /// As [`Moment::head`], with the values of these cgroups, and the others without any.
+    /// Returns the head as [`Moment::head`] does, but with the values of only these cgroups.
     ///
     /// # Errors
-    /// As [`Moment::head`].
+    /// The errors of [`Moment::head`].
     pub fn head_with<'p>(&mut self, cgroups: impl Iterator<Item = &'p String>) -> Result<SnapshotHead, SeriesError> {
         let all = self.head.as_object_mut().and_then(|members| members.remove(CGROUPS));
         let head = self.head();
@@ -144,20 +145,20 @@ impl Moment {
         self.head.get("capture")?.get("boottime_ns")?.as_u64()
     }
 
-    /// The whole capture.
+    /// Returns the whole capture, with its threads.
     ///
     /// # Errors
-    /// As [`Moment::head`].
+    /// The errors of [`Moment::head`].
     pub fn capture(&self) -> Result<CtprofSnapshot, SeriesError> {
         Ok(CtprofSnapshot { head: self.head()?, threads: self.threads.values().cloned().collect() })
     }
 
-    /// All threads.
+    /// Returns all threads, sorted by id.
     pub fn threads(&self) -> &BTreeMap<ThreadId, ThreadState> {
         &self.threads
     }
 
-    /// Adds the threads in which nothing changed to a window that has those that changed and ends here.
+    /// Adds the unchanged threads to a window that ends here and has only the changed ones.
     pub fn add_unchanged(&self, window: &mut CtprofSnapshot) {
         let duration_ns = window.head.window.as_ref().map_or(0, |window| window.duration_ns);
         let changed: BTreeSet<_> = window.threads.iter().map(ThreadState::id).collect();

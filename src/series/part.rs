@@ -18,7 +18,7 @@ pub struct Part {
     folded: FoldedExits,
     /// Threads that were there when it began.
     each: Vec<ExitedThread>,
-    /// Programs that threads left by execve(2), by the process and its start in ticks, of those that have not exited since.
+    /// Programs that processes left by execve(2), by process id and start in ticks, of processes that have not exited since.
     left: BTreeMap<(u32, Option<u64>), Vec<ExitedThread>>,
     pub(super) reasons: Option<ReasonSums>,
 }

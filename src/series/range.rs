@@ -9,10 +9,10 @@ use jiff::civil::Time;
 
 use crate::model::{local_zone, time_written};
 
-/// From when to when; all that there is where a time is missing.
+/// Range of a series, between two times. A missing time is the start or the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeriesRange {
-    /// As it was given.
+    /// Text of the range, as the user wrote it.
     text: String,
     from: Option<SeriesTime>,
     to: Option<SeriesTime>,
@@ -21,7 +21,7 @@ pub struct SeriesRange {
 /// A time of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SeriesTime {
-    /// Since its start.
+    /// Time since the start of the series.
     Since(Duration),
     /// Time of the day, in the time zone of this host.
     Clock(Time),
@@ -56,7 +56,7 @@ impl SeriesTime {
         seconds().map(Self::Since).or_else(clock).or_else(at).or_else(|| friendly().map(Self::Since))
     }
 
-    /// Nanoseconds since the start of the series, whose time of the day is that of a clock in UTC.
+    /// Returns the nanoseconds since the start of the series, at which a clock in UTC shows this time of day.
     fn since(self, start: u64, clock_ns: u64) -> u64 {
         match self {
             Self::Since(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
@@ -88,7 +88,7 @@ impl SeriesRange {
         Self { text: self.text.clone(), from: self.from.map(dated), to: self.to.map(dated) }
     }
 
-    /// Both ends in nanoseconds since the start of the series, which is in nanoseconds since 1970.
+    /// Returns both ends in nanoseconds since the start of the series. `start` is in nanoseconds since 1970.
     #[must_use]
     pub fn since(&self, start: u64) -> [u64; 2] {
         self.since_clock(start, local_ns(start))
@@ -100,7 +100,7 @@ impl SeriesRange {
     }
 }
 
-/// What a clock in UTC would have to show for the time of the day that a local one shows.
+/// Returns the time that a clock in UTC would have to show, to show the same time of day as a local clock.
 fn local_ns(unix_ns: u64) -> u64 {
     let time = Timestamp::from_nanosecond(unix_ns.into()).unwrap_or_default();
     let offset = local_zone().to_offset(time).seconds();

@@ -1,4 +1,4 @@
-//! Reasons of steps without those that go on: most threads sleep through most steps, with the reason that they had in the step
+//! Reasons of steps without the ones that go on: most threads sleep through most steps, for the reason that they had in the step
 //! before.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,14 +11,14 @@ use crate::model::{NumberedValues, Reason, ReasonTime, Reasons, SampledThreads};
 #[derive(Debug, Default)]
 pub struct Sleepers(BTreeMap<SampledThreads, Steady>);
 
-/// One reason of some threads during a whole step.
+/// A single reason of some threads, during a whole step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Steady {
     reason: Reason,
     threads: u64,
 }
 
-/// What the step does not repeat of the one before. Threads with one reason during both have no row in it.
+/// Reasons of the step before that this step does not repeat. Threads with one reason during both steps have no row in it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SleptOn {
@@ -52,7 +52,7 @@ impl Sleepers {
         Some(SleptOn { ns, samples, ended })
     }
 
-    /// Adds the reasons that go on to those of a step.
+    /// Adds to the reasons of a step the ones that go on.
     pub(super) fn complete(&mut self, reasons: &mut Reasons, slept: Option<SleptOn>) {
         let Some(SleptOn { ns, samples, ended }) = slept else {
             self.0.clear();
@@ -100,7 +100,7 @@ fn whole_step(reasons: &Reasons) -> Option<(u64, u64)> {
     frequencies.into_iter().max_by_key(|(_, threads)| *threads).map(|(whole, _)| whole)
 }
 
-/// The threads that had one reason during a whole step, of which each has so much time and so many samples.
+/// Returns the threads that had one reason during a whole step, with the same multiple of this time and number of samples.
 fn steady(reasons: &Reasons, (ns, samples): (u64, u64)) -> BTreeMap<SampledThreads, Steady> {
     let of_row = |(threads, time): (&SampledThreads, &ReasonTime)| {
         let count = time.ns.checked_div(ns).filter(|count| *count > 0)?;

@@ -1,4 +1,4 @@
-//! What changed from one pass over the threads to the next.
+//! Changes from one pass over the threads to the next.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -9,11 +9,11 @@ use super::table::ThreadTable;
 use crate::model::{ExitRecords, ExitedThread, Reasons, RecordedCommand, ThreadId, ThreadState};
 use crate::window::FoldedPart;
 
-/// What changed from one pass to the next, as files have it.
+/// Changes from one pass to the next, as files have them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Step {
-    /// What changed in the head of the capture.
+    /// Changes in the head of the capture.
     pub(super) head: Option<Json>,
     pub(super) threads: ThreadTable,
     /// Process ids and thread ids of threads that are no longer listed.
@@ -29,7 +29,7 @@ pub struct Step {
     /// Threads with the reason that they had in the step before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) slept_on: Option<SleptOn>,
-    /// Of the last step, the command that has ended.
+    /// Recorded command, in the last step, once it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<RecordedCommand>,
 }
@@ -41,9 +41,10 @@ pub struct StepExits {
     pub records: Option<ExitRecords>,
     /// Threads that started before the step, and what they were each time that they executed another program.
     pub each: Vec<ExitedThread>,
-    /// Threads that started in it, those with equal names as one, by the process that counts them.
+    /// Threads that started in the step and exited, keyed by the process whose counters include them. Threads with equal names
+    /// are one.
     pub folded: Vec<(u32, FoldedPart, ExitedThread)>,
-    /// How many of those had delays that are longer than they lived.
+    /// Number of these threads whose delays are longer than their life.
     pub impossible_delays: u64,
 }
 
@@ -69,7 +70,7 @@ pub(super) struct ExitTable {
     impossible_delays: u64,
 }
 
-/// What an exited thread has beyond its values.
+/// Facts about an exited thread beyond its values.
 #[derive(Debug, Serialize, Deserialize)]
 struct ExitRow {
     #[serde(skip_serializing_if = "Option::is_none")]

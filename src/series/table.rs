@@ -1,4 +1,4 @@
-//! Threads as columns of what changed: a number is the difference to that of the same thread before.
+//! Threads as columns of changes: a number is the difference to the same thread's number before.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ type Differences = Vec<Option<i64>>;
 pub(super) struct ThreadTable {
     rows: Vec<TableRow>,
     read_at_ns: Vec<Option<u64>>,
-    /// A metric that no row has is unchanged in all of them.
+    /// Changes by metric. A metric without rows is unchanged in all threads.
     metrics: BTreeMap<Cow<'static, str>, Differences>,
     /// Counters of the processes of leaders.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -29,7 +29,7 @@ pub(super) struct ThreadTable {
     words: Vec<(usize, Cow<'static, str>, Json)>,
 }
 
-/// Which thread a row is of.
+/// Thread to which a row belongs.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum TableRow {

@@ -1,4 +1,4 @@
-//! What is read from steps is what was recorded, and steps add up to the window.
+//! Steps are read as they were recorded, and add up to the window.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::window::FoldedPart;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// What happens to a thread in a step: it runs so long, and may exit. It is started if it is not there.
+/// Event of a thread in a step: its id, how long it runs, and whether it exits. The thread starts if it does not exist.
 type Event = (u32, u64, bool);
 
 /// Run time, the values of the last capture included, and start of living threads.
@@ -82,7 +82,7 @@ impl Host {
     }
 }
 
-/// Run time and number of all threads of a window, and of those that exited.
+/// Returns the run time and the number of all threads of a window, and of the exited threads.
 fn sums(window: &CtprofSnapshot) -> (u64, u64) {
     let run = window.threads.iter().filter_map(|thread| thread.metrics.run_time_ns).map(u64::from).sum();
     let spans = window.threads.iter().filter_map(|thread| thread.span).filter(|span| span.exited);
