@@ -10,9 +10,9 @@ use crate::model::{
     ThreadEnd, ThreadSample,
 };
 
-/// Distinct reasons that are kept apart; beyond that, those of a class are one.
+/// Maximum number of distinct reasons; beyond it, all reasons of a class become one.
 const MAX_REASONS: usize = 1 << 14;
-/// The part of them that can differ only by where in the code threads wait.
+/// Number of reasons, out of the maximum, that may differ only by where in the code threads wait.
 const MAX_WITH_CODE: usize = MAX_REASONS / 4 * 3;
 /// Distinct names of threads; beyond that, threads with new names are one, and their samples count as merged.
 const MAX_NAMES: usize = 1 << 16;
@@ -39,7 +39,7 @@ pub struct ReasonCollector {
     pub(super) threads: HashMap<u32, TrackedThread>,
     /// Threads that have exited, by the number of their names and by their process, if it was there before the window.
     pub(super) gone: HashMap<GoneThreads, AmountsByReason>,
-    /// What processes that have exited ran, by their id and start in ticks.
+    /// Programs of exited processes, by their id and start in ticks.
     pub(super) programs: HashMap<(u32, u64), Name>,
     pub(super) names: NumberedValues<SampledNames>,
     pub(super) reasons: NumberedValues<RawReason>,
@@ -60,7 +60,7 @@ pub(super) struct TrackedThread {
     /// Whether it slept when it was last sampled.
     is_asleep: bool,
     reason: u32,
-    /// Its latest sleep that was sampled.
+    /// Index of the thread's latest sleep that was sampled.
     sleep: Option<u32>,
     since: PassTime,
     seen: u64,
@@ -115,7 +115,7 @@ impl TrackedThread {
     }
 }
 
-/// Adds an amount to that of its reason.
+/// Adds an amount to the total of its reason.
 pub(super) fn add_time(times: &mut AmountsByReason, reason: u32, amount: SampledTime) {
     match times.iter_mut().find(|(known, _)| *known == reason) {
         Some((_, sum)) => sum.add(amount),
@@ -124,7 +124,8 @@ pub(super) fn add_time(times: &mut AmountsByReason, reason: u32, amount: Sampled
 }
 
 impl ReasonCollector {
-    /// Without passes. `sampler` is the id of the thread that samples; `pids` are the processes, or none for all.
+    /// Returns a collector without passes. `sampler` is the id of the sampling thread; `pids` are the selected processes, or none
+    /// for all.
     pub fn new(sampler: u32, pids: &[u32]) -> Self {
         Self { sampler, pids: pids.to_vec(), ..Self::default() }
     }
@@ -162,8 +163,8 @@ impl ReasonCollector {
         }
     }
 
-    /// Adds where in their code threads ran, of which each sample stands for so many nanoseconds. Threads that no pass has seen are
-    /// left out.
+    /// Adds samples of where in their code threads ran. Each sample stands for `ns` nanoseconds. Threads that no pass has seen
+    /// are left out.
     pub fn add_running(&mut self, samples: &[RunSample], ns: u64) {
         for RunSample { tid, tgid, code } in samples {
             if !self.has(*tgid) || self.threads.get(tid).is_none_or(|thread| thread.tgid != *tgid) {
@@ -224,8 +225,8 @@ impl ReasonCollector {
         self.reasons.values.iter().flat_map(|reason| [reason.code, reason.held_in]).flatten()
     }
 
-    /// Ends the window at the last pass, and begins the next one there. Threads that were not in that pass sleep on, but for
-    /// those that were exiting: their end may have been noted before they were sampled last.
+    /// Ends the window at the last pass, and begins the next one there. Threads that were not in that pass sleep on, except
+    /// exiting threads: their end may have been recorded before their last sample.
     pub fn next_window(&mut self) -> Self {
         let last = self.passes.last();
         let since = PassTime { number: last.number + 1, from: last.at, ..last };
@@ -348,7 +349,7 @@ impl ReasonCollector {
         thread.is_idle &= is_first && slept && is_asleep;
     }
 
-    /// The number of a reason. If there are too many, that of its class.
+    /// Returns the index of a reason, or the index of its class if there are too many reasons.
     fn reason(&mut self, raw: &RawReason) -> u32 {
         let of_class = RawReason { class: raw.class, ..RawReason::default() };
         let without_code = || RawReason { code: None, held_in: None, ..raw.clone() };
@@ -376,7 +377,7 @@ impl ReasonCollector {
         thread.times.into_iter().for_each(|(reason, amount)| add_time(times, reason, amount));
     }
 
-    /// Who can be in the way of threads of a pass.
+    /// Returns the threads that can be in the way of the threads of a pass.
     fn other_threads(&mut self, samples: &[(&ThreadSample, Activity)]) -> OtherThreads {
         let running = samples.iter().filter(|(_, activity)| *activity == Activity::Running);
         let named = |(sample, _): &(&ThreadSample, Activity)| {
@@ -418,7 +419,7 @@ impl ReasonCollector {
     }
 }
 
-/// The number of names of threads; if there are too many, the error is that of others.
+/// Returns the index of names of threads; if there are too many, the error is the index of `(others)`.
 fn numbered(all: &mut NumberedValues<SampledNames>, names: &SampledNames) -> Result<u32, u32> {
     let others = || SampledNames { pcomm: OTHERS.into(), comm: OTHERS.into(), cgroup: None };
     all.number_up_to(MAX_NAMES, names).ok_or_else(|| all.number(&others()))
@@ -436,9 +437,9 @@ fn keep_reason(
 
 /// Threads of a pass that can be in the way of others.
 struct OtherThreads {
-    /// By CPU, the number of the names of the thread that ran on it.
+    /// Index of the names of the thread that ran, by CPU.
     running: HashMap<u32, u32>,
-    /// By thread, where in its code an owner of a lock sleeps that did not sleep there before this pass.
+    /// Index of where in its code an owner of a lock sleeps, by thread, for owners that fell asleep there since the pass before.
     owners: HashMap<u32, Option<u32>>,
 }
 

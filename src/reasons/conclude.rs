@@ -11,7 +11,7 @@ use crate::model::{
     Sampling, ThreadState,
 };
 
-/// What is known at the end of a window.
+/// Knowledge at the end of a window, from which its reasons are concluded.
 pub struct Conclusion<'a> {
     /// The threads of the window.
     pub threads: &'a [&'a ThreadState],
@@ -40,7 +40,7 @@ const PLUMBING: [&str; 6] = [
     "__cond_resched",
 ];
 
-/// Functions of which one is in the stack of every thread that waits in a page fault.
+/// Functions of the kernel for page faults: every thread that waits in a page fault has one in its stack.
 const OF_PAGE_FAULTS: [&str; 10] = [
     "asm_exc_page_fault",
     "exc_page_fault",
@@ -157,7 +157,7 @@ fn listed(times: BTreeMap<SampledThreads, BTreeMap<Reason, SampledTime>>, mut sa
 
 type KindsByCgroup<'a> = HashMap<Option<&'a Name>, NamedThreads<'a>>;
 
-/// What all threads with some names have in common, each `None` if they differ.
+/// Common properties of all threads with the same names, each `None` if the threads differ.
 #[derive(Clone, Copy, Default)]
 struct NamedThreads<'a> {
     owner: Option<Owner>,
@@ -168,7 +168,7 @@ struct NamedThreads<'a> {
 struct WindowNames<'a> {
     known: &'a Conclusion<'a>,
     by_id: HashMap<(u32, u32), &'a ThreadState>,
-    /// What processes that have exited ran, by their id and start in ticks.
+    /// Programs of exited processes, by their id and start in ticks.
     ended: &'a HashMap<(u32, u64), Name>,
     /// The cgroups of the threads of a name, and what those in each have in common.
     named: HashMap<(&'a str, &'a str), KindsByCgroup<'a>>,

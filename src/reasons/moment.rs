@@ -1,8 +1,8 @@
-//! What a thread did when a pass was due.
+//! Activity of threads at the moment when a pass was due.
 //!
-//! A pass changes what it sees. The sampler takes a CPU, so that the thread which ran there waits, and one that works with it on
-//! another CPU soon sleeps; and it is late on a CPU that was idle, where what wakes the CPU up also wakes up a thread. Each
-//! thread keeps when it last got a CPU and how long it has run since: this says what it did before.
+//! A pass changes what it sees. The sampler takes a CPU, so the thread that ran there waits, and a thread that works with it on
+//! another CPU soon sleeps. On a CPU that was idle, the sampler is late, and the event that wakes the CPU up also wakes a thread
+//! up. Each thread keeps when it last got a CPU and how long it has run since: this says what it did before.
 
 use std::collections::HashSet;
 
@@ -11,11 +11,11 @@ use crate::model::{Activity, PassScope, ThreadSample};
 /// When a pass of the sampler was made, and what it sampled.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PassMoment {
-    /// Its time, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// Time of the pass by `CLOCK_MONOTONIC`, in nanoseconds.
     pub at_ns: u64,
     /// How many nanoseconds after it was due the sampler got its CPU.
     pub late_ns: u64,
-    /// For how many nanoseconds it had its CPU in the end.
+    /// Time from getting a CPU to the end of the pass, in nanoseconds.
     pub took_ns: u64,
     /// The threads that it sampled.
     pub scope: PassScope,
@@ -33,12 +33,12 @@ pub(super) struct SamplerTurn {
     due: u64,
     since: u64,
     until: u64,
-    /// Other CPUs on which several threads have run since: who ran before, only the present can tell.
+    /// CPUs, without the sampler's, on which several threads have run since the pass was due: only their present is known.
     busy: HashSet<u32>,
 }
 
 impl SamplerTurn {
-    /// Of the sampler and all samples of a pass; `None` if it is not one of them, or its times are unknown.
+    /// Returns the moment of a pass from all its samples; `None` if the sampler is not among them, or if its times are unknown.
     pub(super) fn new(sampler: u32, samples: &[ThreadSample], moment: PassMoment) -> Option<Self> {
         let own = samples.iter().find(|sample| sample.tid == sampler && sample.last_arrival > 0)?;
         let (cpu, since) = (own.cpu?, own.last_arrival);
@@ -57,8 +57,8 @@ impl SamplerTurn {
         Some(turn)
     }
 
-    /// What a thread did when the pass was due. One that got a CPU or was queued since is taken to have slept before: threads
-    /// that wait do so for longer.
+    /// Returns the activity of a thread when the pass was due. A thread that got a CPU or was queued since is taken to have slept
+    /// before, because waits are longer.
     pub(super) fn activity(&self, sample: &ThreadSample) -> Activity {
         let ThreadSample { activity, last_arrival, last_queued, .. } = *sample;
         let is_ready = matches!(activity, Activity::Runnable | Activity::Throttled);
@@ -96,7 +96,7 @@ mod tests {
         ThreadSample { activity, cpu: Some(cpu), last_arrival, ran_ns, last_queued, ..ThreadSample::default() }
     }
 
-    /// What threads did while a sampler ran on CPU 0.
+    /// Returns the activities of threads while a sampler ran on CPU 0.
     fn activities(threads: &[ThreadSample]) -> Vec<Activity> {
         let sampler = ThreadSample { tid: SAMPLER, ..sample(Activity::Running, 0, SINCE, 0, 0) };
         let samples: Vec<_> = threads.iter().cloned().chain([sampler]).collect();

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 /// Passes that are remembered, for exits that are reported late: 80 s at 50 Hz.
 const REMEMBERED: usize = 4096;
-/// After a pause of so many periods, what a thread did meanwhile is unknown.
+/// Number of periods above which a pause leaves the activity of threads unknown.
 const LONGEST_PAUSE: u64 = 4;
 
 /// The times of the passes so far, in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PassTimes {
-    /// Of the latest passes, in order.
+    /// Times of the latest passes, in order.
     latest: VecDeque<PassTime>,
     pub(super) count: u64,
 }
@@ -23,7 +23,7 @@ pub(super) struct PassTime {
     pub(super) at: u64,
     /// Until when the samples before count.
     pub(super) until: u64,
-    /// From when its samples count. Later than `until` only after a pause.
+    /// Time from which the samples of the pass count. It is later than `until` only after a pause.
     pub(super) from: u64,
 }
 
@@ -68,7 +68,7 @@ impl PassTimes {
     }
 }
 
-/// Passes of which the median is taken.
+/// Number of passes from which the median period is taken.
 const PERIODS: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What samples say.
+//! Reasons as samples give them, before names are known.
 
 use crate::model::{KernelEntry, Name, ReasonClass, ThreadSample};
 

@@ -1,4 +1,4 @@
-//! Stacks of the sleeps whose stack was not read: a pass reads that of some sleeps, which chance chooses.
+//! Stacks of sleeps whose stack was not read: each pass reads the stacks of some sleeps, chosen at random.
 
 use std::collections::BTreeMap;
 

@@ -21,7 +21,7 @@ pub(super) fn name_of_32_bits(number: u32) -> String {
 }
 
 fn sysno(number: u32) -> Option<Sysno> {
-    /// From here on, the numbers of x32 programs have a table of their own.
+    /// First number of x32 programs that has a table of its own.
     const FIRST_OF_X32: u32 = 512;
     let number = match number ^ KernelEntry::X32 {
         of_x32 @ ..FIRST_OF_X32 if cfg!(target_arch = "x86_64") => of_x32,
@@ -52,7 +52,7 @@ pub fn waits_for_mutex(entry: KernelEntry) -> Option<u64> {
     (is_wait && sysno(number) == Some(Sysno::futex)).then_some(address)
 }
 
-/// Of `include/uapi/linux/futex.h`.
+/// Flag of futex(2), from `include/uapi/linux/futex.h`.
 const FUTEX_PRIVATE_FLAG: u32 = 128;
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ mod names;
 mod stacks;
 
 const SAMPLER: u32 = 99;
-/// Milliseconds in nanoseconds.
+/// A millisecond in nanoseconds.
 const MS: u64 = 1_000_000;
 
 /// A thread on CPU 0 that has switched so often.
@@ -54,7 +54,7 @@ fn concluded(collector: ReasonCollector, threads: &[ThreadState]) -> Reasons {
     concluded_without(collector, threads, &HashSet::new())
 }
 
-/// Without samples of some processes.
+/// Concludes a window without samples of some processes.
 fn concluded_without(collector: ReasonCollector, threads: &[ThreadState], unread: &HashSet<u32>) -> Reasons {
     let functions = [(1, "do_epoll_wait"), (2, "submit_bio_wait"), (3, "handle_mm_fault"), (4, "bit_wait_io")];
     let functions: HashMap<u64, Name> = functions.map(|(address, name)| (address, name.into())).into();
@@ -471,7 +471,7 @@ fn the_next_window_has_the_names_and_reasons_of_its_threads_and_no_others() {
     );
 }
 
-/// Threads with their process, by name, of those that have exited.
+/// Returns the process of each exited thread, by the name of the thread.
 fn processes(window: ReasonCollector, tgids: &[u32]) -> BTreeMap<String, Option<u32>> {
     let threads: Vec<_> = tgids.iter().map(|&tgid| ThreadState { tgid, ..ThreadState::default() }).collect();
     concluded(window, &threads).threads.into_iter().map(|thread| (thread.comm.to_string(), thread.tgid)).collect()
@@ -496,7 +496,7 @@ fn an_exited_thread_is_of_a_process_that_was_there_before_the_window() {
 }
 
 proptest! {
-    /// Times run backwards, ids are used again, threads appear and vanish, the sampler is one of them or none.
+    /// Times run backwards, ids are used again, threads appear and vanish, and the sampler may or may not be among them.
     #[test]
     fn whatever_a_kernel_says_no_thread_has_more_time_than_the_window(
         passes in vec((0..60u64, vec((0..4u32, 0..6u8, 0..3u64, 0..4u64, 0..3u64), 0..6)), 1..12),

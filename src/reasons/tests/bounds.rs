@@ -1,4 +1,4 @@
-//! What the sampler keeps is bounded, and what has no room is counted.
+//! Collectors have bounds, and count what has no room.
 
 use super::*;
 
