@@ -1,5 +1,5 @@
-//! What happens between captures: a recorder takes windows, one after the other, each until a time is over or a command
-//! has exited. It loads its BPF programs once, and prints nothing.
+//! Recorders of windows: a recorder takes windows, one after the other, each until a time is over or a command has exited. It
+//! loads its BPF programs once, and prints nothing.
 //!
 //! ```no_run
 //! use std::time::Duration;

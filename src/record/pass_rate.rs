@@ -1,4 +1,4 @@
-//! How often threads are sampled, and which of them: as often as asked for, within a part of the time of one CPU.
+//! Rate of samples, and the threads of each pass: as often as requested, within a part of the time of one CPU.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ pub(super) enum SampledAs {
 pub(super) struct PassRate {
     /// The period that was asked for.
     shortest: Duration,
-    /// The period now.
+    /// Period between passes now.
     pub(super) period: Duration,
-    /// Of a pass over all threads with its evaluation, and over active ones, smoothed.
+    /// Costs of a pass over all threads, with its evaluation, and of a pass over active threads; smoothed.
     costs: [Duration; 2],
-    /// Of the latest passes.
+    /// Costs of the latest passes of both kinds.
     latest_costs: [Duration; 2],
-    /// Of reading the stacks of a pass, which the threads of its scope do not decide; smoothed.
+    /// Cost of reading the stacks of a pass, which does not depend on the threads of its scope; smoothed.
     stacks_cost: Duration,
     /// When all threads are due again.
     all_due: Duration,
@@ -43,7 +43,7 @@ pub(super) struct PassRate {
 }
 
 impl PassRate {
-    /// At first one pass in each period. The seed is that of the places of passes in their periods.
+    /// Starts with one pass per period. The seed determines the place of each pass within its period.
     pub(super) fn new(shortest: Duration, seed: u64) -> Self {
         Self { shortest, period: shortest, jitter: seed | 1, ..Self::default() }
     }
@@ -58,14 +58,14 @@ impl PassRate {
         turn + self.period * u32::try_from(self.jitter >> 48).unwrap_or(0) / (1 << 16)
     }
 
-    /// What a pass that is due then samples, of which `narrowest` is the least: all threads, unless that is too much for the time since
-    /// they were sampled.
+    /// Returns the scope of a pass that is due: all threads, unless that takes too much of the time since all threads were last
+    /// sampled, and at least `narrowest`.
     pub(super) fn scope(&self, narrowest: PassScope, due: Duration) -> PassScope {
         let is_due = due >= self.all_due || !self.follows_active(narrowest);
         if is_due { PassScope::All } else { PassScope::Active }
     }
 
-    /// What the last pass of a window samples now: all threads, but not of each short step.
+    /// Returns the scope of the last pass of a window: all threads, except in short steps.
     pub(super) fn last_scope(&self, sampled_as: SampledAs, narrowest: PassScope, now: Duration) -> PassScope {
         match sampled_as {
             SampledAs::OneWindow => PassScope::All,
@@ -119,8 +119,8 @@ mod tests {
     const PERIOD: Duration = Duration::from_millis(20);
     use PassScope::{Active, All};
 
-    /// So much time of passes with these costs, over all threads and over active ones: what they cost together, how many there
-    /// were of each scope, and the longest time between two over all threads.
+    /// Simulates passes with these costs, over all threads and over active ones, during `total`. Returns their total cost, their
+    /// number by scope, and the longest time between two passes over all threads.
     fn simulated(total: Duration, costs: [Duration; 2], narrowest: PassScope) -> (Duration, [u32; 2], Duration) {
         let mut rate = PassRate::new(PERIOD, 7);
         let (mut now, mut spent, mut counts) = (Duration::ZERO, Duration::ZERO, [0; 2]);

@@ -48,10 +48,10 @@ impl Recorder {
         Ok(Self::of(Capturer::new(options.clone(), windows.saturating_mul(2))?, &options, listener))
     }
 
-    /// As [`Recorder::new`], for a series of steps.
+    /// Returns a recorder as [`Recorder::new`] does, for a series of steps.
     ///
     /// # Errors
-    /// As [`Recorder::new`].
+    /// The errors of [`Recorder::new`].
     pub fn of_series(options: Options, ring_bytes: u32) -> Result<Self, CaptureError> {
         let listener = listener(&options, ring_bytes)?;
         Ok(Self::of(Capturer::of_changes(options.clone())?, &options, listener))
@@ -93,7 +93,7 @@ impl Recorder {
         self.sampler.iter_mut().for_each(|sampler| sampler.session = time);
     }
 
-    /// Takes a capture.
+    /// Takes a capture of all threads.
     ///
     /// # Errors
     /// [`CaptureError`] if nothing useful can be read.
@@ -208,7 +208,7 @@ pub(super) fn time_since(capture: &SnapshotHead) -> Duration {
     start.map_or(Duration::ZERO, |start| monotonic().saturating_sub(Duration::from_nanos(start)))
 }
 
-/// What records exits; `None` if nothing can.
+/// Returns the listener that records exits; `None` if BPF is not available.
 fn listener(options: &Options, ring_bytes: u32) -> Result<Option<ExitListener>, CaptureError> {
     let listener = with_file_capabilities(|| without_stops(|| ExitListener::start(options, ring_bytes)))?;
     Ok(listener.inspect_err(|error| tracing::info!("{error}")).ok())

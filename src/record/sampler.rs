@@ -52,7 +52,7 @@ pub(super) struct ThreadEnds(Mutex<NotedEnds>);
 #[derive(Default)]
 struct NotedEnds {
     ends: Vec<ThreadEnd>,
-    /// The number of those that had no room.
+    /// Number of exit times that had no room.
     lost: u64,
 }
 
@@ -140,7 +140,7 @@ impl ThreadEnds {
         lock(&self.0).add(ThreadEnd::of(exit));
     }
 
-    /// Takes those that were too late for the last pass of the window before.
+    /// Takes the exits that came too late for the last pass of the window before.
     pub(super) fn take_from(&self, before: &Self) {
         let NotedEnds { ends, lost } = before.take();
         let mut all = lock(&self.0);

@@ -28,7 +28,7 @@ const LONGEST_LACK_AFTER_SIGNAL: Duration = Duration::from_secs(1);
 /// How long a step waits between two captures.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Changes captures before anything is made of them, for example to replace names.
+/// Function that changes captures before they are used, for example to replace names.
 pub type Preparation = Box<dyn Fn(&mut CtprofSnapshot)>;
 
 /// A series after its first capture.
@@ -53,7 +53,7 @@ pub struct OpenSeries<'r> {
 
 /// A step that was recorded.
 pub struct RecordedStep {
-    /// What changed, as files have it.
+    /// Changes of the step, as files have them.
     pub step: Step,
     /// Threads that exited in it.
     pub exits: StepExits,
@@ -129,7 +129,7 @@ impl OpenSeries<'_> {
         now.checked_sub(time_since(&self.head)).unwrap_or(now)
     }
 
-    /// The length of the next step: that of all, or more times that where procfs takes long to read one.
+    /// Returns the length of the next step: the requested one, or a multiple of it where procfs takes long to read.
     pub fn every(&self) -> Duration {
         self.length.next()
     }
@@ -244,8 +244,8 @@ impl OpenSeries<'_> {
         Ok(RecordedStep { step, exits, window })
     }
 
-    /// What exited in the step that ends with this capture, and what exited later. A capture of changes comes with the threads
-    /// that are gone.
+    /// Returns the exits in the step that ends with this capture, and later exits. A capture of changes comes with the ids of
+    /// threads that are gone.
     fn exits(
         &mut self,
         (later, gone): (&CtprofSnapshot, Option<&[ThreadId]>),
@@ -355,8 +355,8 @@ fn prepare_with(prepare: &dyn Fn(&mut CtprofSnapshot), later: &mut CtprofSnapsho
     }
 }
 
-/// Marks the threads of the command, so that each part of the series knows them: those of processes that the recorder, or a
-/// process of the command, has started since the series began. The last capture had the `known` threads.
+/// Marks the threads of the command, so that each part of the series knows them: threads of processes that the recorder, or a
+/// process of the command, has started since the series began. `known` are the threads of the last capture.
 fn mark_command(
     recorder: u32,
     known: &BTreeMap<ThreadId, ThreadState>,

@@ -19,7 +19,7 @@ pub enum Until {
     ExitedWithin(Duration, Invocation),
 }
 
-/// What ended a window.
+/// Event that ended a window.
 #[derive(Debug)]
 pub struct WindowEnd {
     /// The signal that arrived meanwhile, if any.
@@ -32,7 +32,7 @@ pub struct WindowEnd {
     command: Option<(Option<Child>, RecordedCommand)>,
 }
 
-/// What a recording that has begun waits for.
+/// Events for which a running recording waits.
 #[derive(Debug)]
 pub struct Waiting {
     /// `None` without an end in time.
@@ -90,7 +90,7 @@ impl Waiting {
         }
     }
 
-    /// Whether a command runs on, of which [`Waiting::end`] is the end of the command.
+    /// Returns true if [`Waiting::end`] is the end of a command that still runs.
     pub fn runs_on(&self) -> bool {
         self.command.is_some()
     }
@@ -181,13 +181,14 @@ impl WindowEnd {
 /// A command that was reaped, or that runs on.
 pub(super) struct ReapedCommand {
     command: RecordedCommand,
-    /// Its process, and the largest resident set of that and of the children that it waited for; `None` if it is unknown.
+    /// Process id of the command, and the largest resident set of the command and the children that it waited for; `None` if it
+    /// is unknown.
     peak: Option<(u32, u64)>,
 }
 
 impl ReapedCommand {
-    /// Adds the peak of the memory where nothing else has it: without a record of the exit, that of a process is unknown once it has
-    /// exited. Returns what was recorded of the command.
+    /// Adds the peak of the memory to the command's threads where nothing else has it: without exit record, the peak of an exited
+    /// process is unknown. Returns the record of the command.
     pub(super) fn complete(self, threads: &mut [ThreadState]) -> RecordedCommand {
         if let Some((id, peak)) = self.peak {
             let leader = threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());

@@ -1,4 +1,4 @@
-//! Threads that have exited and are listed until their parent waits for them, as that of a recorded command.
+//! Zombies: threads that have exited and are listed until their parent waits for them, such as the recorded command.
 
 use std::collections::HashMap;
 
