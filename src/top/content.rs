@@ -1,8 +1,8 @@
-//! What fills the screen, whatever its height: lines above, and rows that are selected or scrolled.
+//! Content of the screen, whatever its height: lines above, and rows that are selected or scrolled.
 
 use crate::report::RowLines;
 
-/// What fills the screen.
+/// Content of the full screen.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     /// Lines that stay on top.

@@ -9,9 +9,9 @@ use crate::model::Section;
 const COLUMNS: [&str; 2] = ["run", "wait"];
 /// Windows that are kept: ten minutes of two seconds.
 const MOST_WINDOWS: usize = 300;
-/// Groups of a window that are kept, those that are first. The others count as idle.
+/// Maximum number of groups of a window that are kept, from the first on. Other groups count as idle.
 const MOST_GROUPS: usize = 500;
-/// What a sparkline covers.
+/// Length of a sparkline in nanoseconds: a minute.
 const MINUTE_NS: u64 = 60_000_000_000;
 
 /// The courses of columns, by the beginnings of windows in nanoseconds since 1970.

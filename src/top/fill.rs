@@ -1,4 +1,4 @@
-//! From a window and the report on it to what fills the screen.
+//! Fills the screen with the report on a window.
 
 use super::content::Content;
 use super::state::{ScreenState, Shown, ShownColumns, View};
@@ -76,7 +76,7 @@ fn title(state: &ScreenState, (window, report): (&CtprofSnapshot, &Report)) -> V
     [heading, second.join("   ")].into_iter().chain(gaps).collect()
 }
 
-/// What the table does not show.
+/// Returns the line that names what the table does not show.
 fn hidden(table: &OverviewLines) -> String {
     let parts = [
         (table.idle > 0).then(|| format!("{} idle", counted(table.idle, "group"))),

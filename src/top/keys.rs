@@ -1,4 +1,4 @@
-//! What a terminal sends for keys and buttons of the mouse.
+//! Keys and buttons of the mouse, as a terminal sends them.
 
 /// A key, or what the mouse did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,13 +33,13 @@ pub(super) enum Past {
 /// The last minutes of a series that is being recorded.
 pub(super) struct PastSegments {
     segments: VecDeque<PastSegment>,
-    /// Of the last one: writing takes more memory than what is written.
+    /// Writer of the last segment: it takes more memory than its output.
     writer: SeriesWriter,
     limit: u64,
 }
 
 struct PastSegment {
-    /// Held open: its path is that of the descriptor.
+    /// File of the segment, kept open: its path goes through the descriptor.
     file: File,
     began_unix_ns: u64,
 }

@@ -72,7 +72,7 @@ mod tests {
     use crate::top::fill::content;
     use crate::top::state::View;
 
-    /// A window of two seconds with threads of these names, each of which ran as long as the first one and waited.
+    /// Returns a window of two seconds with threads of these names. Each ran as long as the first, and waited.
     fn window(names: &[&str]) -> CtprofSnapshot {
         let thread = |(tid, name): (u32, &&str)| {
             let mut thread = ThreadState { pcomm: (*name).into(), comm: (*name).into(), ..ThreadState::default() };

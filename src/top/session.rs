@@ -19,7 +19,7 @@ use crate::process::{ScreenEvent, Signals, Stopped, TerminalScreen, last_message
 use crate::report::{Terminal, UserNames};
 use crate::store::OutputTarget;
 
-/// What the command line says of a session.
+/// Options of a session, from the command line.
 pub(crate) struct SessionOptions {
     pub(crate) compare: CompareOptions,
     pub(crate) every: Duration,

@@ -1,4 +1,4 @@
-//! What a person has chosen to see, and what keys do with it.
+//! Choices of the user about the screen, and how keys change them.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn intervals() -> impl DoubleEndedIterator<Item = Duration> {
     INTERVALS_MS.into_iter().map(Duration::from_millis)
 }
 
-/// Which values the table has.
+/// Columns that the table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShownColumns {
     /// The main ones, and their course.
@@ -24,7 +24,7 @@ pub(super) enum ShownColumns {
     All,
 }
 
-/// What fills the screen.
+/// Views that can fill the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum View {
     Groups,
@@ -33,16 +33,16 @@ pub(super) enum View {
     Help,
 }
 
-/// Which window is shown.
+/// Window that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// Each new one.
+    /// Each new window, as it comes.
     Latest,
     /// The same one, until a key says otherwise.
     Held,
 }
 
-/// What a key asks for.
+/// Request that a key makes of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     /// To draw the screen.
@@ -61,7 +61,7 @@ pub(super) enum Request {
     Quit,
 }
 
-/// What is shown, and how.
+/// State of the screen: what is shown, and how.
 #[derive(Debug)]
 pub(super) struct ScreenState {
     /// How reports are made without what keys have chosen.
@@ -88,7 +88,7 @@ pub(super) struct ScreenState {
     pub(super) prompt: Option<String>,
     /// Whether the window on the screen is the first one of a recorder, which is short.
     pub(super) is_first: bool,
-    /// What the last key did, until the next one.
+    /// Message about the last key, shown until the next one.
     pub(super) message: Option<String>,
 }
 
@@ -130,7 +130,7 @@ impl ScreenState {
         options
     }
 
-    /// What groups are sorted by.
+    /// Returns the column by which groups are sorted.
     pub(super) fn order(&self) -> &'static str {
         let key = |key: &SortKey| key.by.name();
         self.sort.or_else(|| self.base.selection.sort_by.first().map(key)).unwrap_or("run")
