@@ -1,4 +1,4 @@
-//! What a capture has: its summary, and findings on its sources.
+//! Lines about a capture: its summary, and findings on its sources.
 
 use std::io::{self, Write};
 

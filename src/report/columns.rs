@@ -19,13 +19,13 @@ named! {
         Baseline = "baseline",
         /// The candidate's value.
         Candidate = "candidate",
-        /// The difference.
+        /// Difference between the sides.
         Delta = "delta",
         /// The difference in percent of the baseline.
         Percent = "%",
         /// The 95 % interval of the change of several runs, in percent.
         Interval = "interval",
-        /// What the interval says of the threshold.
+        /// Relation of the interval to the threshold.
         Verdict = "verdict",
         /// The value, in reports of one snapshot.
         Value = "value",

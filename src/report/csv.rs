@@ -10,7 +10,7 @@ use crate::compare::{Group, Report, Row};
 use crate::model::Unit;
 use crate::statistics::Estimate;
 
-/// Writes a report as CSV. Errors are those of `out`.
+/// Writes a report as CSV. Errors come from `out`.
 pub fn write_csv(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
     let mut csv = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out);
     let sides: &[&str] = if report.is_comparison() { &["baseline", "candidate"] } else { &["value"] };

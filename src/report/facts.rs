@@ -64,7 +64,7 @@ pub(super) fn explains_gaps(report: &Report) -> bool {
     report.sections.iter().any(|section| section.section != Section::Overview)
 }
 
-/// What could not be read of what the report shows; if it only has an overview, for how many threads.
+/// Returns the gaps of the values that the report shows; for an overview alone, only for how many threads.
 fn gaps(report: &Report) -> Vec<FactLine> {
     if explains_gaps(report) {
         return report.needed_gaps().map(|gap| FactLine::fact("missing", gap.to_string())).collect();
@@ -136,7 +136,7 @@ fn ended_early(ended @ EndedEarly { planned, by }: EndedEarly, runs: Sides<usize
     Fact::new("ended_early", FactData::Plain(json!({"planned": planned, "by": by})), vec![line])
 }
 
-/// What the overview's values are divided by. Two snapshots have totals.
+/// Returns the line on the divisor of the overview's values. Two snapshots have totals.
 fn per(report: &Report) -> Fact<'static> {
     let has_overview = report.section(Section::Overview).is_some();
     let sides = report.header.as_ref().map(|header| &header.sides);
@@ -159,7 +159,7 @@ fn per(report: &Report) -> Fact<'static> {
     Fact::new("per", FactData::Plain(json!(report.per)), line.into_iter().collect())
 }
 
-/// What verdicts are about, or why there are none.
+/// Returns the line on the threshold of verdicts, or why there are no verdicts.
 fn threshold(report: &Report) -> Option<Fact<'static>> {
     let Threshold(threshold) = report.threshold?;
     let line = if report.runs.into_iter().all(|runs| runs >= MIN_RUNS) {

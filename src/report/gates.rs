@@ -24,14 +24,14 @@ fn rank(result: &GateResult) -> usize {
     }
 }
 
-/// The results, those of gates that did not pass first.
+/// Returns the results, with gates that did not pass first.
 pub(super) fn worst_first(results: &[GateResult]) -> Vec<&GateResult> {
     let mut ordered: Vec<_> = results.iter().collect();
     ordered.sort_by_key(|result| rank(result));
     ordered
 }
 
-/// Writes how many gates passed, and a line per result that did not: failed gates last. Errors are those of `out`.
+/// Writes how many gates passed, and a line per result that did not: failed gates last. Errors come from `out`.
 pub fn write_gate_lines(out: &mut dyn Write, results: &[GateResult]) -> io::Result<()> {
     if !results.is_empty() {
         writeln!(out, "{}", counts(results))?;
@@ -73,7 +73,7 @@ fn line(result: &GateResult) -> String {
     format!("{group} {metric}: {baseline} → {candidate} ({change}{interval}), bound {bound}{needed}{mostly}")
 }
 
-/// What contributes most: `cc1 wait +0.48s: rustc ran`.
+/// Returns the largest contribution to a failure: `cc1 wait +0.48s: rustc ran`.
 fn mostly(GateCause { group, value, unit, delta, reason }: &GateCause) -> String {
     let reason = reason.as_ref().map(|reason| format!(": {}", reason_text(reason))).unwrap_or_default();
     format!("{} {value} {}{reason}", group.join(" » "), delta_text(delta.as_ref(), *unit))

@@ -13,12 +13,12 @@ use crate::diagnose::Note;
 use crate::model::{Cell, Section};
 use crate::statistics::Verdict;
 
-/// Writes a report as JSON. Errors are those of `out`.
+/// Writes a report as JSON. Errors come from `out`.
 pub fn write_json(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
     object(out, &ReportJson(report, selection))
 }
 
-/// Writes the rows of a report, each as JSON on one line. Errors are those of `out`.
+/// Writes the rows of a report, each as JSON on one line. Errors come from `out`.
 pub fn write_json_lines(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
     report.sections.iter().try_for_each(|section| {
         let section = ShownSection::new(section, selection);

@@ -20,7 +20,7 @@ pub(super) enum ColumnShape {
     Name,
     /// A sentence: cut at its end.
     Prose,
-    /// A few words, the first of which matter most: cut at their end.
+    /// A few words, in which the first matter most: cut at their end.
     Phrase,
 }
 

@@ -18,7 +18,7 @@ const MOST_RENAMED: usize = 20;
 /// Longer documents are cut, in bytes: GitHub refuses summaries of jobs above 1 MiB, with what it adds to them.
 const MOST_BYTES: usize = 1_000_000;
 
-/// Writes a report as Markdown. Errors are those of `out`.
+/// Writes a report as Markdown. Errors come from `out`.
 pub fn write_markdown(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
     let mut whole = Vec::new();
     write_whole(&mut whole, report, selection)?;

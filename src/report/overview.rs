@@ -23,7 +23,7 @@ pub(super) enum PivotColumn {
     Value(&'static str, Unit),
     /// The course of a value in a series, by its name.
     Course(String),
-    /// What several runs say of the value that stands for the group.
+    /// Verdict of several runs on the headline of the group.
     Verdict,
     /// The largest change of the group, of single captures.
     Change,
@@ -51,8 +51,8 @@ impl PivotColumn {
         }
     }
 
-    /// In which order a narrow terminal leaves out columns, the largest number first; `None` for those that stay. `rank` is
-    /// the place of a value among those that matter most for the report.
+    /// Returns the order in which a narrow terminal leaves out columns, the largest number first; `None` for columns that stay.
+    /// `rank` is the place of a value among the ones that matter most for the report.
     pub(super) fn dispensable(&self, rank: impl Fn(&str) -> Option<usize>) -> Option<usize> {
         match self {
             Self::Group | Self::Verdict | Self::Value("run" | "wait" | "stopped" | "zombie", _) => None,
@@ -67,17 +67,17 @@ impl PivotColumn {
 }
 
 pub(super) struct Pivot {
-    /// Group and threads first, then those with data.
+    /// Columns for the group and its threads, then columns with data.
     pub(super) columns: Vec<PivotColumn>,
     pub(super) lines: Vec<Vec<String>>,
     /// The index of the group of each line; `None` for lines that only name a group above others.
     pub(super) groups: Vec<Option<usize>>,
-    /// What became of the groups in a comparison, or of the lines above groups: nothing.
+    /// Outcome of each group in a comparison; none for lines above groups.
     pub(super) outcomes: Vec<Outcome>,
     pub(super) no_data: Vec<&'static str>,
     /// Columns that are 0 or absent for every group.
     zero: Vec<&'static str>,
-    /// Of those, the headings of the ones that are left out.
+    /// Headings of the columns that are left out.
     left_out: Vec<String>,
     /// Number of groups that tables hide.
     pub(super) idle: usize,
@@ -238,7 +238,7 @@ pub(super) fn only_side(group: &Group) -> Option<&'static str> {
     }
 }
 
-/// A value, or those of both sides, with a mark if some members lack it.
+/// Returns a value, or the values of both sides, with a mark if some members lack it.
 fn value(row: &Row) -> String {
     let mark = if row.partial && row.values.iter().any(Option::is_some) { "*" } else { "" };
     format!("{}{mark}", sides(row.values.iter().map(|cell| cell_text(cell.as_ref(), row.unit))))
@@ -247,8 +247,8 @@ fn value(row: &Row) -> String {
 /// A thread with this share of the run time of its group is said to be hot.
 const HOT: f64 = 0.8;
 
-/// How many threads there are, whether one of them does most, how many are zombies, and how many started and exited:
-/// `7, 1 hot, 2 zombies (+2 −1)`.
+/// Returns how many threads there are, whether one thread does most, how many are zombies, and how many started and exited: `7, 1
+/// hot, 2 zombies (+2 −1)`.
 pub(super) fn threads(group: &Group) -> String {
     let members =
         sides(group.members().iter().map(|members| members.map_or("-".to_owned(), |members| members.to_string())));
@@ -278,7 +278,7 @@ fn sides(texts: impl Iterator<Item = String>) -> String {
     texts.join(" → ")
 }
 
-/// What tables of text do not show, and how to see it.
+/// Returns the line on what tables of text do not show, and how to see it.
 pub(super) fn footer(section: &ShownSection<'_>, pivot: &Pivot, left_out: &[String]) -> String {
     let narrow = (!left_out.is_empty()).then(|| format!("hidden (terminal too narrow): {}", left_out.join(", ")));
     let parts = hidden(section, pivot).into_iter().chain(narrow).chain(["every metric: --long".to_owned()]);

@@ -18,7 +18,7 @@ const SHORT_NS: u64 = 900_000_000;
 pub struct OverviewLines {
     /// The heading of the table.
     pub heading: String,
-    /// Its rows, in order.
+    /// Rows of the table, in order.
     pub rows: Vec<RowLines>,
     /// Columns of values that have room, in order.
     pub columns: Vec<&'static str>,
@@ -28,7 +28,7 @@ pub struct OverviewLines {
     pub no_data: Vec<&'static str>,
     /// Number of groups that are not shown, because they did nothing.
     pub idle: usize,
-    /// What is not shown and how to see it, and notes.
+    /// Lines below the table: what is hidden and how to see it, and notes.
     pub(super) below: Vec<String>,
 }
 

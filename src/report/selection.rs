@@ -1,4 +1,4 @@
-//! The rows of a report that a format shows, in order: up to a limit, and without those that tables hide.
+//! The rows of a report that a format shows, in order: up to a limit, and without rows that tables hide.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -9,14 +9,14 @@ use crate::model::Section;
 /// The names of users by their ids.
 pub type UserNames = BTreeMap<u32, String>;
 
-/// What of a report is shown.
+/// Options that decide which part of a report is shown.
 #[derive(Clone, Debug, Default)]
 pub struct DisplayOptions {
     /// Maximum rows per section but the overview; `None` for all.
     pub limit: Option<usize>,
     /// Maximum groups of the overview; `None` for all.
     pub groups: Option<usize>,
-    /// So many groups that waited or were blocked most replace the last ones below that maximum.
+    /// Number of groups, out of that maximum, that are chosen because they waited or were blocked most.
     pub victims: usize,
     /// About the maximum of rows of all sections together, in HTML; `None` for all.
     pub all_rows: Option<usize>,
@@ -24,9 +24,9 @@ pub struct DisplayOptions {
     pub shows_unchanged: bool,
     /// Whether tables show groups that did nothing, or nothing else than before.
     pub shows_idle: bool,
-    /// The columns of tables; empty for those that suit the report.
+    /// Columns of tables; empty for the columns that suit the report.
     pub columns: Vec<Column>,
-    /// The columns of the overview that tables show of those that the report has; empty for all.
+    /// Columns of the overview that tables may show; empty for all.
     pub overview: &'static [&'static str],
     /// The names of users; others have their id.
     pub users: UserNames,
@@ -47,7 +47,7 @@ impl DisplayOptions {
 #[derive(Debug)]
 pub(super) struct ShownSection<'r> {
     pub(super) section: &'r ReportSection,
-    /// The rows in order, up to the limit of the selection, including those that tables hide.
+    /// Rows in order, up to the limit of the selection, including rows that tables hide.
     pub(super) rows: Vec<&'r Row>,
     /// Number of rows beyond the limit; in an overview, of groups.
     pub(super) cut: usize,
@@ -186,8 +186,8 @@ impl<'r> ShownSection<'r> {
         lists.into_iter().filter(|list| !list.lines.is_empty()).collect()
     }
 
-    /// Rows of a tree stand below their ancestors, each of which has a line. Among siblings the order is
-    /// that of their first rows.
+    /// Puts the rows of a tree below their ancestors, and gives each ancestor a line. Siblings are in the order of their first
+    /// rows.
     pub(super) fn in_tree(&self, mut rows: Vec<&'r Row>) -> Vec<ListLine<'r>> {
         let key = |row: &Row| &self.group(row).key[..];
         if self.section.groups.iter().all(|group| group.key.len() < 2) {

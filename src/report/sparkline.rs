@@ -4,7 +4,8 @@ use crate::compare::{Group, Trend};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The rates of parts shorter than this part of the longest one are those of a moment, such as of the recorder's end.
+/// Share of the longest part, as a divisor, below which the rate of a part is left out: short parts, such as the recorder's last
+/// one, show a moment.
 const SHORTEST_PART: u64 = 10;
 
 /// A bar per part of the series; blank before the group started, after it exited, and for parts that are too short or whose

@@ -11,7 +11,7 @@ use super::{
 use crate::compare::{OverviewColumn, Report, WindowSide};
 use crate::model::Section;
 
-/// Writes a step as text. Errors are those of `out`.
+/// Writes a step as text. Errors come from `out`.
 pub fn write_step(
     out: &mut dyn Write,
     report: &Report,
@@ -43,14 +43,14 @@ fn csv(out: &mut dyn Write) -> Writer<&mut dyn Write> {
     WriterBuilder::new().flexible(true).terminator(csv::Terminator::CRLF).from_writer(out)
 }
 
-/// Writes the names of the columns of steps as CSV. Errors are those of `out`.
+/// Writes the names of the columns of steps as CSV. Errors come from `out`.
 pub fn write_step_columns(out: &mut dyn Write) -> io::Result<()> {
     let about = ["started_at_unix_ns", "duration_ns", "group", "threads"];
     let names = about.into_iter().chain(OverviewColumn::of_groups().map(|column| column.name));
     record(&mut csv(out), names.map(str::to_owned).collect())
 }
 
-/// Writes a step as CSV, a row per group. Errors are those of `out`.
+/// Writes a step as CSV, a row per group. Errors come from `out`.
 pub fn write_step_csv(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
     let mut csv = csv(out);
     let columns: Vec<_> = OverviewColumn::of_groups().collect();

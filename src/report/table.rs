@@ -13,7 +13,7 @@ use crate::model::Section;
 
 const LABEL: usize = 10;
 const NOTE: &str = "  ";
-/// Writes a report as text. Errors are those of `out`.
+/// Writes a report as text. Errors come from `out`.
 pub fn write_table(
     out: &mut dyn Write,
     report: &Report,
@@ -90,7 +90,7 @@ impl TableWriter<'_> {
         rows.chain(&lines.below).try_for_each(|line| writeln!(self.out, "{line}"))
     }
 
-    /// What marks mean, and which columns there is no room for.
+    /// Writes the meaning of marks, and the columns for which there is no room.
     fn legend<'s>(&mut self, sections: impl Iterator<Item = &'s ShownSection<'s>>) -> io::Result<()> {
         let mut lines = Vec::new();
         let mut rows = sections.flat_map(|section| &section.rows);

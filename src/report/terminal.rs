@@ -1,4 +1,4 @@
-//! What is known of the terminal that a report is printed on.
+//! Properties of the terminal on which a report is printed.
 
 use super::Outcome;
 

@@ -13,11 +13,11 @@ use crate::model::{Section, Unit};
 /// Writes a trace, step by step.
 #[derive(Debug, Default)]
 pub struct TraceWriter {
-    /// The events of groups are those of processes with these ids.
+    /// Process ids in the trace, which stand for groups, by path.
     groups: BTreeMap<Vec<String>, usize>,
     /// The counters that have had a value, by group and name.
     known: BTreeSet<(usize, String)>,
-    /// What counters were last that are not 0.
+    /// Last values of the counters that are not 0.
     counters: BTreeMap<(usize, String), f64>,
     /// The end of the last step, in microseconds since 1970.
     end_us: u64,
@@ -25,7 +25,7 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Adds a step. Errors are those of `out`.
+    /// Adds a step to the trace. Errors come from `out`.
     pub fn add(&mut self, out: &mut dyn Write, report: &Report) -> io::Result<()> {
         let Some(WindowSide { info, .. }) = report.window() else { return Ok(()) };
         let start_us = info.started_at_unix_ns / 1000;
@@ -43,7 +43,7 @@ impl TraceWriter {
         self.set(out, start_us, now)
     }
 
-    /// Ends the trace. Errors are those of `out`.
+    /// Ends the trace. Errors come from `out`.
     pub fn finish(mut self, out: &mut dyn Write) -> io::Result<()> {
         let last = self.counters.keys().map(|key| (key.clone(), 0.0)).collect();
         self.set(out, self.end_us, last)?;

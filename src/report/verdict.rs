@@ -1,4 +1,4 @@
-//! What several runs say, as text.
+//! Verdicts of several runs, as text.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ pub(super) fn interval_json(Interval { low, high }: Interval) -> Value {
     json!({"low": low, "high": high})
 }
 
-/// Both ends of an interval; a unit that both have is only at the end.
+/// Returns both ends of an interval as text; a unit that both have is only at the end.
 pub(super) fn range_text([low, high]: [String; 2]) -> String {
     let unit = ["%", "pp"].into_iter().find(|unit| high.ends_with(unit)).unwrap_or_default();
     let low = low.strip_suffix(unit).unwrap_or(&low);
@@ -71,7 +71,7 @@ pub(super) fn short_text(row: &Row, headline: Headline) -> String {
     }
 }
 
-/// Which change of a headline is worse. Longer sleep is neither, unless the command takes longer because of it.
+/// Returns the direction in which a headline gets worse. Longer sleep is neither, unless the command takes longer because of it.
 fn direction(row: &Row, headline: Headline) -> Direction {
     match headline {
         Headline::OtherLoad => Direction::Neither,
@@ -87,7 +87,7 @@ pub(super) enum Outcome {
     Neither,
 }
 
-/// What became of a group, by the value that stands for it.
+/// Returns the outcome of a group, from the value that decides its verdict.
 pub(super) fn outcome(row: &Row, headline: Headline) -> Outcome {
     let by_sign = |number: f64| if number > 0.0 { Verdict::More } else { Verdict::Less };
     let verdict = match &row.runs {

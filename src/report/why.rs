@@ -3,7 +3,7 @@
 use super::{ShownSection, cell_text, delta_text, most_hindered};
 use crate::compare::{Group, GroupReason, Report, Row, Throttled, Why, shortened};
 
-/// Groups that have such lines: the first ones, and those of the others that waited or were blocked most.
+/// Number of leading groups with such lines, besides the groups that waited or were blocked most.
 const LEADING_GROUPS: usize = 5;
 const VICTIMS: usize = 3;
 /// Longest name of an object, in characters.

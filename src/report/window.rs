@@ -154,7 +154,7 @@ fn read_for(cpu: &Accounting, cpu_ns: u64) -> Option<String> {
     Some(format!("{} s", seconds(reading_ns)))
 }
 
-/// What is explained of the host's CPU time, at most, as threads are read at different moments.
+/// Largest plausible share of the host's CPU time that threads explain: threads are read at different moments.
 const MOST_POSSIBLE: f64 = 1.01;
 
 fn ran(command: &RecordedCommand, window: &WindowSide) -> String {

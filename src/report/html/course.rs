@@ -40,8 +40,8 @@ struct CourseReason<'p> {
 
 /// Maximum of groups over time that a page has, per column of what groups did or suffered.
 const MOST_GROUPS: usize = 200;
-/// Maximum of groups per other column, those that the first column has the most of: what groups have, such as memory, changes
-/// a little in each part, and would be most of the page.
+/// Maximum number of groups in every other column: groups with the largest values of the first column. Values such as memory
+/// change a little in each part, and would be most of the page.
 const MOST_BUSY_GROUPS: usize = 40;
 /// Maximum of reasons over time that a page has.
 const MOST_REASONS: usize = 150;

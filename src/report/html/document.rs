@@ -17,7 +17,7 @@ use crate::model::{Section, Unit};
 #[derive(Serialize)]
 pub(super) struct PageData<'p> {
     title: String,
-    /// What the report says, in a sentence.
+    /// The answer of the report, in a sentence.
     answer: String,
     /// The file of the only side, or of the baseline.
     file: &'p str,
@@ -134,7 +134,7 @@ fn tells_gaps(report: &Report, facts: &[Fact<'_>]) -> bool {
     facts.iter().any(|fact| is_missing(report, fact) && !fact.lines.is_empty())
 }
 
-/// Whether the lines of a fact say of which sources data is missing, and why.
+/// Returns true if the lines of a fact name sources whose data is missing, and why.
 fn is_missing(report: &Report, fact: &Fact<'_>) -> bool {
     matches!(fact.data, FactData::Gaps(_)) && explains_gaps(report)
 }
