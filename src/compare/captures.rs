@@ -94,7 +94,7 @@ fn jemalloc(summary: &CtprofProbeSummary) -> Vec<Measurement> {
     facts
 }
 
-/// What is missing and why the engine was not BPF, with the side unless it is so in every snapshot shown.
+/// Returns notes on what is missing and why the engine was not BPF, with the side unless it is so in every snapshot shown.
 pub(super) fn missing(findings: Sides<&Vec<Finding>>) -> Vec<Note> {
     let gaps = findings.map(|findings| findings.iter().filter(|finding| finding.is_listed()).collect::<Vec<_>>());
     let baseline = gaps.baseline.iter().map(|gap| {

@@ -12,7 +12,7 @@ use crate::model::{CodeFunction, Name};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[non_exhaustive]
 pub struct CodeSite {
-    /// Name of the function, or in brackets that of the file that it is in.
+    /// Name of the function, or in brackets the name of its file.
     pub function: Name,
     /// Name of its caller; `None` if the function has none that is not of a runtime.
     pub caller: Option<Name>,
@@ -32,9 +32,10 @@ impl fmt::Display for CodeSite {
     }
 }
 
-/// Longest name of a function, in characters: those of templates and closures have no end.
+/// Maximum length of a function's name, in characters: names of templates and closures have no end.
 const LONGEST_NAME: usize = 64;
-/// The functions of a stack without those of runtimes and without names, the innermost first. What calls itself is one.
+/// Returns the functions of a stack, the innermost first, without functions of runtimes and without names. A function that calls
+/// itself is one.
 pub(super) fn telling(stack: &str) -> Vec<CodeFunction<'_>> {
     let named = CodeFunction::all(stack).filter(|function| !function.name.is_empty() && !is_of_runtime(*function));
     let mut functions: Vec<_> = named.collect();

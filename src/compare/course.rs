@@ -17,7 +17,7 @@ pub struct Trend {
     /// When each part began, in nanoseconds since 1970.
     pub(crate) started_at_unix_ns: Vec<u64>,
     pub(crate) duration_ns: Vec<u64>,
-    /// By the key of the group; `null` in JSON where a value is unknown.
+    /// Trends of groups, by the key of the group; `null` in JSON where a value is unknown.
     pub(crate) groups: Vec<GroupTrend>,
 }
 

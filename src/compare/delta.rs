@@ -10,7 +10,7 @@ use crate::model::{Cell, Unit, named};
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum Delta {
-    /// Candidate minus baseline.
+    /// A number, candidate minus baseline.
     Number(i128),
     /// Candidate minus baseline, of ratios.
     Points(f64),
@@ -46,7 +46,7 @@ named! {
     #[derive(Serialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Change {
-        /// Both sides have a value, and they differ.
+        /// The sides have values that differ.
         Changed = "changed",
         /// The group exists in the baseline only.
         BaselineOnly = "baseline_only",
@@ -54,7 +54,7 @@ named! {
         CandidateOnly = "candidate_only",
         /// The group exists on both sides, and one side has no value.
         Incomparable = "incomparable",
-        /// Both sides have the same value.
+        /// The sides have the same value.
         Unchanged = "unchanged",
         /// No side has a value.
         Absent = "absent",
@@ -93,7 +93,7 @@ pub(super) fn number(cell: &Cell) -> Option<f64> {
     }
 }
 
-/// Quotients that differ by this share of them differ by how they were rounded.
+/// Share below which the difference of two quotients comes from rounding.
 const ROUNDING: f64 = 1e-12;
 
 /// A cell of the same kind with another number, rounded if the kind has only whole numbers.

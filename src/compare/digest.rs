@@ -9,13 +9,13 @@ use rayon::prelude::*;
 use super::{CompareOptions, GroupBy, GroupTotals, ThreadFilter};
 use crate::model::{Census, CtprofSnapshot, Name, Owner, SnapshotHead, ThreadState, Threads, Totals, WindowInfo};
 
-/// One snapshot, reduced to totals by the exact names that an axis looks at.
+/// A snapshot, reduced to totals by the exact names that an axis uses.
 #[derive(Clone, Debug)]
 pub struct Digest {
     /// Everything but the threads.
     pub(crate) head: SnapshotHead,
     pub(super) threads: ThreadTotals,
-    /// What is between the baseline and this snapshot, if they are of one boot.
+    /// Window between the baseline and this snapshot, if both are from one boot.
     pub(super) window: Option<WindowInfo>,
 }
 
@@ -34,7 +34,7 @@ impl Digest {
         self.threads.by_names.is_empty()
     }
 
-    /// With the window since the baseline that it is compared with.
+    /// Sets the window between the baseline and this snapshot.
     pub fn since_baseline(self, window: WindowInfo) -> Self {
         Self { window: Some(window), ..self }
     }
@@ -82,7 +82,7 @@ impl Digest {
 
 const THREADS_AT_ONCE: usize = 4096;
 
-/// The names that decide a thread's group; those that an axis does not look at are empty.
+/// Names that decide a thread's group; names that an axis does not use are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct ThreadNames {
     pub(super) process: Name,
@@ -91,7 +91,7 @@ pub(super) struct ThreadNames {
     pub(super) cgroup: Option<Name>,
     /// The process, where groups are single processes.
     pub(super) pid: Option<u32>,
-    /// The thread, where groups are single threads. Exited work is that of the first thread.
+    /// Id of the thread, where groups are single threads. Exited work has the id of the first thread.
     pub(super) tid: Option<u32>,
 }
 
@@ -132,7 +132,7 @@ pub struct ThreadTotals {
     pub(super) by_names: HashMap<ThreadNames, GroupTotals>,
     /// The names of all threads, where renamed cgroups are matched by them.
     pub(super) tasks: HashSet<ThreadNames>,
-    /// What interpreters run, by process id: reasons do not have it.
+    /// Programs that interpreters run, by process id: reasons do not have them.
     pub(super) programs: HashMap<u32, Name>,
     /// An upper bound on the number of kinds of memory that all have.
     kinds: usize,
@@ -186,8 +186,8 @@ impl ThreadTotals {
         Self::empty(axis, filter)
     }
 
-    /// The thread of each process and name, whose samples are those of threads with one name: if several have it, they
-    /// belong to none.
+    /// Returns the only thread of each process and name, to which samples of that name belong: `None` if several threads have the
+    /// name.
     pub(super) fn only_threads(&self) -> HashMap<(u32, &str), Option<u32>> {
         let mut only = HashMap::new();
         for ThreadNames { pid, tid, thread, .. } in self.by_names.keys() {

@@ -7,7 +7,7 @@ use crate::model::{ExitedWork, MetricId as M, NS_PER_TICK, Totals};
 /// The metrics of CPU time in ticks.
 pub(super) const TICKS: &[M] = &[M::utime_clock_ticks, M::stime_clock_ticks];
 
-/// Without scheduler statistics, CPU time in ticks.
+/// Returns the run time; without scheduler statistics, the CPU time in ticks.
 pub(super) fn run(totals: &Totals) -> Option<u64> {
     totals.run_time_ns.sum().or_else(|| Some(sum(totals, TICKS)?.saturating_mul(NS_PER_TICK)))
 }

@@ -1,4 +1,4 @@
-//! Which of the gaps of a capture matter for what a report shows.
+//! Selection of a capture's gaps: the ones that matter for what a report shows.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use crate::diagnose::{DataSource, Finding};
 use crate::model::{Section, SourceFile};
 
 impl Report {
-    /// The gaps that rows of the report need: of an overview alone, those that some of its groups lack. What no group has is
-    /// said below it.
+    /// Returns the gaps that rows of the report need: of an overview alone, gaps that some of its groups have. What no group has
+    /// is said below it.
     pub(crate) fn needed_gaps(&self) -> impl Iterator<Item = &Finding> {
         let is_overview = self.sections.iter().all(|section| section.section == Section::Overview);
         let needed: BTreeSet<DataSource> =

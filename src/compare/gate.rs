@@ -21,11 +21,11 @@ pub struct Gate {
     pub(super) bound: String,
     /// The groups that it looks at, each for itself; `None` for all together.
     pub(super) group: Option<GroupGlob>,
-    /// One value, or the columns that `worse` stands for.
+    /// Values that the gate checks: one, or the columns that `worse` stands for.
     pub(super) metrics: Vec<GateMetric>,
     /// The bound, in the units of the values.
     pub(super) limit: Bound,
-    /// What values of the overview are divided by; `None` for what the comparison divides them by.
+    /// Divisor of the overview's values; `None` for the divisor of the comparison.
     pub(super) per: Option<Per>,
 }
 
@@ -43,7 +43,7 @@ impl FromStr for Gate {
 }
 
 impl Gate {
-    /// Whether it allows no change at all: however many runs there are, those of equal programs do not decide it.
+    /// Returns true if the gate allows no change at all. Runs of equal programs never decide such a gate, however many there are.
     pub fn allows_no_change(&self) -> bool {
         self.limit.scale == Scale::Ratio && self.limit.limit == 1.0
     }
@@ -74,8 +74,8 @@ pub(crate) fn tests_of(gates: &[Gate]) -> usize {
     gates.iter().map(|gate| gate.metrics.len()).sum()
 }
 
-/// Both cgroups and the host have pressure: that of the host is meant without a group. Other values of the host have
-/// no groups.
+/// Makes a metric fit the group. Both cgroups and the host have pressure: without a group, the host's is meant. Other values of
+/// the host have no groups.
 fn fit(metric: &mut GateMetric, group: Option<&GroupGlob>) -> Result<(), GateError> {
     match (metric.section, group) {
         (Section::Pressure, None) => metric.section = Section::HostPressure,
@@ -91,7 +91,7 @@ fn of_no_group(name: &str, whole: &str) -> GateError {
 }
 
 impl Gate {
-    /// The groups of a section that the gate looks at: those that its glob matches, or all together. Sections about the
+    /// Returns the groups of a section that the gate checks: groups that its glob matches, or all together. Sections about the
     /// host have one group.
     pub(super) fn selected(&self, section: &ReportSection) -> impl Iterator<Item = usize> {
         let has_total = section.section.has_named_groups();
@@ -102,7 +102,8 @@ impl Gate {
         section.groups.iter().enumerate().filter(move |(_, group)| is_selected(group)).map(|(place, _)| place)
     }
 
-    /// What its values are divided by in a comparison whose values are divided by `per`. Amounts of other work are those of a unit.
+    /// Returns the divisor of the gate's values in a comparison whose values are divided by `per`. Amounts per unit of work stay
+    /// so.
     pub(super) fn per_of(&self, per: Per) -> Per {
         match self.per {
             Some(Per::Run) if per == Per::Unit => Per::Unit,
@@ -149,7 +150,7 @@ fn glob_and_metrics<'t>(text: &'t str, sign: &str) -> Result<(Option<&'t str>, V
     Err(GateError(unknown_metric(name, others) + hint))
 }
 
-/// The columns of the overview that get worse as they grow: those that groups have, if there is a glob of groups.
+/// Returns the columns of the overview that get worse as they grow; with a glob of groups, only columns that groups have.
 fn worse(glob: Option<&str>) -> Vec<GateMetric> {
     let has = |column: &&OverviewColumn| glob.is_none() || column.is_of_groups();
     let worse = OVERVIEW.iter().filter(|column| column.direction == Direction::MoreIsWorse).filter(has);
@@ -178,11 +179,11 @@ enum BoundUnit {
     Count,
 }
 
-/// Units other than those of times and sizes.
+/// Units of bounds, without units of times and sizes.
 const SHARES: [(&str, BoundUnit); 3] = [("", BoundUnit::Count), ("%", BoundUnit::Percent), ("pp", BoundUnit::Points)];
 
 impl BoundUnit {
-    /// What values of the overview are divided by, for bounds of this unit.
+    /// Returns the divisor of the overview's values that this unit needs.
     fn per(self) -> Option<Per> {
         match self {
             Self::Percent => None,
@@ -217,7 +218,7 @@ impl BoundAmount {
         if f64::is_finite(number) { Ok(Self { number, unit }) } else { Err(bad()) }
     }
 
-    /// As what a column of this unit shows per second: percent of a CPU, bytes or events.
+    /// Converts to the unit in which a column shows rates: percent of a CPU, bytes or events per second.
     pub(super) fn rate(self, column: Unit) -> Option<f64> {
         match (self.unit, column) {
             (BoundUnit::Percent, Unit::Ns)

@@ -1,4 +1,4 @@
-//! What contributes most to the failure of a gate: a group, and why its time passes.
+//! The largest contribution to the failure of a gate: a group, and the reason of its time.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ pub(crate) struct GateCause {
     pub(crate) value: String,
     pub(crate) unit: Unit,
     pub(crate) delta: Option<Delta>,
-    /// What the group did in that time, or waited for; `None` without samples, or if nothing accounts for much of the change.
+    /// Reason of that time: what the group did or waited for; `None` without samples, or if nothing accounts for much of the
+    /// change.
     pub(crate) reason: Option<Arc<GroupReason>>,
 }
 
@@ -55,7 +56,7 @@ pub(super) fn of_failed(
     Some(GateCause { group, value: row.name.to_string(), unit: row.unit, delta: row.delta(), reason })
 }
 
-/// By how much a row changed in the direction that the bound forbids.
+/// Returns the change of a row in the direction that the bound forbids.
 fn contribution(row: &Row, beyond: Beyond) -> f64 {
     let [before, after] = row.numbers();
     if beyond == Beyond::Above { after - before } else { before - after }
@@ -76,7 +77,7 @@ fn rows_of_groups(section: &ReportSection) -> impl Iterator<Item = &Row> {
     section.rows.iter().filter(is_lowest)
 }
 
-/// The row of the group whose value changed most; `None` if the groups have no part in it, as in that of the host.
+/// Returns the row of the group whose value changed most; `None` if the value has no groups, as the host's values.
 fn largest<'r>(section: &'r ReportSection, value: &str, beyond: Beyond) -> Option<&'r Row> {
     let is_total = |row: &Row| section.section == Section::Reasons || row.quantity.is_some_and(Quantity::is_total);
     most(rows_of_groups(section).filter(|row| row.name == value && is_total(row)), beyond)

@@ -7,7 +7,7 @@ use crate::model::{RecordRow, Reduction, Section, Unit, WITH_DESCENDANTS, record
 /// the host or of sched_ext.
 #[derive(Clone, Debug)]
 pub(super) struct GateMetric {
-    /// Its name, as the gate has it.
+    /// Name of the metric, as the gate has it.
     pub(super) name: String,
     pub(super) section: Section,
     /// The name of its rows.
@@ -27,7 +27,7 @@ pub(super) enum NoMetric {
     NotANumber,
 }
 
-/// Whether a name is so similar to that of another value that it is not taken for a reason, which can have any name.
+/// Returns true if a name is so similar to the name of another value that it is not taken for a reason, which can have any name.
 pub(super) fn is_typo(name: &str, known: &str) -> bool {
     name_similarity(name, known) > 0.9
 }
@@ -57,7 +57,8 @@ impl GateMetric {
         Self { row: name.clone(), name, section: Section::Overview, quantity, reason: None, unit: column.unit }
     }
 
-    /// The time of the reasons of that name; `None` if it can be no such name, or is nearly that of another value.
+    /// Returns the metric for the time of the reasons with that name; `None` if no reason can have the name, or if it is nearly
+    /// the name of another value.
     pub(super) fn of_reasons(name: &str) -> Option<Self> {
         let reason = ReasonName::parse(name)?;
         let known = Quantity::all().map(Quantity::name).chain([ELAPSED]).map(str::to_owned);

@@ -29,7 +29,7 @@ pub struct GateResult {
     /// Whether some members of the group lack a value that they should have.
     pub(crate) partial: bool,
     pub(crate) runs: Sides<usize>,
-    /// What the interval that decides is made from; `None` without values on both sides.
+    /// Samples from which the deciding interval is made; `None` without values on both sides.
     tested: Option<Samples>,
     /// The value of the candidate beyond which the gate fails, in the unit of the values; `None` without a baseline.
     limit: Option<f64>,
@@ -42,7 +42,7 @@ pub struct GateResult {
     pub(crate) runs_needed: Option<usize>,
     /// Whether the gate holds.
     pub outcome: GateOutcome,
-    /// What contributes most to a failure, if that is known.
+    /// Largest contribution to a failure, if it is known.
     pub(crate) cause: Option<GateCause>,
 }
 
@@ -103,7 +103,7 @@ pub(super) struct GateJudge {
     pub(super) tail: f64,
     /// The groups that take too little CPU time for a percentage, by key.
     pub(super) minor: BTreeSet<Vec<String>>,
-    /// What gates on several groups do with those that only the candidate has.
+    /// Treatment of groups that only the candidate has, by gates on several groups.
     pub(super) new_groups: NewGroups,
     /// Why percentages of times say nothing, if they don't.
     pub(super) other_host: Option<String>,
@@ -111,7 +111,7 @@ pub(super) struct GateJudge {
     pub(super) ended_early: bool,
 }
 
-/// The results of all gates. `sections` finds those that a gate looks at.
+/// Returns the results of all gates. `sections` finds the sections that a gate checks.
 pub(super) fn judge<'r>(
     gates: &[Gate],
     judge: &GateJudge,

@@ -154,7 +154,7 @@ pub(super) fn quantities(section: Section, selected: &[Quantity]) -> impl Iterat
     Quantity::all().filter(move |quantity| quantity.section() == section).filter(is_wanted)
 }
 
-/// A section about threads: the values of every group. All together have those of the command, too.
+/// Makes a section about threads: the values of every group. All groups together also have the command's values.
 pub(super) fn section(head: &SnapshotHead, groups: &Groups, per: Per, quantities: &[Quantity]) -> SideSection {
     let cpu_time = cpu_time(groups);
     let group = |(path, members): (&Vec<String>, &GroupTotals)| {

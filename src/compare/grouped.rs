@@ -1,4 +1,4 @@
-//! From digests to the sections of a report: groups, then the values of every group, on each side.
+//! Sections of a report from digests: groups, then the values of every group, on each side.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -58,7 +58,7 @@ pub(super) struct GroupedSide {
     reasons: Vec<Option<GroupedReasons>>,
 }
 
-/// What the values of a section depend on besides the captures of a side.
+/// Context of a section: what its values depend on besides the captures of a side.
 struct SectionContext<'c> {
     query: Query<'c>,
     cgroups: &'c CgroupKeys,
@@ -115,7 +115,7 @@ impl Grouped {
         self.sides.iter().any(|side| side.digests.len() > 1)
     }
 
-    /// The sections that are asked for, in that order; `None` for those that no capture has.
+    /// Returns the sections of these queries, in their order; `None` for sections that no capture has.
     pub(super) fn sections<'q>(&self, queries: impl Iterator<Item = Query<'q>>) -> Vec<Option<ReportSection>> {
         let max_rows = self.max_bytes.map_or(usize::MAX, |bytes| bytes / self.bytes_per_row());
         let mut rows = 0;
@@ -162,7 +162,7 @@ impl Grouped {
         Wanted::Sums(sums.iter().filter(|name| reasons().any(|reason| name.is_of(reason))).collect())
     }
 
-    /// What a row takes: itself, its values of each run, and its texts in tables.
+    /// Returns the size of a row in memory: its own, its values of each run, and its texts in tables.
     fn bytes_per_row(&self) -> usize {
         let runs: usize = self.sides.iter().map(|side| side.digests.len()).sum();
         let of_runs = if self.are_repeated() { size_of::<RowRuns>() + 2 * size_of::<f64>() * runs } else { 0 };
@@ -269,7 +269,7 @@ impl SectionContext<'_> {
         Some(groups)
     }
 
-    /// What the groups of a section are sorted by: the values that it shows. Exited work has none.
+    /// Adds the values by which the groups of a section are sorted: the values that it shows. Exited work has none.
     fn add_sort_values(
         &self,
         groups: &mut SideSection,

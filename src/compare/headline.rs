@@ -19,15 +19,15 @@ struct HostSize {
     cpus: Option<f64>,
     /// Seconds that the values cover: 1 if they are rates, `None` if it is unknown.
     seconds: Option<f64>,
-    /// Whether values are those of windows: changes are shares of the host's totals. Without, values are totals since
-    /// each thread started, and changes are shares of all changes.
+    /// True if values belong to windows: changes are shares of the host's totals. If false, values are totals since each thread
+    /// started, and changes are shares of all changes.
     are_of_windows: bool,
 }
 
 /// How much the values of a group changed as a share of the host.
 #[derive(Clone, Copy, Debug, Default)]
 struct Score {
-    /// The sum over its values, without those that are the same in several runs.
+    /// Sum over the group's values, without values that are the same in several runs.
     all: f64,
     /// How much of the change in elapsed time the group explains, in nanoseconds.
     explained: f64,
@@ -58,7 +58,7 @@ impl Score {
         (self.explained, self.leader) = (time, Some(((true, time), place, headline)));
     }
 
-    /// What comes first: what explains elapsed time, then clear changes, then large ones.
+    /// Compares two ranks: values that explain elapsed time come first, then clear changes, then large ones.
     fn compare(&self, other: &Self) -> Ordering {
         let explained = other.explained.total_cmp(&self.explained);
         explained.then(other.is_clear().cmp(&self.is_clear())).then(other.all.total_cmp(&self.all))
@@ -171,7 +171,7 @@ fn sort_by_run_time(section: &mut ReportSection) {
     sort_groups(section, |a, b| run[b].total_cmp(&run[a]));
 }
 
-/// Sorts groups behind all groups together, those of the capturing process last.
+/// Sorts groups behind all groups together, and puts the capturing process last.
 fn sort_groups(section: &mut ReportSection, compare: impl Fn(usize, usize) -> Ordering) {
     let rank = |group: usize| (!section.groups[group].is_all(), section.groups[group].is_own());
     let mut order: Vec<usize> = (0..section.groups.len()).collect();
@@ -212,7 +212,7 @@ impl HostSize {
         columns.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// What a change of a column's value is measured by.
+    /// Returns the total by which a change of a column's value is measured.
     fn whole(&self, section: &ReportSection, column: &OverviewColumn) -> f64 {
         let rows = || section.rows.iter().filter(|row| section.groups[row.group].key.len() == 1);
         let changes = |name: &str| rows().filter(|row| row.name == name).map(Row::amount).sum::<f64>();

@@ -10,7 +10,7 @@ use super::{Digest, Runs, Sides, joined};
 use crate::diagnose::{Side, Warning};
 use crate::model::{ExitedWork, HostContext, SnapshotHead, WindowInfo};
 
-/// What a side of a report is. As JSON, docs/output.md describes it.
+/// Summary of a side of a report. As JSON, docs/output.md describes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SideSummary {
     pub(crate) file: String,
@@ -24,7 +24,7 @@ pub struct SideSummary {
     pub(crate) engine: Option<String>,
     /// The program that wrote the file, and its version.
     pub(crate) tool: Option<String>,
-    /// The runs, if there are several of which this is the first; `None` for a single capture.
+    /// Number and results of all runs, if this is the first of several; `None` for a single capture.
     #[serde(flatten)]
     pub(crate) runs: Option<RunCount>,
     /// The window, if it is one; of the candidate, the window since a baseline of the same boot.
@@ -32,7 +32,7 @@ pub struct SideSummary {
     pub(crate) window: Option<WindowSide>,
 }
 
-/// How many runs of a side there are, and what is known of all of them.
+/// Number of runs of a side, and the facts that concern all runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct RunCount {
     pub(crate) runs: usize,
@@ -80,7 +80,7 @@ impl RunCount {
 pub(crate) struct WindowSide {
     #[serde(flatten)]
     pub(crate) info: WindowInfo,
-    /// Whether the values are those since the baseline, not those of the file.
+    /// True if the values are increases since the baseline, not the values of the file.
     #[serde(skip)]
     pub(crate) since_baseline: bool,
     /// How often its threads were looked at per second; `None` if they were not sampled.
@@ -92,7 +92,7 @@ pub(crate) struct WindowSide {
     pub(crate) command_totals: Option<CommandTotals>,
 }
 
-/// What the threads of the command did that ran in a window.
+/// Totals of the command's threads that ran in a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct CommandTotals {
     pub(crate) threads: u64,
@@ -125,22 +125,22 @@ fn window_of(digest: &Digest) -> Option<WindowSide> {
 pub struct Difference {
     /// Field of the host context.
     pub field: String,
-    /// The values.
+    /// Values of both sides.
     #[serde(flatten)]
     pub values: Sides<Option<String>>,
 }
 
-/// What precedes the sections of a report.
+/// Lines before the sections of a report.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Header {
-    /// The sides.
+    /// Summaries of the sides.
     pub sides: Sides<SideSummary>,
     /// The baseline's host settings by name; empty if unknown.
     pub host: Vec<(String, String)>,
-    /// From the baseline's capture to the candidate's, in nanoseconds; `None` if a file lacks the time.
+    /// Time from the baseline's capture to the candidate's, in nanoseconds; `None` if a file lacks the time.
     pub apart_ns: Option<i64>,
-    /// What differs in the host context; `None` where a side has none.
+    /// Differences of the host contexts; `None` if a side has no host context.
     pub differences: Option<Vec<Difference>>,
     /// Why the snapshots may not be comparable.
     pub warnings: Vec<Warning>,

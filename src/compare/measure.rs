@@ -4,10 +4,10 @@ use super::exited_work::{TICKS, exited_that_matter, run, sum};
 use super::{ColumnInput, GroupTotals, Measurement, OverviewColumn, Per, Quantity, number, rate_unit, whole};
 use crate::model::{Cell, Metric, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit, WindowRule};
 
-/// What the values of a group depend on.
+/// Context on which the values of a group depend.
 #[derive(Clone, Copy)]
 pub(super) struct GroupContext<'g> {
-    /// The threads; `None` for exited work, which is that of no thread.
+    /// Totals of the threads; `None` for exited work, which belongs to no thread.
     members: Option<&'g GroupTotals>,
     totals: &'g Totals,
     times: Times,
@@ -15,7 +15,7 @@ pub(super) struct GroupContext<'g> {
 }
 
 impl<'g> GroupContext<'g> {
-    /// `cpu_time` is that of all groups, in nanoseconds.
+    /// Returns the context of a group. `cpu_time` is the CPU time of all groups, in nanoseconds.
     pub(super) fn new(head: &SnapshotHead, members: &'g GroupTotals, per: Per, cpu_time: u64) -> Self {
         let times = Times::new(head, members, per, cpu_time);
         Self { members: Some(members), totals: &members.totals, times, taskstats: head.taskstats_version() }
@@ -161,7 +161,7 @@ impl OverviewColumn {
         }
     }
 
-    /// For each input, the number of threads that have a value.
+    /// Returns, for each input, the number of threads that have a value.
     fn covered(&self, totals: &Totals, times: Times) -> impl Iterator<Item = u64> + Clone {
         let (metrics, blocked): ([&[M]; 2], _) = match self.amount {
             ColumnInput::Elapsed | ColumnInput::Zombie => ([&[], &[]], None),

@@ -1,4 +1,4 @@
-//! One side of a report: the measurements of all groups, before they are compared.
+//! Measurements of all groups on one side, before they are compared.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{GroupReason, Quantity, number, whole};
 use crate::model::{Cell, ExitedWork, NS_PER_TICK, Name, ThreadSpan, Unit};
 
-/// What was measured of a group: a value, and how far it can be relied on.
+/// A measured value of a group, and how far it can be relied on.
 #[derive(Clone, Debug)]
 pub(super) struct Measurement {
     pub(super) name: Cow<'static, str>,
@@ -28,7 +28,7 @@ pub(super) struct Measurement {
     pub(super) is_increase: bool,
     /// The unit in which the kernel counts it, in its own unit; 0 if it is exact.
     pub(super) quantum: f64,
-    /// Of several runs, the number of each; NaN where there is none. `None` if a run has another value than a number.
+    /// Numbers of all runs, NaN where a run has none; `None` if a run has another value than a number.
     pub(super) runs: Option<Box<[f64]>>,
 }
 
@@ -61,7 +61,7 @@ impl Measurement {
         (self.unit, self.quantum) = (unit, divided(self.quantum));
     }
 
-    /// A counter's rise as a rate, of a window of so many seconds.
+    /// Turns a counter's increase into a rate, over a window of this many seconds.
     fn per_second(&mut self, seconds: f64) {
         let Some((unit, scale)) = rate_unit(self.unit).filter(|_| self.is_increase) else { return };
         let rate = |amount: f64| amount / scale / seconds;
@@ -93,7 +93,7 @@ impl Measurement {
     }
 }
 
-/// What rises of counters are divided by.
+/// Divisor of the increases of counters.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Divisor {
     Seconds(f64),
@@ -124,7 +124,7 @@ pub(super) fn rate_unit(unit: Unit) -> Option<(Unit, f64)> {
     })
 }
 
-/// What is known of a group on one side besides its values.
+/// Facts about a group on one side, besides its values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct GroupFacts {
     /// Number of threads; of cgroups in sections about cgroups, of processes in sections about memory.
@@ -154,8 +154,8 @@ pub(crate) struct GroupFacts {
     pub(crate) is_minor: bool,
     /// Whether the kernel may have cut a name in the group, so that different threads are one group.
     pub(crate) name_cut: bool,
-    /// Who started its processes that exited in the window, and how many of their threads: first the most. Of several runs, of
-    /// all together.
+    /// Ancestors of the group's processes that started and exited in the window, with the number of threads: the largest number
+    /// first. With several runs, of all runs together.
     pub(crate) parents: Vec<(Name, u64)>,
 }
 

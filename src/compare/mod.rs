@@ -1,5 +1,5 @@
-//! From two snapshots to what changed between them, or from one to its groups. Pure functions:
-//! everything that a report shows is in the value they return.
+//! Comparison: from two snapshots to the changes between them, or from one to its groups. All functions are pure: everything that
+//! a report shows is in the value that they return.
 
 mod captures;
 mod cgroup_keys;

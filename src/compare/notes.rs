@@ -1,10 +1,10 @@
-//! Which sections are reported, and why a selected section has no data.
+//! Selection of the sections that are reported, and notes on selected sections without data.
 
 use super::{Digest, Grouping, Quantity, ReportSection, Row, Selection, Sides};
 use crate::diagnose::{Finding, Note, Side, why_empty};
 use crate::model::Section;
 
-/// What notes are made from: the first capture of each side, and what it could not read.
+/// Input of notes: the first capture of each side, and its findings.
 #[derive(Clone, Copy)]
 pub(super) struct Noted<'d> {
     pub(super) digests: Sides<&'d Digest>,

@@ -13,29 +13,29 @@ use crate::statistics::TAIL;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum GroupBy {
-    /// By process name, and for interpreters and loaders the name of what they run.
+    /// Groups by process name, with the name of the program that an interpreter or loader runs.
     Command,
-    /// By process name.
+    /// Groups by process name.
     #[default]
     #[cfg_attr(feature = "cli", value(name = "process", alias = "pcomm"))]
     Pcomm,
-    /// By thread name: a pool, across programs.
+    /// Groups by thread name: a pool, across programs.
     #[cfg_attr(feature = "cli", value(name = "thread", alias = "comm"))]
     Comm,
-    /// By exact thread name.
+    /// Groups by exact thread name.
     #[cfg_attr(feature = "cli", value(hide = true))]
     CommExact,
-    /// By process, with its id.
+    /// Groups by process, with its id.
     Pid,
-    /// By thread, with its id and its process.
+    /// Groups by thread, with its id and its process.
     Tid,
-    /// By cgroup path.
+    /// Groups by cgroup path.
     Cgroup,
-    /// By container: pods of one workload are one; without a container, by service of systemd.
+    /// Groups by container: containers of one workload are one group; without a container, by systemd service.
     Container,
-    /// By pod: those of one workload are one; without a pod, by container or service.
+    /// Groups by pod: pods of one workload are one group; without a pod, by container or service.
     Pod,
-    /// By cgroup, process and thread, as a tree.
+    /// A tree by cgroup, process and thread.
     All,
 }
 
@@ -59,16 +59,16 @@ pub enum Names {
 /// Whether groups have one line each, or one per value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Both: the overview, and all sections.
+    /// The overview and all sections.
     #[default]
     Both,
     /// The overview only: one line per group.
     Overview,
-    /// One line per value only.
+    /// Only lines with one value each.
     Long,
 }
 
-/// What values are divided by.
+/// Divisor of the values in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
@@ -115,23 +115,23 @@ impl Default for Threshold {
     }
 }
 
-/// What gates on several groups do with groups that only the candidate has.
+/// Treatment of groups that only the candidate has, by gates on several groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NewGroups {
     /// Compare them with a baseline of 0.
     #[default]
     Judge,
-    /// Leave them out.
+    /// Leave these groups out.
     Pass,
 }
 
-/// What gates do with percentages of times of sides that ran on different processors.
+/// Treatment of percentages of times by gates, if the sides ran on different processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DifferentHosts {
     /// Refuse them: they would compare the processors.
     #[default]
     Refuse,
-    /// Judge them.
+    /// Judge percentages as on equal processors.
     Allow,
 }
 
@@ -140,11 +140,11 @@ pub enum DifferentHosts {
 pub struct EndedEarly {
     /// Runs per side that were planned.
     pub planned: u32,
-    /// What ended them.
+    /// Event that ended the runs.
     pub by: EndOfRuns,
 }
 
-/// What ends runs before as many are made as were planned.
+/// Event that ends the runs before the planned number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EndOfRuns {
@@ -154,7 +154,7 @@ pub enum EndOfRuns {
     Decided,
 }
 
-/// What decides which groups there are, and what their values are.
+/// Options that decide which groups there are, and what their values are.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Grouping {
@@ -166,13 +166,14 @@ pub struct Grouping {
     pub flatten: Vec<Flatten>,
     /// The threads that are looked at; `None` for [`Scope::Host`], or what [`CompareOptions::for_captures`] says.
     pub scope: Option<Scope>,
-    /// What values of the overview are divided by; `None` for what suits the snapshots.
+    /// Divisor of the overview's values; `None` for what suits the snapshots.
     pub per: Option<Per>,
-    /// What [`Per::Unit`] divides by.
+    /// Number of units by which [`Per::Unit`] divides.
     pub units: Option<Units>,
 }
 
-/// What is reported of the groups. It changes neither their values nor what gates, headlines and why lines say of them.
+/// Selection of the groups and values that are reported. It changes neither the values nor what gates, headlines and why lines
+/// say.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Selection {
@@ -193,9 +194,9 @@ pub struct Selection {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompareOptions {
-    /// Which groups there are.
+    /// Options that decide which groups there are.
     pub grouping: Grouping,
-    /// What is reported of them.
+    /// Options that decide what is reported.
     pub selection: Selection,
     /// Whether reasons have whole stacks of functions, however few samples they have.
     pub has_whole_stacks: bool,
@@ -205,13 +206,13 @@ pub struct CompareOptions {
     pub threshold: Threshold,
     /// The share of the CPU time of all groups below which a group of several runs has no verdict, 0 to 1.
     pub min_time: f64,
-    /// What gates on several groups do with groups that only the candidate has.
+    /// Treatment of groups that only the candidate has, by gates on several groups.
     pub new_groups: NewGroups,
-    /// What gates do with percentages of times of sides that ran on different processors.
+    /// Treatment of percentages of times by gates, if the sides ran on different processors.
     pub different_hosts: DifferentHosts,
     /// How often an end of an interval may miss the true change: [`TAIL`], or less if these runs may have been looked at before.
     pub tail: f64,
-    /// What ended the runs, if fewer were made than planned.
+    /// Event that ended the runs, if fewer were made than planned.
     pub ended_early: Option<EndedEarly>,
     /// Whether the report has the tree of cgroups, processes and threads below its groups.
     pub has_tree: bool,
@@ -241,7 +242,7 @@ impl Default for CompareOptions {
     }
 }
 
-/// Whether a group is among those that the globs select; without globs, all are.
+/// Returns true if the globs select a group; without globs, all are selected.
 pub(super) fn includes_group(only: &[GroupGlob], path: &[String]) -> bool {
     only.is_empty() || only.iter().any(|glob| glob.includes(path))
 }
@@ -256,9 +257,9 @@ const SECTIONS_OF_TREE: &[Section] = &[
 ];
 
 impl CompareOptions {
-    /// The options for a comparison of these captures: if all are windows of commands, and no scope is selected, it is the
-    /// commands'. What else the host did is noise. If one does not know what interpreters run, groups are those of process
-    /// names.
+    /// Returns the options for a comparison of these captures. If all are windows of commands, and no scope is selected, the
+    /// scope is the commands: the rest of the host is noise. If one capture does not know what interpreters run, groups are
+    /// process names.
     #[must_use]
     pub fn for_captures<'h>(self, captures: impl Iterator<Item = &'h SnapshotHead> + Clone) -> Self {
         let is_of_command = |head: &SnapshotHead| head.window.as_ref().is_some_and(|window| window.command.is_some());

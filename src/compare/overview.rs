@@ -13,8 +13,9 @@ use crate::diagnose::{Note, Side};
 use crate::model::{Direction, ExitedWork, SnapshotHead, Totals};
 use crate::statistics::Verdict;
 
-/// What values are divided by where the options don't say: those of a window by its length, those of commands that are
-/// compared or repeated by nothing, as equal work has equal totals however long the command waits besides. A snapshot's are divided by the time that threads have existed, and by nothing if it is compared.
+/// Returns the divisor where the options don't give one. Windows are divided by their length. Commands that are compared or
+/// repeated have totals, as equal work has equal totals however long the command waits. A snapshot is divided by the time that
+/// its threads have existed, and compared snapshots have totals.
 pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
     let only = Some(&sides.baseline).filter(|side| sides.candidate.is_none() && side.is_single);
     if let Some([digest]) = only.map(|side| &side.digests[..]) {

@@ -5,7 +5,7 @@ use crate::model::Direction::{self, MoreIsWorse, Neither};
 use crate::model::Unit::{self, Bytes, Count, Ns};
 use crate::model::{Metric, MetricId as M};
 
-/// What the values of a column are made from.
+/// Input from which the values of a column are made.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ColumnInput {
     /// The time of the command, which all groups together have.
@@ -143,7 +143,7 @@ pub(super) const SLEEP: &str = "sleep";
 pub(super) const STOPPED: &str = "stopped";
 pub(super) const ZOMBIE: &str = "zombie";
 const RESIDENT: &[M] = &[M::rss_anon_bytes, M::rss_file_bytes, M::rss_shmem_bytes];
-/// As the scheduler counts it, or as delays.
+/// Metrics of blocked time, as the scheduler counts it, or as delays.
 const BLOCKED: &[M] = &[
     M::block_sum,
     M::iowait_sum,

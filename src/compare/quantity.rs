@@ -43,7 +43,7 @@ impl Quantity {
         Self::all().find(|quantity| quantity.name() == name)
     }
 
-    /// Public name.
+    /// Returns the public name.
     pub fn name(self) -> &'static str {
         self.about().name
     }
@@ -52,7 +52,7 @@ impl Quantity {
         self.about().section
     }
 
-    /// What the tables of columns and metrics say about it.
+    /// Returns the entry of the quantity in the tables of columns and metrics.
     pub(crate) fn about(self) -> AboutQuantity {
         match self {
             Self::Column(&OverviewColumn { name, doc, unit, direction, .. }) => {
@@ -131,7 +131,7 @@ impl Quantity {
         self.name() == name || matches!(self, Self::Column(column) if shows(column))
     }
 
-    /// What stands for it in the overview: the column that shows it alone, if there is one.
+    /// Returns the column of the overview that shows this quantity alone, if there is one; else the quantity.
     pub(super) fn in_overview(self) -> Self {
         let shows = |column: &&OverviewColumn| column.inputs().map(|metric| metric.name).eq([self.name()]);
         OVERVIEW.iter().find(shows).map_or(self, Self::Column)

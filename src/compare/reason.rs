@@ -9,17 +9,17 @@ use super::code_site::{self, CodeSite};
 use super::{BLOCK, RUN, SLEEP, STOPPED, WAIT, ZOMBIE, limited};
 use crate::model::{CodeFunction, Name, Reason, ReasonClass, WaitPlace};
 
-/// What the threads of a group did or waited for, as reports have it.
+/// Activity of a group's threads, or what they waited for, as reports have it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[non_exhaustive]
 pub struct GroupReason {
-    /// What kind of reason it is.
+    /// Class of the reason.
     pub class: ReasonClass,
     /// How the threads got into the kernel: the name of a system call, or `page fault`.
     pub entry: Option<Name>,
     /// Functions of the kernel that they wait in, the innermost first: only that one, unless whole stacks are asked for.
     pub functions: Vec<Name>,
-    /// What the system call works on: a path, socket or pipe.
+    /// Object of the system call: a path, socket or pipe.
     pub object: Option<Name>,
     /// The group that ran on the CPU or owns the lock: its name, or `itself`.
     pub by: Option<Name>,
@@ -55,7 +55,7 @@ impl GroupReason {
         })
     }
 
-    /// What is not known more exactly of the time in a column of the overview; `None` for columns that have no reasons.
+    /// Returns the reason for otherwise unexplained time in a column of the overview; `None` for columns that have no reasons.
     pub(super) fn other(column: &str) -> Option<Self> {
         let class = match column {
             RUN => ReasonClass::Run,
@@ -96,8 +96,8 @@ impl GroupReason {
         Self { stack: None, ..self.coarse(0) }
     }
 
-    /// The same with fewer details: from level 0, which has the innermost functions, to [`COARSEST`], which is only a column. A
-    /// place in the code is kept longer than what its calls work on, and then becomes that of the caller.
+    /// Returns the reason with fewer details: from level 0, with the innermost functions, to [`COARSEST`], which is only a
+    /// column. A place in the code is kept longer than the object of the call, and then becomes the place of the caller.
     pub(super) fn coarse(&self, level: usize) -> Self {
         if self.class == ReasonClass::Idle {
             return Self::of_class(self.class);
@@ -148,7 +148,7 @@ impl GroupReason {
         place.name(self.class)
     }
 
-    /// What is waited for at that place, if `object` is the name of the object: ` on /data/wal`, `, held by cc1`.
+    /// Returns the target of the wait, if `object` is the name of the object: ` on /data/wal`, `, held by cc1`.
     pub(crate) fn target(&self, object: impl Fn(&str) -> String) -> String {
         let object = self.object.as_ref().map(|name| format!(" on {}", object(name)));
         let by = self.by.as_ref().filter(|_| self.class != ReasonClass::Wait);
@@ -189,8 +189,8 @@ impl fmt::Display for GroupReason {
     }
 }
 
-/// A name that reasons can have: that of a class, a system call, a function of the kernel or a culprit, in all columns of
-/// the overview or in one.
+/// Name that a reason can have: the name of a class, a system call, a function of the kernel or a culprit, in all columns of the
+/// overview or in one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReasonName {
     column: Option<&'static str>,

@@ -42,7 +42,7 @@ fn stack(row: &Row) -> Vec<Name> {
     telling(stack).into_iter().take(FARTHEST).map(label).collect()
 }
 
-/// Adds the functions at a place of these stacks, below each those that called it.
+/// Adds the functions at a place of these stacks, and below each function its callers.
 fn add_callers(stacks: &[Stack<'_>], (depth, place): (usize, usize), least: f64, lines: &mut Vec<Row>) {
     let functions = by_function(stacks, place).into_iter().map(|(function, stacks)| {
         let rows: Vec<_> = stacks.iter().map(|(_, row)| *row).collect();

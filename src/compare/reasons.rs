@@ -26,7 +26,7 @@ pub(super) fn names(reasons: &Reasons) -> impl Iterator<Item = (&str, &str)> {
     victims.chain(culprits.map(|other| (&*other.pcomm, &*other.comm)))
 }
 
-/// Groups the reasons of a capture, and those of groups above others in a tree. Places that do not exist are left out.
+/// Groups the reasons of a capture, also for the upper levels of a tree. Places that do not exist are left out.
 pub(super) fn grouped(reasons: &Reasons, threads: &ThreadTotals, naming: &Naming<'_>) -> GroupedReasons {
     let is_in_scope = |sampled: &SampledThreads| threads.filter.includes(sampled.owner, sampled.cgroup.as_deref());
     let only_threads = threads.only_threads();
@@ -101,7 +101,7 @@ pub(super) fn tell_stopped(groups: &mut Groups, reasons: &GroupedReasons) {
     }
 }
 
-/// What the process of threads runs. Files of 0.3.0 say it only in the rows of threads.
+/// Returns the program that the process of these threads runs. Files of 0.3.0 have it only in the rows of threads.
 fn program_of<'t>(sampled: &'t SampledThreads, threads: &'t ThreadTotals) -> Option<&'t Name> {
     sampled.program.as_ref().or_else(|| threads.programs.get(&sampled.tgid?))
 }
@@ -116,8 +116,8 @@ fn culprit_name(culprit: &[String], victim: &[String], depth: usize) -> Name {
 /// The rows of each group, decided for all captures together so that they have the same: which reasons are parts of a row.
 pub(super) type ReasonRows = BTreeMap<Vec<String>, BTreeMap<GroupReason, Arc<GroupReason>>>;
 
-/// Reasons with few samples are merged into those with fewer details. What many threads did at one moment is one
-/// observation, so that `passes` of a side are at most so many.
+/// Merges reasons with few samples into reasons with fewer details. Samples of many threads at one moment are one observation: at
+/// most `passes` of a side count.
 pub(super) fn rows(sides: &Sides<Vec<&GroupedReasons>>, passes: u64, options: &CompareOptions) -> ReasonRows {
     let mut samples: BTreeMap<&[String], BTreeMap<&GroupReason, u64>> = BTreeMap::new();
     for side in sides.iter() {
@@ -152,9 +152,9 @@ pub(super) fn rows(sides: &Sides<Vec<&GroupedReasons>>, passes: u64, options: &C
 /// How objects without names, such as pipes, are told.
 #[derive(Clone, Copy)]
 enum UnnamedObjects {
-    /// Of one side, they are counted: `12 pipes`.
+    /// Objects of one side are counted: `12 pipes`.
     Counted,
-    /// Of two sides, all of a kind are one: `pipes`.
+    /// Objects of two sides are one if they are of the same kind: `pipes`.
     Matched,
 }
 
@@ -199,9 +199,9 @@ fn merged(
     rows
 }
 
-/// What the section has of each group.
+/// Content of the section for each group.
 pub(super) enum Wanted<'w> {
-    /// Rows of reasons.
+    /// Rows with one reason each.
     Rows(&'w ReasonRows),
     /// The sums of the reasons with these names.
     Sums(Vec<&'w ReasonName>),
@@ -259,7 +259,8 @@ impl<'g> GroupTime<'g> {
         times
     }
 
-    /// The nanoseconds of samples that are a reason's own, of so many: beyond what cgroups waited for quotas, waits are others.
+    /// Returns the nanoseconds of samples that belong to a reason, out of `ns`: beyond the time that cgroups waited for quotas,
+    /// waits have other reasons.
     fn own_ns(&self, reason: &GroupReason, ns: u64) -> f64 {
         if reason.class == ReasonClass::CpuQuota { ns as f64 * self.quota_part } else { ns as f64 }
     }

@@ -1,4 +1,4 @@
-//! From the runs of one side or two to a report: groups, their order, why they waited, gates and notes.
+//! Reports from the runs of one side or two: groups, their order, why they waited, gates and notes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,23 +19,23 @@ use crate::statistics::{Design, Verdict};
 pub struct Report {
     /// The sides, host differences and warnings; `None` if the section was not selected.
     pub header: Option<Header>,
-    /// What the only side could not read; empty in a report of two sides, which has notes.
+    /// Findings of the only side: what it could not read. Empty in a report of two sides, which has notes.
     pub gaps: Vec<Finding>,
     /// How threads are grouped.
     pub group_by: GroupBy,
     /// The threads that are looked at.
     pub scope: Scope,
-    /// What values of the overview are divided by, of two sides all rises of counters.
+    /// Divisor of the overview's values; with two sides, of all increases.
     pub per: Per,
     /// Number of runs of each side.
     pub runs: Sides<usize>,
     /// How the runs of both sides belong together.
     pub design: Design,
-    /// What intervals are compared with; `None` without several runs.
+    /// Threshold for intervals; `None` without several runs.
     pub threshold: Option<Threshold>,
     /// How often an end of an interval may miss the true change.
     pub tail: f64,
-    /// What ended the runs, if fewer were made than planned.
+    /// Event that ended the runs, if fewer were made than planned.
     pub ended_early: Option<EndedEarly>,
     /// The sections, in order.
     pub sections: Vec<ReportSection>,
@@ -102,7 +102,7 @@ impl Report {
     }
 }
 
-/// Compares two snapshots.
+/// Compares two snapshots of any kind.
 #[must_use]
 pub fn compare(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, options: &CompareOptions) -> Report {
     let options = &options.clone().for_captures([&baseline.head, &candidate.head].into_iter());
@@ -116,8 +116,8 @@ pub fn show(snapshot: &CtprofSnapshot, options: &CompareOptions) -> Report {
     report(Sides::one(Digest::of_snapshot(snapshot, options).into()), options, &[])
 }
 
-/// The report on one side, or on two, of one or more runs each, made with these options. Of several runs, each value is
-/// the median, with the values of all runs in its row; the host is that of the first. Gates need two sides.
+/// Returns the report on one side, or on two, of one or more runs each. With several runs, each value is the median, its row has
+/// the values of all runs, and the host is the host of the first run. Gates need two sides.
 ///
 /// # Panics
 /// If a side is empty.
@@ -239,7 +239,7 @@ fn finish(
     }
 }
 
-/// The results of the gates. The rows that they look at need not be among those that are reported.
+/// Returns the results of the gates, which may check rows that are not reported.
 fn gate_results(grouped: &Grouped, gates: &[Gate], per: Per, options: &CompareOptions) -> Vec<GateResult> {
     let minor = minor_groups(grouped, gates, options);
     let digests = grouped.sides.as_ref().map(|side| &side.digests[..]);

@@ -15,21 +15,21 @@ use crate::diagnose::Note;
 use crate::model::{Cell, ExitedWork, Name, Section, Unit, named};
 use crate::statistics::Verdict;
 
-/// One section of a report.
+/// A section of a report.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ReportSection {
-    /// The section.
+    /// Kind of the section.
     pub section: Section,
     /// The groups, in the order of their keys.
     pub groups: Vec<Group>,
     /// The values of all groups, in display order.
     pub rows: Vec<Row>,
-    /// Of an overview, the names of its columns: first those that say most of what the groups did, or how they changed.
+    /// Names of the overview's columns: first the ones that say most of what the groups did, or how they changed.
     pub(crate) foremost: Vec<&'static str>,
-    /// Of an overview, the rows whose verdicts stand for groups, by group: also those that are not selected.
+    /// Rows of the overview whose verdicts stand for groups, by group; also rows that are not selected.
     pub(crate) headlines: BTreeMap<usize, Row>,
-    /// Of an overview, how its groups are sorted.
+    /// Order of the overview's groups, as text.
     pub(crate) order: String,
     /// Notes on the section, such as why it has no data.
     pub notes: Vec<Note>,
@@ -42,15 +42,15 @@ pub(crate) const ALL_GROUPS: &str = "all groups";
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Group {
-    /// What identifies the group: the names from the top of the tree down to its own; empty for all groups together.
+    /// Key of the group: the names from the top of the tree down to its own; empty for all groups together.
     pub key: Vec<String>,
-    /// What is displayed: a name or a pattern; in a tree, the last part of the key.
+    /// Name to display: a name or a pattern; in a tree, the last part of the key.
     pub label: String,
     /// Whether its cgroup was renamed in the candidate.
     pub renamed: bool,
     /// How many cgroups of both sides it stands for; `None` if it is not the group of a cgroup, or if its members are cgroups.
     pub cgroups: Option<usize>,
-    /// What is known of it; `None` on a side where the group does not exist.
+    /// Facts about the group; `None` on a side where the group does not exist.
     pub(super) facts: Sides<Option<GroupFacts>>,
 }
 
@@ -65,7 +65,7 @@ impl Group {
         self.facts.iter().flatten().any(|facts| facts.name_cut)
     }
 
-    /// Who started its processes that exited in the window, of each side.
+    /// Returns, for each side, the ancestors of the group's processes that started and exited in the window.
     pub(crate) fn parents(&self) -> Sides<&[(Name, u64)]> {
         self.facts.as_ref().map(|facts| facts.as_ref().map_or(&[][..], |facts| &facts.parents))
     }
@@ -75,7 +75,7 @@ impl Group {
         self.key.is_empty()
     }
 
-    /// The label; in a tree, after those of the groups above it.
+    /// Returns the label; in a tree, behind the labels of the groups above it.
     pub(crate) fn full_label(&self) -> String {
         if self.is_all() { self.label.clone() } else { self.key.join(" » ") }
     }
@@ -90,7 +90,7 @@ impl Group {
         self.of_members(|facts| Some(facts.turnover))
     }
 
-    /// What is known of the members; `None` on a side where it is not, or where the group does not exist.
+    /// Returns a fact about the members; `None` on a side where it is unknown, or where the group does not exist.
     pub(crate) fn of_members<T>(&self, known: impl Fn(&GroupFacts) -> Option<T>) -> Sides<Option<T>> {
         self.facts.as_ref().map(|side| side.as_ref().and_then(&known))
     }
@@ -106,7 +106,7 @@ impl Group {
     }
 }
 
-/// One value of one group.
+/// A value of a group.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Row {
@@ -116,7 +116,7 @@ pub struct Row {
     pub group: usize,
     /// Name of the value.
     pub name: Cow<'static, str>,
-    /// The unit.
+    /// Unit of the value.
     pub unit: Unit,
     /// The quantity, in sections about threads.
     pub quantity: Option<Quantity>,
@@ -126,11 +126,11 @@ pub struct Row {
     pub values: Sides<Option<Cell>>,
     /// How many of the group's members have one; `None` on a side where the group does not exist.
     pub covered: Sides<Option<u64>>,
-    /// Whether some of them lack one that should have it.
+    /// True if some members lack a value that they should have.
     pub partial: bool,
     /// How the sides differ; of several runs, how their medians differ. `None` in a report of one side.
     pub change: Option<Change>,
-    /// Of several runs, the numbers of all, and what they say.
+    /// Numbers of all runs and their verdict, if there are several runs.
     pub runs: Option<Box<RowRuns>>,
     /// Why the verdict on this value stands for its group in the overview of several runs, if it does.
     pub headline: Option<Headline>,
@@ -153,7 +153,7 @@ pub enum Headline {
 named! {
     /// Why tables hide a row, in display order.
     pub enum HiddenReason {
-        /// Both sides have the same value.
+        /// The sides have the same value.
         Unchanged = "unchanged",
         /// In several runs, both sides have the same value up to the threshold.
         Same = "same",
@@ -257,7 +257,7 @@ impl Row {
         delta::percent(self.unit, self.values.baseline.as_ref()?, &self.delta()?)
     }
 
-    /// What several runs say of the threshold.
+    /// Returns the verdict of several runs, against the threshold.
     pub fn verdict(&self) -> Option<Verdict> {
         self.runs.as_ref()?.verdict
     }
@@ -313,8 +313,8 @@ impl ReportSection {
         Self { section, groups, rows, foremost, headlines, order: String::new(), notes }
     }
 
-    /// Leaves the rows of selected groups and columns. All groups together are not shown beside some of them: a reader would take
-    /// the sum for theirs. The command's time is the first fact of a comparison, whatever is selected.
+    /// Keeps only rows of selected groups and columns. All groups together are not shown beside some groups: a reader would take
+    /// the sum for theirs. The command's time always stays, as the first fact of a comparison.
     pub(super) fn select(&mut self, selection: &Selection) {
         let (groups, is_overview) = (&self.groups, self.section == Section::Overview);
         self.rows.retain(|row| {
@@ -395,8 +395,8 @@ fn joined_measurements(
     pairs.into_iter().chain(others.map(move |measured| Sides::two(instead_of(sides.baseline, &measured), measured)))
 }
 
-/// What a group is sorted by: the value of one side, or the difference between two. For a group on one side of two, it
-/// is the difference from nothing; a value that one side lacks is unknown.
+/// Returns the value by which a group is sorted: the value of one side, or the difference between two. For a group on one side of
+/// two, it is the difference from nothing; a value that one side lacks is unknown.
 fn sort_value(cells: Sides<Option<&Cell>>, exists: Sides<bool>) -> Option<f64> {
     match (cells.baseline, cells.candidate) {
         (Some(a), None) => delta::number(a),

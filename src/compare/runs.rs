@@ -1,4 +1,4 @@
-//! The runs of a side: which of them count, the values of groups in all of them, and verdicts on the values of two sides.
+//! Runs of a side: which runs count, the values of their groups, and verdicts on values of two sides.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -37,7 +37,7 @@ pub enum RunsError {
     Failed(usize, usize),
 }
 
-/// One run in so many may fail.
+/// Number of runs per allowed failure.
 const RUNS_PER_FAILURE: usize = 10;
 
 impl From<Digest> for Runs {
@@ -70,7 +70,7 @@ impl Runs {
         first.or((self.excluded > 0).then_some(true))
     }
 
-    /// The runs, if there are any and enough of them succeeded.
+    /// Returns the runs, or an error if there are none or too many have failed.
     pub fn checked(self) -> Result<Self, RunsError> {
         let (failed, all) = (self.excluded, self.excluded + self.digests.len());
         match () {
@@ -81,7 +81,7 @@ impl Runs {
     }
 }
 
-/// Of so many runs, at most one may lack a partner: a tenth of the commands of each side may fail.
+/// Number of runs per allowed run without a partner: a tenth of the commands of each side may fail.
 const RUNS_PER_UNPAIRED: usize = 8;
 
 /// Pairs the runs of both sides if they were recorded in turn, as `ab` does: each run with the next one, of the other side.
@@ -131,7 +131,7 @@ fn in_turn(baseline: &[u64], candidate: &[u64]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// For each value by name, the runs of a side in which any group has it.
+/// Runs of a side in which any group has a value, by the name of the value.
 #[derive(Debug, Default)]
 pub(super) struct KnownValues {
     runs: usize,
@@ -252,8 +252,8 @@ impl GroupRuns {
     }
 }
 
-/// Without the parts of run time that more than a tenth of the runs lack, or that are longer than the run time: short runs have
-/// none, so it would be the median of the longer ones.
+/// Removes parts of the run time that more than a tenth of the runs lack, or that are longer than the run time: short runs have
+/// none, so the median would come from the longer ones.
 fn without_parts_of_longer_runs(mut measurements: Vec<Measurement>) -> Vec<Measurement> {
     let value = |measured: &Measurement| measured.cell.as_ref().and_then(number);
     let run = measurements.iter().find(|measured| measured.name == RUN).and_then(value);
@@ -355,7 +355,7 @@ impl MeasurementRuns {
     }
 }
 
-/// Of ranges and CPU sets, the middle one; of words, the one that most runs have, of equally many the first.
+/// Returns the middle range or CPU set, or the most frequent word; of equally frequent words, the first.
 fn middle_cell(mut runs: Vec<Cell>) -> Option<Cell> {
     if let Some(numbers) = runs.iter().map(plain_number).collect::<Option<Vec<f64>>>() {
         return runs.first().zip(median(&numbers)).map(|(kind, median)| of_kind(kind, median));
@@ -399,9 +399,9 @@ pub struct RowRuns {
     /// The ratio of the sides, with its 95 % interval; `None` with fewer than [`MIN_RUNS`](crate::statistics::MIN_RUNS)
     /// known values on a side, if more than half of the runs of a side lack the value, or with negative values.
     pub estimate: Option<Estimate>,
-    /// What the interval says about the threshold.
+    /// Verdict of the interval, against the threshold.
     pub verdict: Option<Verdict>,
-    /// What would make an unclear verdict clear, if that can be estimated.
+    /// Number of runs that would make an unclear verdict clear, if it can be estimated.
     pub(crate) needed: Option<RunsNeeded>,
 }
 
@@ -465,7 +465,8 @@ pub(crate) struct RunsNeeded {
 }
 
 impl RunsNeeded {
-    /// For a change beyond the threshold or, if it is within, for both ends of the interval to be within it.
+    /// Estimates the runs for a change beyond the threshold, or, for a change within it, until both ends of the interval are
+    /// within it.
     fn new(runs: usize, estimate: Estimate, judge: Judge) -> Option<Self> {
         let Judge { threshold: Threshold(threshold), tail, .. } = judge;
         let (change, threshold) = (estimate.change.ln().abs(), threshold.ln_1p());

@@ -5,7 +5,7 @@ use crate::model::CodeFunction;
 /// Beginnings of the names of a file and of its functions.
 type Runtime = (&'static str, &'static str);
 
-/// One row for each runtime, or a part of it. An empty text stands for any.
+/// Runtimes, or parts of runtimes, one per row. An empty text stands for any.
 const RUNTIMES: [Runtime; 54] = [
     // C: the library, the loader, the start of programs.
     ("libc.so", ""),

@@ -17,11 +17,11 @@ pub enum Scope {
     /// All threads of the host.
     #[default]
     Host,
-    /// Those of the command that `record` ran, and of its descendants.
+    /// Threads of the command that `record` ran, and of its descendants.
     Command,
-    /// Those in containers of a name: their own, or that of their group.
+    /// Threads in containers of a name: the container's own, or its group's.
     Container(GroupGlob),
-    /// Those in pods of a name: their own, or that of their group, with or without namespace.
+    /// Threads in pods of a name: the pod's own, or its group's, with or without namespace.
     Pod(GroupGlob),
 }
 
@@ -101,7 +101,7 @@ pub(super) enum ThreadFilter {
     #[default]
     All,
     OfCommand,
-    /// By path.
+    /// Threads in cgroups with these paths.
     InCgroups(Arc<HashSet<String>>),
 }
 

@@ -8,7 +8,7 @@ pub(super) const LEAST_EXITED_WORK: f64 = 0.05;
 /// A change below this share of the host neither stands for its group nor puts it before others: what rests on a host changes by
 /// as much.
 pub(super) const LEAST_OF_HOST: f64 = 1e-3;
-/// What explains less than this share of a longer run does not matter: repeated runs differ by as much.
+/// Share of a longer run below which an explanation does not matter: repeated runs differ by as much.
 pub(super) const LEAST_OF_SLOWDOWN: f64 = 0.05;
 /// The times of a group that can explain a longer run. The first is preferred: run time is the cause of sleep in others, and not
 /// the reverse, and a wait for CPUs comes with the other times.
@@ -17,10 +17,10 @@ pub(super) const TIMES_OF_SLOWDOWN: [&str; 4] = [RUN, BLOCK, SLEEP, WAIT];
 pub(super) const PREFERRED_OF_SLOWDOWN: f64 = 0.5;
 /// A reason for less than this share of a group's time is no answer to why it passes.
 pub(super) const LEAST_REASON: f64 = 0.1;
-/// With a reason that is, others are shown from this share on, and groups that do less than this share of the busiest one are not
-/// explained.
+/// Share from which further reasons are shown beside a larger one. Groups that are less active than this share of the busiest
+/// group are not explained.
 pub(super) const LEAST_OTHER_REASON: f64 = 0.01;
-/// A line has room for so many reasons, and a group for the lines of so many columns.
+/// Maximum number of reasons in a line, and of lines with reasons of a group.
 pub(super) const MOST_REASONS: usize = 3;
 pub(super) const MOST_EXPLAINED_COLUMNS: usize = 2;
 /// Percentages below this are shown as 0.
@@ -63,7 +63,7 @@ fn signed(cell: Option<&Cell>) -> f64 {
     cell.and_then(plain_number).unwrap_or(0.0)
 }
 
-/// For values of different signs, the distance between them counts.
+/// Returns the ratio of two values; for values of different signs, the distance between them counts.
 fn ratio(unit: Unit, baseline: f64, candidate: f64) -> f64 {
     let floor = floor(unit);
     let (small, large) = if baseline.is_sign_negative() == candidate.is_sign_negative() {

@@ -9,9 +9,9 @@ use crate::model::Section;
 /// Direction of a sort key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Smallest first.
+    /// Ascending: the smallest first.
     Asc,
-    /// Largest first.
+    /// Descending: the largest first.
     #[default]
     Desc,
     /// Largest absolute value first.
@@ -23,7 +23,7 @@ pub enum Order {
 pub struct SortKey {
     /// The value to compare.
     pub by: Quantity,
-    /// The direction.
+    /// Direction of the order.
     pub order: Order,
 }
 

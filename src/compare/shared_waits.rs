@@ -1,4 +1,4 @@
-//! Functions that many callers wait in, and the place in the code that says what each of them waits for.
+//! Functions that many callers wait in, and the place in the code that says what each caller waits for.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,10 +13,10 @@ const NEAR: usize = 3;
 const FEWEST_SAMPLES: u64 = 5;
 const LEAST_PART: u64 = 10;
 
-/// What the reasons of a group have in common that wait by the same system call.
+/// Common properties of a group's reasons that wait by the same system call.
 type WaitKind<'r> = (ReasonClass, Option<&'r Name>);
 
-/// Functions that wait for several callers, of which each waits for something else: `WaitLatch` of PostgreSQL, for example.
+/// Functions in which several callers wait, each for something else: `WaitLatch` of PostgreSQL, for example.
 pub(super) struct SharedWaits<'r>(HashMap<WaitKind<'r>, HashSet<CodeFunction<'r>>>);
 
 impl<'r> SharedWaits<'r> {

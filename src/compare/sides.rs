@@ -14,12 +14,12 @@ pub struct Sides<T> {
 }
 
 impl<T> Sides<T> {
-    /// One side.
+    /// Returns a report's only side.
     pub fn one(value: T) -> Self {
         Self { baseline: value, candidate: None }
     }
 
-    /// Two sides.
+    /// Returns a pair of two sides.
     pub fn two(baseline: T, candidate: T) -> Self {
         Self { baseline, candidate: Some(candidate) }
     }
@@ -44,7 +44,7 @@ impl<T> Sides<T> {
         Sides { baseline: (self.baseline, other.baseline), candidate: self.candidate.zip(other.candidate) }
     }
 
-    /// Borrows each side.
+    /// Borrows the value of each side.
     pub fn as_ref(&self) -> Sides<&T> {
         Sides { baseline: &self.baseline, candidate: self.candidate.as_ref() }
     }
@@ -86,7 +86,7 @@ impl<T> IntoIterator for Sides<T> {
     }
 }
 
-/// One side is its value, two are an object.
+/// Serializes one side as its value, two as an object.
 impl<T: Serialize> Serialize for Sides<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

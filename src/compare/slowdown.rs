@@ -1,4 +1,4 @@
-//! Which value of a group explains why commands take longer than others, or less long.
+//! The value of a group that explains why commands take longer or shorter.
 //!
 //! The rule is in docs/compare.md. Time is in nanoseconds per run, and the slower side is called so whichever it is.
 
@@ -9,7 +9,7 @@ use crate::statistics::Verdict;
 /// How much longer the commands of the slower side take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slowdown {
-    /// What the verdict on a value is that grew with it.
+    /// Verdict on a value that grew with it.
     verdict: Verdict,
     /// Elapsed time of the slower side, and how much longer that is.
     slower: f64,
@@ -18,7 +18,7 @@ pub(super) struct Slowdown {
     parallel: f64,
 }
 
-/// One time of a group, such as its run time, in nanoseconds per run.
+/// A time of a group on both sides, such as its run time, in nanoseconds per run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TimeOfSides {
     /// The place of its row.
@@ -131,7 +131,7 @@ mod tests {
         (Slowdown { verdict: Verdict::More, slower: after, longer: after - before, parallel }, times)
     }
 
-    /// Five threads, of which one waits for the others, on two CPUs.
+    /// Five threads on two CPUs: one waits for the others.
     #[test]
     fn threads_that_wait_for_a_lock_are_slower_because_they_sleep() {
         let [free, locked] = [(0.393, [0.78, 0.0, 0.405, 0.78]), (0.952, [0.95, 0.0, 3.5, 0.31])];

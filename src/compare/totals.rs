@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{GroupBy, GroupFacts, LONGEST_PATH, ProcessMemory, Throttled, Turnover};
 use crate::model::{CgroupCpuStats, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadState, Totals};
 
-/// What the threads of a group have done, and how many they are.
+/// Totals of a group: the work of its threads, and their number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupTotals {
-    /// Number of threads; in a window, of those alive at its end.
+    /// Number of threads; in a window, threads alive at its end.
     pub(super) threads: u64,
     pub(super) turnover: Turnover,
     /// How long they were alive in the window, in nanoseconds.
@@ -22,7 +22,7 @@ pub(super) struct GroupTotals {
     /// How long they were blocked, in nanoseconds; `None` if it is unknown for all threads.
     pub(super) blocked_ns: Option<u64>,
     pub(super) blocked_of: u64,
-    /// How many of them are threads of the capturing process.
+    /// Number of threads that belong to the capturing process.
     own: u64,
     /// The id of its process, if it is one.
     pub(super) pid: OnlyId,
@@ -32,14 +32,14 @@ pub(super) struct GroupTotals {
     pub(super) euid: OnlyId,
     /// The cgroups of the threads that waited for a CPU, and one more than [`MOST_CGROUPS`] if there are too many.
     cgroups: BTreeSet<Name>,
-    /// Who started its processes that exited, and how many of their threads.
+    /// Number of threads of processes that started and exited, by the ancestor of the process.
     parents: BTreeMap<Name, u64>,
     /// The longest run time of one thread that ran for much of its time, in nanoseconds.
     hottest_ns: u64,
     pub(super) exited_work: BTreeMap<ExitedWork, Box<Totals>>,
-    /// How many of them have a name that is known not to be cut, though it is as long as any can be.
+    /// Number of threads whose name is known not to be cut, although it has the maximum length.
     whole_names: u64,
-    /// How many are the first threads of processes, and how many of those have such a name.
+    /// Number of first threads of processes, and the number of first threads with such a name.
     leaders: u64,
     leaders_with_whole_names: u64,
     pub(super) lifetimes: Lifetimes,
@@ -73,10 +73,10 @@ impl OnlyId {
     }
 }
 
-/// A thread that ran for less of its time than one of so many parts is not hot.
+/// Number of equal parts of a thread's time. A thread that ran for less than one part is not hot.
 const HOT_PARTS: u64 = 20;
 
-/// CPU quotas are those of few cgroups. More would take memory that the limit does not count.
+/// Maximum number of cgroups whose CPU quotas are kept. More would take memory that the limit does not count.
 const MOST_CGROUPS: usize = 16;
 
 /// A report names one. More, and longer ones, would take memory that the limit does not count.
@@ -171,7 +171,7 @@ impl GroupTotals {
         self.own > 0 && self.own >= self.threads.saturating_add(self.turnover.exited)
     }
 
-    /// What a report of this capture says of the group besides its values.
+    /// Returns the facts that a report of this capture shows about the group besides its values.
     pub(super) fn facts(&self, head: &SnapshotHead) -> GroupFacts {
         GroupFacts {
             members: self.threads,
@@ -210,7 +210,8 @@ impl GroupTotals {
         (all.throttled > 0).then_some(all)
     }
 
-    /// As if each thread had waited whenever one of its cgroups was out of quota, on all CPUs.
+    /// Returns the longest time out of quota: as if each thread had waited whenever one of its cgroups was out of quota, on all
+    /// CPUs.
     fn longest_quota_ns(&self, snapshot: &SnapshotHead) -> Option<u64> {
         let throttled = self.waited_in(snapshot).filter_map(|cpu| cpu.throttled_usec);
         let all_us = throttled.map(u64::from).reduce(u64::saturating_add)?;
@@ -312,7 +313,7 @@ fn blocked_ns(thread: &ThreadState) -> Option<u64> {
     counted.filter(|_| metrics.ext_enabled != Some(true)).map(u64::from).or_else(delays)
 }
 
-/// The paths of a cgroup and of those above it; none of a path that no kernel gives, whose depth a file chooses.
+/// Returns the paths of a cgroup and of its ancestors; nothing for a path that no kernel gives, whose depth a file chooses.
 fn lineage(path: &str) -> impl Iterator<Item = &str> {
     let ends = path.match_indices('/').map(|(at, _)| at.max(1)).chain([path.len()]);
     ends.filter(|_| path.len() <= LONGEST_PATH).map(|end| &path[..end])

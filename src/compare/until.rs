@@ -23,8 +23,8 @@ impl FromStr for StepGate {
     }
 }
 
-/// The bound of a column's values per second; `text` is the bound as it was written. It is met by what threads did: those that
-/// did nothing in a step are not looked at.
+/// Returns the bound of a column's values per second; `text` is the bound as it was written. Only groups that did something in a
+/// step are checked.
 fn rate(amount: BoundAmount, metrics: &[GateMetric], text: &str) -> Result<Bound, GateError> {
     let columns = || OverviewColumn::of_groups().filter(|column| column.is_ranked());
     let column = match metrics {

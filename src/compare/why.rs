@@ -12,7 +12,7 @@ pub(crate) struct Why {
     /// Index of the group in the overview.
     pub(crate) group: usize,
     pub(crate) column: &'static str,
-    /// The reasons, the longest first; of two sides, those that changed most.
+    /// Rows of reasons, the longest first; with two sides, the largest changes first.
     pub(crate) rows: Vec<Row>,
 }
 

@@ -27,7 +27,7 @@ const ALIKE_TENTHS: usize = 9;
 const ALIKE: f64 = ALIKE_TENTHS as f64 / 10.0;
 /// Minimum number of shared kinds, so that similarity is not a coincidence.
 const TELLING: usize = 3;
-/// Maximum number of classes that a class is compared with, those with its rarest kinds first.
+/// Maximum number of classes that a class is compared with, from the class with its rarest kinds on.
 const MOST_COMPARED: usize = 64;
 
 /// The numbers of the patterns of a process name and a thread name.
@@ -57,7 +57,7 @@ fn only_in<'k>(side: &'k Kinds, other: &Kinds) -> impl Iterator<Item = (&'k str,
 /// Cgroups with the same kinds of threads and, if these are few, the same last name.
 #[derive(Default)]
 struct CgroupClass<'k> {
-    /// In ascending order.
+    /// Kinds of threads, in ascending order.
     kinds: Vec<ThreadKind>,
     /// Unmatched cgroups of the baseline only, by name.
     gone: VecDeque<&'k str>,
@@ -155,7 +155,7 @@ impl<'k> Classes<'k> {
     }
 }
 
-/// The rarest kinds of a set: enough that every similar set shares one of them.
+/// The rarest kinds of a set: enough that every similar set shares one kind.
 fn rarest(kinds: &[ThreadKind], frequency: &HashMap<ThreadKind, usize>) -> Vec<ThreadKind> {
     let mut kinds = kinds.to_vec();
     kinds.sort_by_key(|kind| (frequency[kind], *kind));
@@ -196,7 +196,7 @@ fn children(baseline: &Kinds, candidate: &Kinds, parents: &[Renamed]) -> Vec<Ren
     best_ancestors(new, &paired).into_iter().filter_map(child).collect()
 }
 
-/// For each name below matched cgroups, the topmost match; in the order of the names.
+/// Returns, for each name below matched cgroups, the topmost match, in the order of the names.
 fn best_ancestors<'k>(names: impl Iterator<Item = &'k str>, paired: &HashMap<&str, usize>) -> BTreeMap<&'k str, usize> {
     let mut names: Vec<&str> = names.collect();
     // Sorted by segments, so that descendants follow their cgroup.

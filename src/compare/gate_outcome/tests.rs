@@ -1,4 +1,4 @@
-//! Whether gates hold.
+//! Gates pass, fail, or are errors.
 
 use super::*;
 use crate::compare::runs::tests::of_all;

@@ -1,4 +1,4 @@
-//! Tests of digests.
+//! Digests and their totals.
 
 use super::*;
 use crate::compare::Grouping;
