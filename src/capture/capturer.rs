@@ -1,4 +1,4 @@
-//! Passes over all threads, or over those that changed, with the programs of one engine.
+//! Passes over all threads, or over changed threads, with the programs of one engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -59,10 +59,10 @@ impl Capturer {
         with_file_capabilities(|| Self::prepare(options, captures, Passes::OfAll))?
     }
 
-    /// Prepares a series of captures, most of them of what changed.
+    /// Prepares a series of captures, nearly all with changes only.
     ///
     /// # Errors
-    /// As [`Capturer::new`].
+    /// The errors of [`Capturer::new`].
     pub fn of_changes(options: Options) -> Result<Self, CaptureError> {
         with_file_capabilities(|| Self::prepare(options, usize::MAX, Passes::OfChanges))?
     }
@@ -136,18 +136,18 @@ impl Capturer {
         self.lasting.changes_for = time;
     }
 
-    /// Captures all threads, with this `smaps` in place of that of the options.
+    /// Captures all threads, with this `smaps` in place of the option.
     ///
     /// # Errors
-    /// As [`Capturer::pass`].
+    /// The errors of [`Capturer::pass`].
     pub fn capture(&mut self, smaps: Smaps) -> Result<CtprofSnapshot, CaptureError> {
         self.pass(CaptureScope::All(smaps)).map(|pass| pass.capture)
     }
 
-    /// Makes a pass.
+    /// Makes a pass over the threads.
     ///
-    /// A stop by the terminal waits for the end of the pass, so that no thread stays stopped that ctprof has stopped.
-    /// Another thread of this process that can be stopped meanwhile takes that away.
+    /// A stop by the terminal waits for the end of the pass, so that no thread stays stopped that ctprof has stopped. This holds
+    /// only if no other thread of this process can be stopped meanwhile.
     ///
     /// # Errors
     /// [`CaptureError`] if nothing useful can be read.
@@ -242,7 +242,7 @@ impl Capturer {
         Ok(Some(Pass { capture: CtprofSnapshot { head, threads: reduced(read.threads) }, gone }))
     }
 
-    /// Reads the threads, of which a pass over all has to find some; `None` if what changed cannot be told.
+    /// Reads the threads. A pass over all threads has to find some; `None` if the changes cannot be told.
     fn read_threads(
         &mut self,
         context: &CaptureContext,
@@ -269,7 +269,7 @@ impl Capturer {
         Ok(Some(answer))
     }
 
-    /// What a pass over all threads says of itself.
+    /// Returns the head of a pass over all threads: everything but the threads.
     fn head_of_all(&self, smaps: Smaps, pool: &ThreadPool, tally: &Tally, report: CaptureInfo) -> SnapshotHead {
         let mut counts = tally.lock();
         let capture = capture_info((&self.options, smaps), pool, &counts, report);
@@ -284,7 +284,7 @@ impl Capturer {
         }
     }
 
-    /// What the engine and the other sources share in a capture.
+    /// Returns the context that the engine and the other sources share in a capture.
     fn context(
         &self,
         (host, start): (&HostContext, Start),

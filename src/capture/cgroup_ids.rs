@@ -1,11 +1,11 @@
-//! What cgroups are known by: their hierarchy, and their id there, which kernfs never uses again.
+//! Identity of cgroups: their hierarchy, and their id there, which kernfs never uses again.
 
 use std::fs;
 use std::num::NonZeroU64;
 
 use super::procfs::cgroup_paths::{ACCOUNTING, number_of};
 
-/// Hierarchies by which a thread can be grouped: those with values in the order of [`ACCOUNTING`], and that of systemd.
+/// Number of hierarchies by which a thread can be grouped: hierarchies with values in the order of [`ACCOUNTING`], and systemd's.
 pub(super) const HIERARCHIES: usize = ACCOUNTING.len() + 1;
 pub(super) const UNIFIED: usize = 5;
 pub(super) const OF_SYSTEMD: usize = 6;
@@ -30,7 +30,7 @@ pub(super) fn parts(key: u64) -> (usize, u64) {
 pub(super) struct CgroupIds {
     /// The one that it is grouped by; `None` if it is unknown.
     pub(super) group: Option<NonZeroU64>,
-    /// Those in hierarchies with values, but for their roots.
+    /// Ids in the hierarchies with values, absent for their roots.
     pub(super) below_root: [Option<NonZeroU64>; ACCOUNTING.len()],
 }
 
@@ -45,7 +45,7 @@ impl CgroupIds {
         self.below_root[CPU].filter(|key| Some(*key) != self.group).map(NonZeroU64::get)
     }
 
-    /// As procfs shows a thread that exits: in the root of hierarchies of version 1 (`proc_cgroup_show`).
+    /// Returns the ids that procfs shows for an exiting thread: the roots in hierarchies of version 1 (`proc_cgroup_show`).
     pub(super) fn of_exiting(&self) -> Self {
         let mut below_root = [None; ACCOUNTING.len()];
         below_root[UNIFIED] = self.below_root[UNIFIED];

@@ -15,8 +15,8 @@ use crate::process::lock;
 /// Cgroups that are new, or were seen, until others are forgotten: their paths take some 10 MB.
 const MOST: usize = 1 << 16;
 
-/// The path of each cgroup, by its [key](super::cgroup_ids::key). Passes over all threads forget those that have neither a
-/// directory nor threads, nor had any that exited, since the last but one.
+/// Paths of cgroups, by their [key](super::cgroup_ids::key). A pass over all threads forgets cgroups without a directory that
+/// have had no threads, and no exited ones, since the last pass but one over all threads.
 pub(crate) struct CgroupNames(Mutex<Known>);
 
 struct Known {

@@ -1,4 +1,4 @@
-//! What engines and sources know about the capture that they are part of.
+//! Context of a capture: facts that its engine and sources share.
 
 use std::fmt::Arguments;
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ pub(crate) struct CaptureContext {
     pub(crate) jemalloc: Option<Arc<jemalloc::ExaminedFiles>>,
     /// When the memory of processes is read.
     pub(crate) smaps: Smaps,
-    /// In bytes.
+    /// Size of a page in bytes.
     pub(crate) page_size: u64,
     /// Times of threads count from this moment.
     pub(crate) start: Instant,

@@ -17,7 +17,7 @@ use crate::model::{BpfObstacle, BpfUse, CaptureInfo, HostContext, NoBpf, ThreadI
 
 /// The engine of the captures of a [`Capturer`](super::capturer::Capturer).
 pub(super) enum SelectedEngine {
-    /// BPF, loaded.
+    /// The BPF engine, loaded.
     Bpf(Box<BpfEngine>),
     /// procfs, and why not BPF, if that was wanted.
     Procfs(Option<NoBpf>),
@@ -48,8 +48,8 @@ impl SelectedEngine {
         }
     }
 
-    /// Uses procfs for good after an EPERM, which every later pass would have, too: before Linux 5.19, opening an iterator
-    /// needs capabilities that ctprof has dropped, and those that were opened before can all be used up.
+    /// Uses procfs for good after an EPERM, which every later pass would have, too: before Linux 5.19, opening an iterator needs
+    /// capabilities that ctprof has dropped, and the iterators opened before can be used up.
     fn give_up_bpf(&mut self) {
         tracing::warn!(
             "from now on, procfs reads all threads: before Linux 5.19, BPF can read them only with capabilities that ctprof has \
@@ -126,12 +126,12 @@ impl SelectedEngine {
     }
 }
 
-/// What an engine has read in a pass.
+/// Threads that an engine has read in a pass.
 pub(super) struct EnginePass {
     pub(super) read: ReadThreads,
     /// Threads that have exited since the pass before; `None` if the pass read all threads.
     pub(super) gone: Option<Vec<ThreadId>>,
-    /// What a snapshot says of the engine, of a pass over all threads.
+    /// Report of the engine in the snapshot, for a pass over all threads.
     pub(super) report: CaptureInfo,
 }
 

@@ -89,7 +89,7 @@ fn fix_of_descriptors(errno: Errno) -> String {
     }
 }
 
-/// Why no thread could be read, and the fix; empty if all of them exited.
+/// Returns why no thread could be read, and the fix; empty if all threads exited.
 fn why_no_thread(most: Option<&(SourceFile, model::Errno)>) -> String {
     let Some((file, errno)) = most else { return ": all of them have exited".to_owned() };
     match *errno == model::Errno::EMFILE {

@@ -34,7 +34,7 @@ struct Executed {
     start: u64,
 }
 
-/// What processes run, by their id: when they started, in ticks, and the name.
+/// Programs of processes, by process id: the start of the process in ticks, and the name of the program.
 pub(super) struct ProgramNames(Mutex<Recent<u32, (u64, Name)>>);
 
 impl ExecutedPrograms {
@@ -70,7 +70,7 @@ impl Default for ProgramNames {
 }
 
 impl ProgramNames {
-    /// What the process of a thread that has exited ran; `None` if its own name says it, or if it is not known.
+    /// Returns the program of an exited thread's process; `None` if the process's own name says it, or if it is not known.
     pub(super) fn of_exited(&self, thread: &ThreadState) -> Option<Name> {
         let started = thread.start_time_clock_ticks?;
         let (start, name) = lock(&self.0).get(thread.tgid)?;

@@ -1,4 +1,4 @@
-//! What outlives a pass: all of it is here, and is forgotten here.
+//! State that outlives a pass: all of it is here, and is forgotten here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::scope::CaptureScope;
 use crate::model::{CgroupStats, HostContext};
 use crate::process::ReaderPool;
 
-/// What passes have learned that later ones use.
+/// Knowledge of passes that later passes use.
 pub(super) struct Lasting {
     /// The files of programs that passes have examined.
     pub(super) programs: Arc<ExaminedFiles>,
@@ -46,7 +46,7 @@ pub(super) struct Lasting {
 /// How long passes over what changed follow one over all threads. Others can change a thread that sleeps: its cgroup, its
 /// priority.
 const CHANGES_FOR: Duration = Duration::from_secs(60);
-/// How long the values of a cgroup whose threads sleep are taken to be those of before. Its memory can be reclaimed.
+/// Time for which the values of a cgroup whose threads sleep are taken from before. Its memory can be reclaimed meanwhile.
 const CGROUPS_FOR: Duration = Duration::from_secs(10);
 
 impl Lasting {
@@ -109,7 +109,7 @@ impl Lasting {
         self.has_heap_counters = threads.iter().any(|thread| thread.state.metrics.allocated_bytes.is_some());
     }
 
-    /// The values of cgroups, each read once: of those with these paths, and those of the pass before.
+    /// Returns the values of cgroups, each read once: cgroups with these paths, and cgroups of the pass before.
     pub(super) fn cgroup_stats<'p>(
         &self,
         files: &HostFiles<'_>,

@@ -1,5 +1,5 @@
-//! From the kernel to the model: walks all threads and fills a snapshot. Values that cannot be read are
-//! absent, and counted by reason. A capture fails only if nothing useful can be read.
+//! Captures, from the kernel to the model: walks all threads and fills a snapshot. Values that cannot be read are absent, and
+//! counted by reason. A capture fails only if nothing useful can be read.
 
 mod bpf;
 mod capture_info;

@@ -1,4 +1,4 @@
-//! Who owns the mutex of the C library that a sampled thread waits for.
+//! Owners of mutexes of the C library, for which sampled threads wait.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

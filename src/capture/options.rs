@@ -14,7 +14,7 @@ pub struct Roots {
     /// Root of procfs. With a root other than `/proc`, sources that need live threads are disabled: the BPF engine,
     /// `sched_getaffinity`, taskstats, jemalloc.
     pub procfs: PathBuf,
-    /// Root of sysfs.
+    /// Root directory of sysfs.
     pub sysfs: PathBuf,
     /// Root of cgroup version 2; `None` to look it up in `mountinfo`.
     pub cgroupfs: Option<PathBuf>,
@@ -61,7 +61,7 @@ pub struct Options {
     pub taskstats: Use,
     /// Whether to read jemalloc's counters, which pauses each thread for microseconds.
     pub jemalloc: Use,
-    /// Which samples of threads say where in their code they are.
+    /// Samples of threads that say where in their code they are.
     pub code: CodeSampling,
     /// Progress, updated during the capture.
     pub progress: Arc<Progress>,
@@ -75,16 +75,16 @@ impl Options {
     }
 }
 
-/// Which samples of threads say where in their code they are.
+/// Samples of threads that say where in their code they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodeSampling {
-    /// None.
+    /// None of the samples.
     Never,
-    /// Those of threads that wait.
+    /// Samples of threads that wait.
     #[default]
     Waits,
-    /// Those of threads that wait, and more samples of those that run.
+    /// Samples of threads that wait, and more samples of threads that run.
     WaitsAndRuns,
 }
 
@@ -116,7 +116,7 @@ impl Engine {
 /// Whether to use an optional source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Use {
-    /// Use it.
+    /// The source is used.
     #[default]
     Enabled,
     /// Do not use it.

@@ -1,4 +1,4 @@
-//! One process while it is read: a handle on its procfs directory, and its name.
+//! A process while it is read: a handle on its procfs directory, and its name.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use super::read_threads::Answer;
 use super::tally::Tally;
 use crate::model::{Name, SourceFile, printable};
 
-/// One process, shared by the workers that read parts of it.
+/// A process, shared by the workers that read parts of it.
 pub(super) struct Process {
     pub(super) id: u32,
     pub(super) directory: ProcDirectory,
@@ -73,7 +73,7 @@ impl Process {
         self.stat(&format!("task/{}/stat", self.id))?.start
     }
 
-    /// Its resident memory, in pages.
+    /// Returns the resident memory of the process, in pages.
     pub(super) fn resident_pages(&self) -> Option<u64> {
         self.stat("stat")?.rss_pages
     }

@@ -35,12 +35,12 @@ pub(crate) struct ReadThread {
 /// Counters of a thread that its engine leaves to other sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lacks {
-    /// No counters: BPF reads all of them.
+    /// No counters: BPF reads them.
     #[default]
     Nothing,
-    /// Those of taskstats. `stat` blocked its reader, and `io` would, too.
+    /// Counters of taskstats. `stat` blocked its reader, and `io` would, too.
     Taskstats,
-    /// Those of taskstats and `io`.
+    /// Counters of taskstats and `io`.
     TaskstatsAndIo,
 }
 
@@ -74,11 +74,11 @@ pub(crate) fn processes_of_mut(threads: &mut [ReadThread]) -> impl Iterator<Item
     threads.chunk_by_mut(|one, other| one.state.tgid == other.state.tgid)
 }
 
-/// What an engine says of a process or thread that was listed.
+/// Answer of an engine for a listed process or thread.
 pub(crate) enum Answer<T> {
-    /// Its values.
+    /// The process or thread was read, with these values.
     Read(T),
-    /// It has exited.
+    /// The process or thread has exited.
     Gone,
     /// It may live, and cannot be read: for another reason than its exit. That is counted.
     Unread,
@@ -91,7 +91,7 @@ impl<T> Answer<T> {
     }
 }
 
-/// What a pass of changes has read.
+/// Threads that a pass of changes has read.
 pub(crate) struct ChangedThreads {
     /// Threads that may have done something since the pass before.
     pub(crate) read: ReadThreads,
@@ -113,7 +113,7 @@ impl ReadThreads {
         self.cgroups.append(&mut cgroups);
     }
 
-    /// Adds threads of a process that live but could not be read; without ids, all of them.
+    /// Adds threads of a process that live but could not be read; without ids, all its threads.
     pub(crate) fn add_unread(&mut self, tgid: u32, tids: &[u32]) {
         match self.unread.entry(tgid) {
             Entry::Vacant(none) => drop(none.insert(tids.to_vec())),
@@ -138,7 +138,7 @@ impl ReadThreads {
         self.threads.iter_mut().filter_map(|thread| has_removed(&mut thread.state)).map(u64::from).sum()
     }
 
-    /// The cgroups of the threads, in any hierarchy with values, some of them several times.
+    /// Returns the cgroups of the threads in hierarchies with values; some cgroups appear several times.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         let of_threads =
             self.threads.iter().flat_map(|thread| [&thread.state.cgroup, &thread.state.cpu_cgroup]).flatten();
@@ -173,7 +173,7 @@ impl ReadThreads {
         }
     }
 
-    /// Adds the known threads that slept on in processes with a new name: it is that of the first thread.
+    /// Adds the known threads that slept on in processes with a new name, which is the name of the first thread.
     pub(crate) fn add_renamed(&mut self, known: &KnownThreads, slept: impl Fn(&ThreadId) -> bool) {
         let is_renamed = |leader: &&ThreadState| {
             leader.is_leader() && known.get(&leader.id()).is_some_and(|before| before.comm != leader.comm)

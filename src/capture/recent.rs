@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Values that were used since the last but one call of [`turn`](Self::turn), up to a number of them.
+/// Values that were used since the last but one call of [`turn`](Self::turn), up to a maximum number.
 pub(super) struct Recent<K, V> {
     /// The values, in a message.
     what: &'static str,
     most: usize,
-    /// Values that were used since the last turn, and those that were used only before it.
+    /// Values that were used since the last turn; the field below has values used only before it.
     current: HashMap<K, V>,
     earlier: HashMap<K, V>,
     /// Values since the last turn that were not remembered.

@@ -1,4 +1,4 @@
-//! What runs on each CPU, by a clock that interrupts it at regular times.
+//! Samples of what runs on each CPU, by a clock that interrupts it at regular times.
 
 use std::fs;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const PER_CPU: u64 = 49;
 /// The clocks of all CPUs.
 pub(super) struct RunningSampler {
     clocks: Vec<CpuClock>,
-    /// From one sample of a CPU to the next.
+    /// Time from one sample of a CPU to the next.
     pub(super) period: Duration,
 }
 
@@ -38,7 +38,7 @@ impl RunningSampler {
         Ok(Self { clocks, period: Duration::from_secs(1) / u32::try_from(frequency).unwrap_or(1) })
     }
 
-    /// What the CPUs ran since the last call.
+    /// Returns the threads that the CPUs ran, since the last call.
     pub(super) fn take(&mut self) -> Vec<RunningThread> {
         let mut threads = Vec::new();
         let mut add = |RunningSample { tgid, tid, registers, stack }: RunningSample<'_>| {

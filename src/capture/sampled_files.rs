@@ -28,7 +28,8 @@ pub(crate) fn add_files(samples: &mut [ThreadSample], descriptor: impl Fn(Kernel
     }
 }
 
-/// What a descriptor of a process is: a path that the caller may know, or a kind of file. Connections are not told apart.
+/// Returns the file behind a descriptor of a process: a path that the caller may know, or a kind of file. Connections are not
+/// told apart.
 fn file(tgid: u32, number: u32) -> Option<Name> {
     let descriptor = format!("/proc/{tgid}/fd/{number}");
     let read = || readlink(descriptor.as_str()).ok().map(PathBuf::from);

@@ -39,14 +39,14 @@ pub(super) struct SampledStacks {
     /// Only threads of these processes have stacks, if there are any.
     pids: Vec<u32>,
     numbers: PatientReader<Vec<Sleeper>, Vec<Option<u32>>>,
-    /// What samples threads that run, if that is wanted.
+    /// Sampler of running threads; `None` without `--on-cpu`.
     running: Option<RunningSampler>,
     numbers_of_running: PatientReader<Vec<RunningThread>, Vec<Option<u32>>>,
     names: PatientReader<Vec<u32>, HashMap<u32, Name>>,
-    /// Whether the next pass is the first one: it has all threads that sleep, most of them for long.
+    /// True if the next pass is the first one: it has all sleeping threads, and most sleep for long.
     is_first: bool,
     random: u64,
-    /// By thread, its last sleep whose stack was read, and that. As long as it sleeps, its stack is the same.
+    /// Last sleep whose stack was read, with that stack, by thread. The stack stays the same as long as the thread sleeps.
     known: HashMap<u32, (Sleeper, u32)>,
     used: Duration,
 }
@@ -114,7 +114,8 @@ impl SampledStacks {
         tgid != std::process::id() && (self.pids.is_empty() || self.pids.contains(&tgid))
     }
 
-    /// What the CPUs ran since the last call, as far as its stacks can be read, and for how long each sample stands.
+    /// Returns what the CPUs ran since the last call, as far as the stacks can be read, and the time for which each sample
+    /// stands.
     pub(super) fn running(&mut self) -> (Vec<RunSample>, Duration) {
         let Some(running) = &mut self.running else { return Default::default() };
         let (period, mut threads) = (running.period, running.take());

@@ -1,4 +1,4 @@
-//! What samples threads, and what their samples mean.
+//! Samplers of threads, and the meaning of their samples.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -28,10 +28,10 @@ fn start_running() -> Option<RunningSampler> {
         .ok()
 }
 
-/// Samples threads, one pass at a time: all by BPF, or by procfs those that the caller may trace.
+/// Sampler of threads, one pass at a time: of all threads by BPF, or by procfs of threads that the caller may trace.
 pub struct ThreadSampler {
     bpf: Option<Box<BpfSampler>>,
-    /// Without BPF.
+    /// Sampler that reads procfs, used without BPF.
     procfs: ProcfsSampler,
     mutex_owners: MutexOwners,
     /// `None` if stacks are not wanted, or if the kernel has no BPF programs that find threads by their ids.
@@ -40,7 +40,7 @@ pub struct ThreadSampler {
     no_stacks: Option<&'static str>,
 }
 
-/// What stacks need: a program that asks whether a thread still sleeps when its stack has been read.
+/// Reason for missing stacks: they need a program that asks whether a thread still sleeps when its stack has been read.
 const NO_THREADS_BY_ID: &str = "the kernel's BPF programs cannot find threads by their ids";
 
 /// Why threads cannot be sampled.
@@ -85,7 +85,7 @@ impl ThreadSampler {
         Ok(Self { bpf: bpf.map(Box::new), procfs, mutex_owners, stacks, no_stacks })
     }
 
-    /// What takes the samples, as files name it.
+    /// Returns the source of the samples, as files name it.
     pub fn source(&self) -> &'static str {
         if self.bpf.is_some() { "bpf" } else { "procfs" }
     }
@@ -132,7 +132,7 @@ impl ThreadSampler {
         self.stacks.iter_mut().for_each(|stacks| stacks.add(samples));
     }
 
-    /// What the CPUs ran since the last call, and for how long each sample stands. Nothing if that is not wanted.
+    /// Returns what the CPUs ran since the last call, and the time for which each sample stands. Nothing without `--on-cpu`.
     pub fn running(&mut self) -> (Vec<RunSample>, Duration) {
         self.stacks.as_mut().map_or_else(Default::default, SampledStacks::running)
     }
@@ -148,7 +148,7 @@ impl ThreadSampler {
         self.stacks.as_mut().map_or(Duration::ZERO, SampledStacks::used)
     }
 
-    /// Makes the next pass sample all threads, also those that sleep on.
+    /// Makes the next pass sample all threads, including threads that sleep on.
     pub fn forget(&mut self) {
         self.stacks.iter_mut().for_each(SampledStacks::forget);
         match &mut self.bpf {

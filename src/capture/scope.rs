@@ -1,11 +1,11 @@
-//! What a pass reads, and what it has read.
+//! Scope of a pass, and its result.
 
 use std::collections::BTreeMap;
 
 use super::enrich::smaps::Smaps;
 use crate::model::{CtprofSnapshot, SnapshotHead, ThreadId, ThreadState};
 
-/// Which threads a pass reads.
+/// Threads that a pass reads.
 #[derive(Clone, Copy)]
 pub enum CaptureScope<'b> {
     /// All threads and the settings of the host, and the memory of processes when this says so.
@@ -21,9 +21,9 @@ pub enum CaptureScope<'b> {
     },
 }
 
-/// What a pass has read.
+/// Result of a pass.
 pub struct Pass {
-    /// All threads, or those that may have changed.
+    /// Snapshot of all threads, or of threads that may have changed.
     pub capture: CtprofSnapshot,
     /// Threads that have exited since the pass before; `None` if the pass read all threads.
     pub gone: Option<Vec<ThreadId>>,

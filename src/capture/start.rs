@@ -6,20 +6,20 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::options::Tree;
 
-/// One moment, by several clocks.
+/// Moment by several clocks at once.
 #[derive(Clone, Copy)]
 pub(super) struct Start {
     pub(super) instant: Instant,
     /// Wall clock, in nanoseconds since 1970.
     pub(super) unix_ns: u64,
-    /// `CLOCK_MONOTONIC` in nanoseconds; `None` where the threads are those of another boot.
+    /// `CLOCK_MONOTONIC` in nanoseconds; `None` if the threads are from another boot.
     pub(super) monotonic_ns: Option<u64>,
-    /// `CLOCK_BOOTTIME` in nanoseconds; `None` where the threads are those of another boot.
+    /// `CLOCK_BOOTTIME` in nanoseconds; `None` if the threads are from another boot.
     pub(super) boottime_ns: Option<u64>,
 }
 
 impl Start {
-    /// This moment.
+    /// Returns the present moment, with clocks for this tree.
     pub(super) fn now(tree: Tree) -> Self {
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let since_boot = |clock| match tree {

@@ -1,4 +1,4 @@
-//! What a capture counts: threads, failures, and the answers of other sources.
+//! Counts of a capture: threads, failures, and the answers of other sources.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;

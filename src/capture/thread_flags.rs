@@ -7,7 +7,7 @@ pub(crate) const PF_WQ_WORKER: u64 = 0x20;
 pub(crate) const PF_KTHREAD: u64 = 0x0020_0000;
 pub(crate) const PF_EXITING: u64 = 0x4;
 
-/// Which kernel threads' names the kernel prints whole (`proc_task_name` in `fs/proc/array.c`).
+/// Kernel threads whose names the kernel prints whole (`proc_task_name` in `fs/proc/array.c`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WholeNames {
     /// Linux 5.17: `get_kthread_comm` knows the full name of all but workqueue workers.

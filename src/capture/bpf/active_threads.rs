@@ -1,4 +1,4 @@
-//! Samples only the threads that did something lately, and those that run.
+//! Samples only of threads that run, or did something lately.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::model::ThreadSample;
 use crate::sys::bpf::iterator;
 use crate::sys::bpf::map::SharedWords;
 
-/// For how long a thread is taken to be active after it did something.
+/// Duration for which a thread counts as active after it did something.
 const LATELY: Duration = Duration::from_secs(2);
 
 /// New threads of one pass, at most.
@@ -58,12 +58,13 @@ impl ActiveThreads {
         self.of_cpus.len() + self.active.len() + self.switches.len()
     }
 
-    /// Whether the list has room for all of them.
+    /// Returns true if the list has room for all active threads.
     pub(super) fn fit(&self) -> bool {
         usize::try_from(LISTED - MAX_NEW).is_ok_and(|room| self.active.len() + self.of_cpus.len() < room)
     }
 
-    /// Notes threads of a pass: those that did something since their sample before, and those that tell which CPU is which.
+    /// Notes the active threads of a pass, which did something since their previous sample, and the threads that tell which CPU
+    /// is which.
     pub(super) fn note(&mut self, samples: &[ThreadSample]) {
         let now = Instant::now();
         self.active.retain(|_, at| now.saturating_duration_since(*at) < LATELY);

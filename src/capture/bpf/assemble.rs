@@ -180,7 +180,7 @@ mod tests {
     use super::Register::{Frame, R0, R1, R2, R6, R7};
     use super::*;
 
-    /// Every instruction once.
+    /// Returns every kind of instruction once.
     fn every_instruction() -> Assembled {
         let mut program = Assembler::default();
         let [end, again] = [program.label(), program.label()];

@@ -1,6 +1,6 @@
 //! Types of the running kernel in BPF Type Format (Documentation/bpf/btf.rst).
 //!
-//! Types have no fixed size, so one pass finds where some of them start. Everything else is decoded when it is needed.
+//! Types have no fixed size, so a pass over the file finds where some types start. Everything else is decoded when it is needed.
 //! The bytes may be damaged, so every offset is checked.
 
 use memchr::memmem;
@@ -12,7 +12,7 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 24;
 /// Bytes of `struct btf_type`.
 const TYPE_BYTES: usize = 12;
-/// `BTF_KIND_*`.
+/// Kinds of types: `BTF_KIND_*` of the kernel.
 pub(super) mod kind {
     pub(in super::super) const INT: u32 = 1;
     pub(in super::super) const PTR: u32 = 2;
@@ -126,7 +126,7 @@ impl<'a> Btf<'a> {
     }
 }
 
-/// `struct btf_type`.
+/// A type in the file: `struct btf_type` of the kernel.
 #[derive(Clone, Copy)]
 pub(super) struct Type<'a> {
     name: u32,
@@ -134,7 +134,7 @@ pub(super) struct Type<'a> {
     info: u32,
     /// The size, or the id of the type that it refers to.
     pub(super) size: u32,
-    /// The bytes that follow: those of this type, then all later types.
+    /// Bytes that follow: the rest of this type, then all later types.
     pub(super) tail: &'a [u8],
 }
 
@@ -164,7 +164,7 @@ impl<'a> Type<'a> {
         matches!(self.kind(), kind::TYPEDEF | kind::VOLATILE | kind::CONST | kind::RESTRICT | kind::TYPE_TAG)
     }
 
-    /// Bytes of the type. The layout section of the file gives those of kinds that are unknown here.
+    /// Returns the number of bytes of the type. The layout section of the file has the sizes of kinds that are unknown here.
     fn bytes(self, layout: &[u8]) -> Option<usize> {
         let (fixed, per_entry) = match self.kind() {
             kind::INT | kind::VAR | kind::DECL_TAG => (4, 0),

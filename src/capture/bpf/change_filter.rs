@@ -1,13 +1,12 @@
-//! The filter by which programs skip threads that did nothing since the pass before: asleep, with the number of switches that
-//! they had.
+//! The filter of programs: skips threads that slept through the last pass, judged by their switch count.
 //!
 //! Each thread has a slot in an array that programs and ctprof share. Its word has, from above: 32 bits of counters, 31 bits of
 //! when the thread started, and the lowest bit of the number of the pass that met it last. One more word has the number of the pass, and
 //! how many threads it has met.
 //!
-//! Threads whose ids differ by a multiple of the number of slots share one. Each of them finds the word of another, and is
-//! written in every pass, which takes 2.5 µs. Only in the pass in which one of them takes the slot, it can do so after another
-//! was met there: then it is unknown whether that pass met the other one, and the next pass, which would have to write it, tells.
+//! Threads whose ids differ by a multiple of the number of slots share one. Each of these threads finds the word of another, and
+//! is written in every pass, which takes 2.5 µs. In the pass in which a thread takes the slot of another, it is unknown whether
+//! that pass met the other thread; the next pass, which would have to write it, tells.
 
 use std::fs;
 
@@ -28,7 +27,7 @@ pub(super) const KEY: i16 = -24;
 pub(super) const PASS: i16 = -40;
 const SLOT_NUMBER: i16 = -4;
 
-/// What an instruction needs before a record exists.
+/// Fields that an instruction needs before a record exists.
 const FIELDS: [&str; 7] = [
     columns::STATE,
     columns::VOLUNTARY_SWITCHES,
@@ -39,13 +38,13 @@ const FIELDS: [&str; 7] = [
     columns::ON_CPU,
 ];
 
-/// Whose counters tell whether a thread did something.
+/// Counters that tell whether a thread did something.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FilteredCounters {
-    /// Its own.
+    /// Counters of the thread itself.
     OfThread,
-    /// Its own, and for the first thread of a process also those of the threads that have exited. The pass counts the threads
-    /// that it meets.
+    /// Counters of the thread, and for the first thread of a process also the counters of exited threads. The pass counts the
+    /// threads that it meets.
     OfProcess,
 }
 
@@ -53,7 +52,7 @@ pub(super) enum FilteredCounters {
 #[derive(Debug)]
 pub(super) struct ChangeFilter {
     fields: [Option<FieldLocation>; FIELDS.len()],
-    /// For how long the exited threads of the process have run.
+    /// Location of the run time of the process's exited threads.
     exited: Option<FieldLocation>,
     /// How many slots the array has, a power of two.
     pub(super) slots: u32,
@@ -133,7 +132,8 @@ impl ChangeFilter {
         assembler.place(other);
     }
 
-    /// Adds to the threads that the pass has met. Their number, below that of the pass, is then in `R1`.
+    /// Adds `more` to the word with the number of threads that the pass has met, which lies below the number of the pass. `R1` then
+    /// has that word.
     pub(super) fn count_threads(&self, assembler: &mut Assembler, more: i32, map: i32, next: Label) {
         assembler.mov_immediate(R1, self.slots.cast_signed());
         look_up(assembler, map, next);

@@ -1,4 +1,4 @@
-//! What ctprof knows of the threads of a pass, so that the next one can return only what changed.
+//! Knowledge about the threads of a pass, so that the next pass can return only changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -14,14 +14,14 @@ use crate::sys::bpf::map::SharedWords;
 
 /// The threads of the passes so far.
 pub(super) struct ChangeTracker {
-    /// What the filter of the program knows of them.
+    /// Slots of the program's filter, one word per thread.
     pub(super) slots: SharedWords,
     threads: BTreeMap<ThreadId, LastChange>,
     /// The number of the pass.
     pass: u32,
     /// Processes that no pass meets, since all threads were read.
     hidden: Option<BTreeSet<u32>>,
-    /// Threads of which the last pass did not tell whether it met them, since another one took their slot.
+    /// Threads that the last pass may or may not have met, because another thread took their slot.
     unsure: BTreeSet<ThreadId>,
 }
 
@@ -34,11 +34,11 @@ pub(super) struct LastChange {
     thread_pointer: Option<u64>,
 }
 
-/// What a pass says of the threads that it did not return.
+/// Result of a pass for the threads that it did not return.
 #[derive(Default)]
 pub(super) struct NotReturned {
     pub(super) gone: BTreeSet<ThreadId>,
-    /// Processes that the iterator does not visit: that of some kernels hides them.
+    /// Processes that the iterator does not visit, because some kernels hide them.
     pub(super) hidden: BTreeSet<u32>,
 }
 
@@ -82,7 +82,7 @@ impl ChangeTracker {
         self.slots.set(self.pass_word(), u64::from(self.pass) << 32);
     }
 
-    /// What the pass says of the threads of `known` that are not among `changed`, which are in order.
+    /// Returns the result of the pass for the threads of `known` that are not among `changed`, which is sorted.
     pub(super) fn not_returned(&mut self, known: &KnownThreads, changed: &[ThreadId]) -> NotReturned {
         // Of thousands of threads, none has exited in most passes.
         let met = self.slots.get(self.pass_word()) & u64::from(u32::MAX);
@@ -136,7 +136,7 @@ impl ChangeTracker {
         leaders.filter(is_other).map(|change| change.id.tgid).collect()
     }
 
-    /// The counters of those threads of a process that slept on.
+    /// Returns the counters of the threads of a process that slept on.
     pub(super) fn counters<'t>(
         &self,
         known: &'t KnownThreads,

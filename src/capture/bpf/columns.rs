@@ -1,4 +1,4 @@
-//! The fields that a program copies: those of metrics and of processes, and those that identify the thread.
+//! Fields that a program copies: fields of metrics and of processes, and fields that identify the thread.
 
 use super::super::cgroup_ids::HIERARCHIES;
 use super::layout::{FieldRequest, RecordScope};
@@ -11,9 +11,9 @@ pub(super) const PARENT: &str = "real_parent->tgid";
 pub(super) const COMM: &str = "comm";
 pub(super) const FLAGS: &str = "flags";
 pub(super) const EXIT_STATE: &str = "exit_state";
-/// Nanoseconds of `CLOCK_BOOTTIME`.
+/// Start of the process or thread, in nanoseconds of `CLOCK_BOOTTIME`.
 pub(super) const START_TIME: &str = "start_boottime | real_start_time";
-/// Nanoseconds of `CLOCK_MONOTONIC`.
+/// Start of the process or thread, in nanoseconds of `CLOCK_MONOTONIC`.
 pub(super) const START_MONOTONIC: &str = "start_time";
 pub(super) const PROCESS_NAME: &str = "group_leader->comm";
 /// The id of the thread's cgroup in each hierarchy, in the order of [`ACCOUNTING`](super::super::procfs::cgroup_paths::ACCOUNTING),
@@ -56,14 +56,14 @@ pub(super) const LAST_ARRIVAL: &str = "sched_info.last_arrival";
 pub(super) const LAST_QUEUED: &str = "sched_info.last_queued";
 /// Clock of the queue that a thread is in, in nanoseconds. It is as old as the last tick or switch on that CPU.
 const QUEUE_CLOCK: &str = "se.cfs_rq->rq->clock";
-/// What says for how long a thread has waited for a CPU that it has not got yet.
+/// Fields that tell for how long a thread has waited for a CPU that it has not got yet.
 pub(super) const WAIT_IN_PROGRESS: [&str; 2] = [LAST_QUEUED, QUEUE_CLOCK];
-/// For how long a thread has run, and had when it last got a CPU.
+/// Run time of a thread, and its run time when it last got a CPU.
 pub(super) const RUN_TIME: &str = "se.sum_exec_runtime";
-/// For how long a thread has waited for a CPU.
+/// Time for which a thread has waited for a CPU.
 pub(super) const WAIT_TIME: &str = "sched_info.run_delay";
 pub(super) const RUN_TIME_AT_ARRIVAL: &str = "se.prev_sum_exec_runtime";
-/// For how long the exited threads of a process have run.
+/// Run time of the exited threads of a process.
 pub(super) const RUN_TIME_OF_EXITED: &str = "signal->sum_sched_runtime";
 /// User, system and run time of a thread, and the user and system time that procfs printed last.
 pub(super) const CPU_TIME: [&str; 5] = ["utime", "stime", RUN_TIME, "prev_cputime.utime", "prev_cputime.stime"];
@@ -71,7 +71,7 @@ pub(super) const CPU_TIME: [&str; 5] = ["utime", "stime", RUN_TIME, "prev_cputim
 pub(super) const PROCESS_CPU_TIME: [&str; 5] =
     ["signal->utime", "signal->stime", RUN_TIME_OF_EXITED, "signal->prev_cputime.utime", "signal->prev_cputime.stime"];
 
-/// What every record has, whatever metrics there are.
+/// Fields that every record has, whatever metrics there are.
 pub(super) const OF_THREADS: [&str; 6] = [TID, TGID, FLAGS, EXIT_STATE, START_TIME, THREAD_POINTER];
 
 /// Bytes of a name, `TASK_COMM_LEN`, in words.

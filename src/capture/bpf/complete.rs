@@ -1,4 +1,4 @@
-//! What procfs adds to threads that BPF has read: values that many threads share are read for one of them.
+//! Additions of procfs to threads that BPF has read: values that many threads share are read for one thread.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::{Entry, HashMap};
@@ -52,9 +52,9 @@ fn sched_ext(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut V
     }
 }
 
-/// Threads in the same cgroups have the paths that the file of one of them says. One that has moved since BPF read it has those
-/// of its own file. The file of one that exits says the roots of hierarchies of version 1, so that it is asked last, and for
-/// others only.
+/// Gives threads in the same cgroups the paths from the file of one thread. A thread that has moved since BPF read it has the
+/// paths of its own file. The file of an exiting thread has the roots of hierarchies of version 1, so it is read last, and only
+/// for exiting threads.
 fn cgroups(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut Vec<u8>) -> BTreeSet<Name> {
     let names = &context.cgroup_names;
     let mut paths = CgroupPaths::default();

@@ -5,15 +5,15 @@ use crate::model::proportional;
 /// CPU time of a thread or of a process, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CpuTime {
-    /// Sampled at ticks.
+    /// User time sampled at ticks.
     pub(super) user: u64,
-    /// Sampled at ticks.
+    /// System time sampled at ticks.
     pub(super) system: u64,
-    /// Exact.
+    /// Exact run time, in nanoseconds.
     pub(super) run: u64,
 }
 
-/// What procfs printed last (`struct prev_cputime`), in nanoseconds.
+/// Times that procfs printed last (`struct prev_cputime`), in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Printed {
     pub(super) user: u64,

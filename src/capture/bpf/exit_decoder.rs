@@ -25,9 +25,9 @@ pub(super) struct Decoder {
 
 /// A program that a process has left for another one, by execve(2).
 pub(super) struct LeftProgram {
-    /// What the process was, and what it had done. The id is that of the thread that called execve(2).
+    /// Record of the process and its work until then. The id is the id of the thread that called execve(2).
     pub(super) record: Vec<u64>,
-    /// What the program ran, if it was an interpreter.
+    /// Program of the interpreter, if the process ran one.
     pub(super) program: Option<Name>,
 }
 
@@ -104,7 +104,7 @@ impl Decoder {
         })
     }
 
-    /// What a process was, and what it had done, when it left a program for another one.
+    /// Returns the state and the work of a process when it left a program for another one.
     pub(super) fn left(&mut self, left: &LeftProgram) -> Option<ExitedThread> {
         let mut exit = self.exit(ThreadRecord::split(&left.record)?.0)?;
         exit.executed = true;
@@ -116,7 +116,7 @@ impl Decoder {
     }
 }
 
-/// Where the records of a thread, such as those of its exit and of when it was freed, have what belongs together.
+/// Places of related fields in the records of a thread, such as the records of its exit and of its end.
 pub(super) struct ExitFields {
     start: Option<Field>,
     started_monotonic: Option<Field>,
@@ -141,7 +141,7 @@ impl ExitFields {
         }
     }
 
-    /// Whether the program in which a new process did what this record says is told from the next one.
+    /// Returns true if the work of a new process in this record is kept apart from the next program.
     pub(super) fn is_told(&self, record: &[u64]) -> bool {
         let alive_ns = record[TIME].saturating_sub(number(record, self.started_monotonic).unwrap_or(0));
         // On a busy host, the child of a shell waits for a CPU.

@@ -5,8 +5,9 @@
 //! waited for it, and after a grace period of RCU nothing refers to it. Some kernels free a few threads without this
 //! tracepoint, so that the record of the exit has the counters too.
 //!
-//! At `sched_process_exec`, a process already has the name of the file. It got it at `task_rename`, where its first thread is the
-//! one that called execve(2), all others have exited, and its memory is that of the file (`begin_new_exec` of fs/exec.c).
+//! At `sched_process_exec`, a process already has the name of the file. It got the name at `task_rename`, where the thread that
+//! called execve(2) is the first thread, all others have exited, and the memory belongs to the file (`begin_new_exec` of
+//! fs/exec.c).
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -35,9 +36,9 @@ pub(super) struct ExitPrograms {
     /// The program at the exit.
     program: OwnedFd,
     _links: [OwnedFd; 2],
-    /// Without it, the cgroup of a thread is unknown if no capture has seen it.
+    /// Link of the program for new cgroups. Without it, the cgroup of a thread is unknown if no capture has seen it.
     _new_cgroups: Option<OwnedFd>,
-    /// Without it, short-lived scripts have the names of their interpreters.
+    /// Program for execve(2). Without it, short-lived scripts have the names of their interpreters.
     pub(super) execs: Option<ExecProgram>,
 }
 
@@ -73,8 +74,8 @@ impl WithoutRecord {
 }
 
 impl ExitPrograms {
-    /// Loads the programs and attaches them, with a ring of at least so many bytes. Records of exits have both parts of
-    /// the layout, those of freed threads that of threads.
+    /// Loads the programs and attaches them, with a ring of at least this many bytes. Records of exits have both parts of the
+    /// layout, records of freed threads only the part of threads.
     pub(super) fn attach(ring_bytes: u32, hierarchies: &Hierarchies) -> Result<(Self, Layout), NoBpf> {
         with_kernel(|btf, kernel| {
             let ring = Ring::new(ring_bytes).map_err(of_errno)?;
@@ -115,7 +116,7 @@ impl ExitPrograms {
         })
     }
 
-    /// What has no record, since the programs were attached.
+    /// Returns the numbers of events without a record, since the programs were attached.
     pub(super) fn without_record(&self) -> WithoutRecord {
         WithoutRecord {
             no_room: self.without_room.get(0),

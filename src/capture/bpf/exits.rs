@@ -117,8 +117,8 @@ impl ExitListener {
         inbox.drain(u64::MAX);
     }
 
-    /// From now on, passes each thread that has started after the call to `sink` when it is freed, and keeps the others.
-    /// `host` says what the kernel counts.
+    /// Passes each thread that started after this call to `sink` when it is freed, and keeps other threads. `host` tells which
+    /// values the kernel counts.
     pub fn fold(&mut self, host: &HostContext, sink: ExitSink) {
         let start = Start::now(Tree::Live);
         let decoder = Decoder::new(&self.layout, &HostParameters::read(host, start), &self.names);
@@ -138,13 +138,13 @@ impl ExitListener {
         &self.names.cgroups
     }
 
-    /// Takes the records of the threads that have exited before the call, and were not taken before. Waits until those threads
-    /// are freed, and listens on. Threads that exit meanwhile are taken by the next call: they have not done all of their work yet,
-    /// and a capture before the call has listed them.
+    /// Takes the new records of threads that exited before the call. Waits until those threads are freed, and listens on. Threads
+    /// that exit meanwhile are taken by the next call: they have not done all of their work yet, and a capture before the call
+    /// has listed them.
     ///
-    /// `host` says what the kernel counts. Threads are in cgroups that were made since this listener was started, or that were
-    /// seen by captures that [share](super::super::capturer::Capturer::share_cgroups) them. A capture that was made before has read
-    /// `threads`: those of them that had exited need not be freed, as it has all of their work.
+    /// `host` tells which values the kernel counts. Threads are in cgroups that were made since this listener was started, or
+    /// that were seen by captures that [share](super::super::capturer::Capturer::share_cgroups) them. An earlier capture has read
+    /// `threads`: zombies among them need not be freed, because that capture has all of their work.
     pub fn drain(&mut self, host: &HostContext, threads: &[ThreadState]) -> RecordedExits {
         // An id that was used again only shortens the wait.
         let read: HashSet<u64> =
@@ -222,7 +222,7 @@ impl RecordedExits {
         unpacked(&self.records).filter_map(move |record| decoder.exit(ThreadRecord::split(&record)?.0))
     }
 
-    /// What threads were and had done each time that they executed another program, and the threads that have exited.
+    /// Returns the state and work of threads each time that they executed another program, and the exited threads.
     pub(crate) fn all(&self) -> impl Iterator<Item = ExitedThread> {
         self.left_programs().chain(self.threads())
     }
@@ -307,12 +307,12 @@ impl Inbox {
     }
 }
 
-/// What was received since it was last drained.
+/// Records received since the receiver was last drained.
 struct ExitReceiver {
     /// Records of threads that have exited and are not freed yet, by the address of the thread.
     exiting: HashMap<u64, Vec<u64>>,
-    /// Records of first threads when their name last changed, by the address of the thread: those that have executed a file since
-    /// have left a program.
+    /// Records of first threads when their name last changed, by the address of the thread. A thread that has executed a file
+    /// since has left a program.
     renamed: HashMap<u64, Vec<u64>>,
     /// Programs that were left by threads that may be passed on when they are freed, by the address of the thread.
     left_by: HashMap<u64, Vec<LeftProgram>>,
@@ -326,9 +326,9 @@ struct ExitReceiver {
     received: u64,
     /// Threads whose record had no room in memory, and one for each damaged record: how many were behind it is unknown.
     not_stored: u64,
-    /// Executions of a program of which it is not known what the process had done until then.
+    /// Number of executions of a program for which the work before is unknown.
     execs_not_stored: u64,
-    /// What the programs had counted at the last answer.
+    /// Counts of the programs at the last answer.
     counted: WithoutRecord,
     last_freed: Instant,
 }

@@ -1,4 +1,4 @@
-//! What values of threads depend on: settings of the host.
+//! Settings of the host on which values of threads depend.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::model::{HostContext, Metric, Switch, TaskstatsFamily};
 pub(in crate::capture) struct HostParameters {
     /// CPUs online: `sched_getaffinity` returns no others. Empty if unknown.
     pub(super) online: Vec<u32>,
-    /// In bytes.
+    /// Size of a page in bytes.
     pub(super) page_size: u64,
     /// The start of the capture, by `CLOCK_MONOTONIC`.
     pub(super) start_monotonic_ns: Option<u64>,

@@ -1,4 +1,4 @@
-//! One BPF instruction and its encoding, from `Documentation/bpf/standardization/instruction-set.rst`.
+//! A BPF instruction and its encoding, from `Documentation/bpf/standardization/instruction-set.rst`.
 
 /// R0 holds results, R1 to R5 arguments, which calls overwrite; R6 to R9 survive calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub(super) const EXIT: u8 = JUMP_CLASS | 0x90;
 /// A load of 64 bits, whose upper half is in a second word.
 pub(super) const WIDE: u8 = 0x18;
 
-/// Without the [`Width`].
+/// Opcode of loads, without their [`Width`].
 pub(super) const LOAD: u8 = 0x61;
 pub(super) const STORE: u8 = 0x63;
 pub(super) const STORE_IMMEDIATE: u8 = 0x62;
@@ -99,7 +99,7 @@ pub(super) const ATOMIC: u8 = 0xc3;
 pub(super) const MAP_DESCRIPTOR: Register = Register::R1;
 pub(super) const KERNEL_FUNCTION: Register = Register::R2;
 
-/// The fields of an instruction; those that it does not use are 0.
+/// Fields of an instruction; unused fields are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Instruction {
     pub(super) opcode: u8,

@@ -1,7 +1,7 @@
 //! The record that a program writes per thread: which fields of the kernel it has, and where.
 //!
-//! A record has 8-byte words: how many they are, which pointers the kernel followed, the time, the fields of a
-//! thread, and for the first thread of a process also those of the process.
+//! A record has 8-byte words: how many they are, which pointers the kernel followed, the time, the fields of a thread, and for
+//! the first thread of a process also the fields of the process.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,18 +17,18 @@ pub(super) const HEAD: usize = 5;
 /// Pointers that fit into the words from [`FOLLOWED`], a byte each.
 const MAX_POINTERS: usize = 8 * (TIME - FOLLOWED);
 
-/// Which records have a field.
+/// Records that have a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RecordScope {
-    /// Those of all threads.
+    /// Records of all threads.
     Thread,
-    /// Those of the first threads of processes.
+    /// Records of the first threads of processes.
     Process,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FieldRequest {
-    /// As [`KernelField::path`](crate::model::KernelField::path).
+    /// Path of the field, as in [`KernelField::path`](crate::model::KernelField::path).
     pub(super) path: &'static str,
     pub(super) part: RecordScope,
     /// An array is cut at this many words.
@@ -62,12 +62,12 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// Its first word in the record.
+    /// Returns the index of its first word in the record.
     pub(super) fn slot(self) -> usize {
         self.slot
     }
 
-    /// Its words in the record.
+    /// Returns the indexes of its words in the record.
     pub(super) fn slots(self) -> Range<usize> {
         self.slot..self.slot + self.words
     }
@@ -76,7 +76,7 @@ impl Field {
 /// The fields of a record.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
-    /// Those of threads come first.
+    /// Columns of the record, columns of threads first.
     pub(super) columns: Vec<RecordColumn>,
     /// The pointers on the way to fields: the offset of each in the structure that the one before leads to.
     pub(super) pointers: Vec<Vec<u32>>,

@@ -4,7 +4,7 @@ use super::super::recent::Recent;
 use super::layout::{Field, ThreadRecord};
 use crate::model::{Name, printable};
 
-/// Distinct names that are remembered: programs can make any number of them.
+/// Maximum number of distinct names that are remembered: programs can make any number of names.
 const MAX_NAMES: usize = 1 << 14;
 
 /// Equal names share one allocation.

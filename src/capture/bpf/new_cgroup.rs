@@ -1,4 +1,4 @@
-//! Records of cgroups that are made while exits are recorded: that of a job can be gone before a capture sees it.
+//! Records of cgroups that are made while exits are recorded: the cgroup of a job can be gone before a capture sees it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +20,7 @@ const PATH_WORDS: usize = 1024 / 8;
 /// Words before it: 0, the id, and the number of the hierarchy.
 const HEAD: usize = 3;
 
-/// Whether the kernel's paths are those that captures see.
+/// Returns true if the kernel's paths equal the paths that captures see.
 pub(super) fn paths_are_those_of_captures() -> bool {
     fs::metadata("/proc/self/ns/cgroup").is_ok_and(|namespace| namespace.ino() == INITIAL_NAMESPACE)
 }
@@ -54,7 +54,7 @@ pub(super) fn program(ring: i32, lost: i32, fields: &[FieldLocation; HEAD - 1]) 
     })
 }
 
-/// Adds the cgroup of a record, and returns its path, empty if it is unknown; `None` if the record is that of a thread.
+/// Adds the cgroup of a record, and returns its path, empty if it is unknown; `None` if the record belongs to a thread.
 pub(super) fn learn(names: &CgroupNames, hierarchies: &Hierarchies, record: &[u64]) -> Option<Name> {
     let Some((&[0, id, hierarchy], path)) = record.split_first_chunk::<HEAD>() else { return None };
     let bytes: Vec<u8> = path.iter().flat_map(|word| word.to_ne_bytes()).collect();

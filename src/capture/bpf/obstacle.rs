@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use crate::model::{BpfObstacle, NoBpf, at_least};
 use crate::sys::seccomp::RiskyCall;
 
-/// What decides about bpf(2), in the words of the kernel. A file that cannot be read is empty.
+/// Facts that decide about bpf(2), as text from the kernel. A file that cannot be read is empty.
 #[derive(Debug)]
 struct BpfRights {
     /// `/proc/thread-self/status`: capabilities belong to threads.
@@ -18,7 +18,7 @@ struct BpfRights {
     release: String,
     /// `/sys/kernel/security/lockdown`.
     lockdown: String,
-    /// `/proc/self/limits`.
+    /// Content of `/proc/self/limits`.
     limits: String,
 }
 
@@ -125,7 +125,7 @@ impl BpfRights {
 
 /// `PROC_USER_INIT_INO` of `include/linux/proc_ns.h`.
 const INITIAL_USER_NAMESPACE: &str = "user:[4026531837]";
-/// `PROC_PID_INIT_INO` and `PROC_TIME_INIT_INO`.
+/// Inode numbers of the initial namespaces: `PROC_PID_INIT_INO` and `PROC_TIME_INIT_INO`.
 const INITIAL_NAMESPACES: [(&str, &str); 2] =
     [("/proc/self/ns/pid", "pid:[4026531836]"), ("/proc/self/ns/time", "time:[4026531834]")];
 

@@ -14,14 +14,14 @@ pub(super) const MAX_WORDS: usize = u128::BITS as usize;
 /// The fastest level: a storm of short processes takes a few milliseconds per second.
 const LEVEL: i32 = 1;
 
-/// Records, the first word of which is their length.
+/// Compressed records; the first word of each is its length.
 pub(super) struct PackedRecords {
     max_bytes: usize,
     stream: Encoder<'static, Vec<u8>>,
 }
 
 impl PackedRecords {
-    /// Room for records of so many bytes and for those that are not compressed yet.
+    /// Returns room for records of this many bytes, and for records that are not compressed yet.
     pub(super) fn new(max_bytes: usize) -> Self {
         Self { max_bytes, stream: with_memory(Encoder::new(Vec::new(), LEVEL)) }
     }

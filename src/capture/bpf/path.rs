@@ -22,8 +22,8 @@ pub(super) struct FieldLocation {
 
 /// Resolves the first of several paths that this kernel has, for example `__state | state`.
 ///
-/// A path is names of members, joined by `.` (a structure inside) or `->` (a pointer), and `[n]` or `[enumeration.name]` for
-/// an element of an array. It leads to an integer, a pointer or an array of those. Bit fields are not supported.
+/// A path is names of members, joined by `.` (a structure inside) or `->` (a pointer), and `[n]` or `[enumeration.name]` for an
+/// element of an array. It leads to an integer, a pointer or an array of these. Bit fields are not supported.
 pub(super) fn resolve(btf: &Btf<'_>, from: TypeId, paths: &str) -> Option<FieldLocation> {
     paths.split('|').find_map(|path| resolve_one(btf, from, path.trim()))
 }
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Both encodings: by a flag of the structure, and by an integer of fewer bits.
+    /// Refuses bit fields in either encoding: by a flag of the structure, and by an integer of fewer bits.
     #[test]
     fn bit_fields_are_refused() {
         let mut built = TypeBuilder::new();

@@ -1,5 +1,5 @@
-//! Counters of whole processes: those that the kernel keeps of exited threads and of children, and those of the
-//! living threads.
+//! Counters of whole processes: counters that the kernel keeps of exited threads and of children, and counters of the living
+//! threads.
 
 use super::columns;
 use super::cpu_time::{CpuTime, Printed};
@@ -16,7 +16,7 @@ pub(super) struct ProcessFields {
     parent: Option<Field>,
 }
 
-/// The counters of a process, until those of its living threads are added.
+/// Counters of a process, before the counters of its living threads are added.
 pub(super) struct ProcessCounters {
     counters: Vec<Option<u64>>,
     cpu_time: Option<(CpuTime, Printed)>,
@@ -41,7 +41,7 @@ impl ProcessFields {
     }
 }
 
-/// A counter of exited threads with those of the living ones; `None` if one has no value.
+/// Returns a counter of exited threads plus the counters of living threads; `None` if one has no value.
 fn with_living(exited: u64, metric: MetricId, threads: &[(&Metrics, Option<CpuTime>)]) -> Option<u64> {
     threads.iter().try_fold(exited, |sum, (metrics, _)| match metric.metric().get(metrics) {
         Some(Value::Unsigned(more)) => Some(sum.wrapping_add(more)),
@@ -50,8 +50,8 @@ fn with_living(exited: u64, metric: MetricId, threads: &[(&Metrics, Option<CpuTi
 }
 
 impl ProcessCounters {
-    /// The counters with those of the living threads, as procfs adds them (`do_task_stat` of fs/proc/array.c,
-    /// `do_io_accounting` of fs/proc/base.c).
+    /// Adds the counters of the living threads, as procfs does (`do_task_stat` of fs/proc/array.c, `do_io_accounting` of
+    /// fs/proc/base.c).
     pub(super) fn with_threads(&self, threads: &[(&Metrics, Option<CpuTime>)]) -> ProcessState {
         let cpu_time = self.cpu_time.and_then(|(exited, printed)| {
             let all = threads.iter().try_fold(exited, |sum, (_, time)| Some(sum.plus((*time)?)))?;
@@ -89,7 +89,7 @@ mod tests {
         RecordReader::new(&record.layout, &HostParameters::default()).thread(record.record()).unwrap()
     }
 
-    /// The counters of a process with these threads, the first of which is the leader.
+    /// Returns the counters of a process with these threads, the leader first.
     fn counters(threads: &[RecordBuilder]) -> ProcessState {
         let mut threads: Vec<_> = threads.iter().map(read).collect();
         let process = threads[0].facts.process.take().unwrap();

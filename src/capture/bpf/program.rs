@@ -21,7 +21,7 @@ pub(super) const SECOND_ARGUMENT: i16 = 8;
 /// Words after the record of an iterator: which first thread it has written last.
 pub(super) const LAST_WRITTEN_WORDS: usize = 1;
 
-/// What a record in the ring buffer of a tracepoint is of.
+/// Event of a record in the ring buffer of a tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadEvent {
     Exit = 1,
@@ -42,7 +42,7 @@ impl ThreadEvent {
     }
 }
 
-/// What follows the record of a thread in the ring buffer of tracepoints.
+/// Words after the record of a thread in the ring buffer of tracepoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventTrailer {
     /// The address of the thread.
@@ -64,7 +64,7 @@ impl EventTrailer {
     }
 }
 
-/// What programs need of the kernel, beside the fields.
+/// Facts about the kernel that programs need, beside the fields.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernel {
     pub(super) task: TypeId,
@@ -244,8 +244,7 @@ impl Emitter<'_> {
         assembler.mark(None);
     }
 
-    /// Loads the columns behind these pointers, the last of which is in its register, and follows pointers from
-    /// there.
+    /// Loads the columns behind these pointers and follows more pointers from there. The last pointer is in its register.
     fn load_behind(&self, assembler: &mut Assembler, columns: &[(u16, &RecordColumn)], way: &[u32]) {
         let base = way.len().checked_sub(1).map(|depth| POINTERS[depth]);
         // Pointers of the thread itself come from the copy without trust.
@@ -271,7 +270,7 @@ impl Emitter<'_> {
     }
 }
 
-/// The rest of a program that writes one record of so many words: `fill` fills the one in `R8`. Without room in the ring
+/// Emits the rest of a program that writes a record of this many words: `fill` fills the record in `R8`. Without room in the ring
 /// buffer, it adds 1 to the counter `lost`.
 pub(super) fn record_in_ring(
     mut assembler: Assembler,
@@ -302,12 +301,12 @@ pub(super) fn record_in_ring(
 
 /// The place on the stack of `struct bpf_iter_task`.
 const ITERATOR: i16 = -64;
-/// `BPF_TASK_ITER_ALL_THREADS`.
+/// Flag of iterators over tasks: `BPF_TASK_ITER_ALL_THREADS`.
 const ALL_THREADS: i32 = 1;
 /// `BPF_RB_NO_WAKEUP`: the reader starts the pass itself.
 pub(super) const NO_WAKEUP: i32 = 1;
 
-/// What goes over the threads.
+/// Program that goes over the threads.
 #[derive(Clone, Copy)]
 pub(super) enum TaskWalk {
     /// The program, by the functions that make, advance and end an iterator (Linux 6.7).

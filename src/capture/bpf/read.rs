@@ -52,14 +52,14 @@ impl From<BpfThread> for ReadThread {
     }
 }
 
-/// What later steps need of a thread.
+/// Facts about a thread that later steps need.
 #[derive(Default)]
 pub(super) struct ThreadFacts {
     /// `PF_` flags of `include/linux/sched.h`.
     pub(super) flags: u64,
     /// When it started, in nanoseconds of `CLOCK_BOOTTIME`.
     pub(super) start_ns: Option<u64>,
-    /// As procfs shows them.
+    /// Ids of its cgroups, as procfs shows them.
     pub(super) cgroups: CgroupIds,
     /// Equal for threads of the same scheduling class.
     pub(super) sched_class: Option<u64>,
@@ -185,7 +185,7 @@ impl RecordReader {
 fn has_own_thread_pointer(flags: u64) -> bool {
     /// Workers of io_uring (Linux 5.12).
     const PF_IO_WORKER: u64 = 0x10;
-    /// Other workers, such as those of vhost (Linux 6.4).
+    /// Flag of user workers, such as vhost's (Linux 6.4).
     const PF_USER_WORKER: u64 = 0x4000;
     flags & (PF_KTHREAD | PF_EXITING | PF_IO_WORKER | PF_USER_WORKER) == 0
 }
@@ -194,7 +194,7 @@ fn is_fair(metrics: &Metrics) -> bool {
     metrics.policy.as_ref().is_some_and(|policy| FAIR.contains(&&*policy.0))
 }
 
-/// Distinct masks that are remembered: programs can make any number of them.
+/// Maximum number of distinct masks that are remembered: programs can make any number of masks.
 const MAX_MASKS: usize = 1 << 12;
 
 /// The CPUs of a mask that are online. Most threads have one of a few masks.

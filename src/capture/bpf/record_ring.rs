@@ -12,7 +12,7 @@ use crate::sys::bpf::ring::Ring;
 pub(super) struct RecordRing {
     ring: Ring,
     without_room: SharedWords,
-    /// What the programs had counted before this pass.
+    /// Count of the programs before this pass.
     counted: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Emits the program that samples threads: all that run, are ready to run or have slept since the sample before.
+//! Emits the program that samples threads: all threads that run, are ready to run, or have slept since the previous sample.
 //!
-//! A thread that is asleep with the number of switches that it had is in the same sleep, and nothing is written about
-//! it: of thousands of threads, a pass writes those that did something. The order of instructions matters. Everything
-//! but the filter is behind it, and `R7` to `R9` have equal types whenever a loop begins a round, so that the verifier ends it.
+//! A thread that is asleep with an unchanged number of switches is in the same sleep, and nothing is written about it: out of
+//! thousands of threads, a pass writes the few that did something. The order of instructions matters. Everything but the filter
+//! is behind it, and `R7` to `R9` have equal types whenever a loop begins a round, so that the verifier ends it.
 
 use super::super::stack::registers::SAMPLED;
 use super::super::thread_flags::PF_KTHREAD;
@@ -46,7 +46,7 @@ const READ_WRITE: i32 = 2;
 /// Flags in the low bits of a lock's owner, of a mutex and of a read-write semaphore.
 const OWNER_FLAGS: i32 = 7;
 
-/// What finding threads by their ids needs of the kernel.
+/// Functions of the kernel that find threads by their ids.
 #[derive(Clone, Debug)]
 pub(super) struct ListedThreads {
     /// The functions that make, advance and end an iterator over numbers (Linux 6.4).
@@ -58,7 +58,7 @@ pub(super) struct ListedThreads {
     running: FieldLocation,
 }
 
-/// What the program needs of the kernel, beside the fields.
+/// Facts about the kernel that the program needs, beside the fields.
 #[derive(Debug)]
 pub(super) struct SampledKernel {
     pub(super) filter: ChangeFilter,
@@ -80,7 +80,7 @@ pub(super) struct SampleMaps {
 }
 
 impl ListedThreads {
-    /// `None` for a kernel that lacks one of them.
+    /// Finds these facts; `None` for a kernel that lacks one.
     pub(super) fn find(btf: &Btf<'_>, task: TypeId) -> Option<Self> {
         let functions = ["bpf_iter_num_new", "bpf_iter_num_next", "bpf_iter_num_destroy"];
         let others = ["bpf_task_from_pid", "bpf_task_release"];
@@ -125,7 +125,7 @@ impl Emitter<'_> {
         self.each_thread(walk, |assembler, visited| self.sample(assembler, kernel, maps, visited))
     }
 
-    /// The program that samples the threads of a list, and those that run. The kernel's iterator runs it once.
+    /// Emits the program that samples the threads of a list, and running threads. The kernel's iterator runs it once.
     pub(super) fn listed_sampler(
         &self,
         threads: &ListedThreads,

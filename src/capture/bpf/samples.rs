@@ -159,7 +159,8 @@ impl BpfSampler {
         }
     }
 
-    /// What asks whether a thread still sleeps, once; `None` for a kernel that finds no threads by their ids (Linux 6.4).
+    /// Returns, once, the program that asks whether a thread still sleeps; `None` for a kernel that finds no threads by their ids
+    /// (before Linux 6.4).
     pub(in crate::capture) fn take_check(&mut self) -> Option<SleepCheck> {
         self.check.take()
     }
@@ -189,7 +190,7 @@ impl BpfSampler {
 
 /// Where records have what samples need.
 pub(super) struct SampleFields {
-    /// Words before those that are no fields.
+    /// Number of words before the ones that are not fields.
     words: usize,
     /// In the order of [`columns::OF_SAMPLES`].
     numbers: [Option<Field>; columns::OF_SAMPLES.len()],
@@ -288,7 +289,7 @@ fn is_compatible(mode: u64, call_status: Option<u64>) -> bool {
     }
 }
 
-/// Its registers in its own code.
+/// Returns the registers of a thread in its own code.
 fn code_registers(extra: &[u64; EXTRA_WORDS]) -> [u64; CODE_REGISTERS] {
     std::array::from_fn(|word| extra[CODE + word])
 }

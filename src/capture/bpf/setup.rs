@@ -28,10 +28,10 @@ use crate::sys::bpf::kernel_btf::KernelBtf;
 use crate::sys::bpf::map::per_cpu_array;
 use crate::sys::bpf::memlock::RaisedMemlock;
 
-/// What passes return.
+/// Kind of threads that passes return.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::capture) enum Passes {
-    /// All threads.
+    /// All threads of the host.
     OfAll,
     /// After the first pass, threads that did something since the pass before.
     OfChanges,
@@ -46,10 +46,10 @@ pub(in crate::capture) struct BpfEngine {
     pub(in crate::capture) setup: Duration,
 }
 
-/// What passes of changes need.
+/// Parts that passes of changes need.
 pub(super) struct ChangePasses {
     pub(super) tracker: ChangeTracker,
-    /// What the program fills that goes over the threads by itself.
+    /// Ring that the program fills which goes over the threads by itself.
     pub(super) ring: RecordRing,
 }
 

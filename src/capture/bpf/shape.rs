@@ -1,4 +1,4 @@
-//! What types are, and the members of structures.
+//! Shapes of types, and the members of structures.
 //!
 //! Types may be damaged and refer to themselves, so every walk has a limit.
 
@@ -10,7 +10,7 @@ const MEMBER_BYTES: usize = 12;
 const ENUMERATOR_BYTES: usize = 8;
 /// Bytes of a pointer on the 64-bit kernels that the engine supports.
 const POINTER_BYTES: u32 = 8;
-/// `BTF_INT_SIGNED`.
+/// Flag of signed integers: `BTF_INT_SIGNED`.
 const SIGNED: u32 = 1;
 /// Typedefs, qualifiers and tags in a row; kernels have fewer than 10.
 const MAX_MODIFIERS: usize = 64;
@@ -19,7 +19,7 @@ const MAX_DIMENSIONS: usize = 8;
 /// Members examined by one look-up; the largest structures of kernels have some 300.
 const MAX_MEMBERS: usize = 1 << 14;
 
-/// What a type is, without typedefs, qualifiers and tags.
+/// Shape of a type, without typedefs, qualifiers and tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TypeShape {
     /// An integer, a Boolean or an enumeration.
@@ -33,7 +33,7 @@ pub(super) enum TypeShape {
         element: TypeId,
         length: u32,
     },
-    /// Also a union.
+    /// A structure or a union.
     Structure {
         size: u32,
     },
@@ -58,7 +58,7 @@ pub(super) struct StructMember {
 }
 
 impl Btf<'_> {
-    /// What a type is; `None` for types without values, such as `void`, and for those that no register holds.
+    /// Returns the shape of a type; `None` for types without values, such as `void`, and for types that no register holds.
     pub(super) fn shape(&self, id: TypeId) -> Option<TypeShape> {
         let found = self.without_modifiers(id)?;
         let Type { size, tail, .. } = found;

@@ -13,7 +13,7 @@ use crate::sys::bpf::program::run;
 
 use Register::{Frame, R0, R1, R2, R6, R7, R8};
 
-/// What the program needs of the kernel: state, whether the thread is on a CPU, and both counters of switches.
+/// Fields of the kernel that the program needs: state, whether the thread is on a CPU, and both counters of switches.
 const FIELDS: [&str; 4] = [columns::STATE, columns::ON_CPU, columns::VOLUNTARY_SWITCHES, columns::INVOLUNTARY_SWITCHES];
 /// The place on the stack of the number of the word.
 const NUMBER: i16 = -4;

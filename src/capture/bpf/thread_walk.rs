@@ -12,12 +12,12 @@ use super::super::host::cpu_time::thread_cpu_time;
 use crate::sys::bpf::iterator;
 use crate::sys::bpf::program::run;
 
-/// For how long the program may hold its CPU.
+/// Longest time for which the program may hold its CPU.
 const LONGEST_HOLD: Duration = Duration::from_millis(5);
 /// Records that the program writes in half that time, at 2.5 µs each.
 const FEW_RECORDS: usize = 1000;
 
-/// Both ways to go over all threads, and what decides which one is next.
+/// Two ways to go over all threads, and the facts that decide which one is next.
 pub(super) struct ThreadWalk {
     link: OwnedFd,
     /// Iterators for the next passes: before Linux 5.19, opening one needs the capabilities that loading needs.

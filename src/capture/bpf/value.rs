@@ -14,13 +14,13 @@ pub(super) struct MetricField {
     pub(super) form: FieldForm,
 }
 
-/// What several values of a thread depend on.
+/// Inputs on which several values of a thread depend.
 #[derive(Clone, Copy)]
 pub(super) struct ThreadInputs {
     /// User and system time, in nanoseconds.
     pub(super) cpu_time: Option<(u64, u64)>,
     pub(super) exit_state: Option<u64>,
-    /// In bytes.
+    /// Size of a page in bytes.
     pub(super) page_size: u64,
 }
 

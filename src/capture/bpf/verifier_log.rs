@@ -5,7 +5,7 @@ const MAX_LINES: usize = 3;
 /// A line can have the states of all registers.
 const MAX_CHARACTERS: usize = 300;
 
-/// What a log says.
+/// Content of the verifier's log about a refused program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct VerifierRefusal {
     /// The number of the refused instruction. `None` if the program was refused as a whole, for example for an

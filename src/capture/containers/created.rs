@@ -12,7 +12,7 @@ use crate::model::{Container, Name};
 use crate::names::containers_of_path;
 use crate::process::{lock, start_reader};
 
-/// Containers of one window, at most, and some of those that are named together.
+/// Maximum number of containers of a window, and of containers that are named together with them.
 const MAX_CONTAINERS: usize = 1 << 16;
 /// Cgroups that wait for their names, at most.
 const MAX_WAITING: usize = 1 << 12;
@@ -21,7 +21,7 @@ const MAX_WAITING: usize = 1 << 12;
 pub(crate) struct CreatedContainers {
     paths: SyncSender<Name>,
     found: Arc<Mutex<NamedContainers>>,
-    /// What was taken out last: threads that exit meanwhile are taken later.
+    /// Containers taken out last: threads that exit meanwhile are taken later.
     taken: Mutex<BTreeMap<String, Container>>,
     /// New cgroups of containers that had no room, since containers were taken out.
     without_room: Arc<AtomicU64>,

@@ -25,7 +25,7 @@ const ROOT_OF_HOST: &str = "/proc/1/root";
 /// Entries of a directory that are looked at, at most.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// What could not be read, by error.
+/// Failures to read, by error.
 pub(super) type Failures = BTreeMap<model::Errno, BTreeSet<String>>;
 
 /// The root of the file system that container runtimes of the host use.
@@ -40,14 +40,14 @@ pub(super) struct HostTree {
 pub(super) struct HostDirectory<'t> {
     tree: &'t HostTree,
     directory: OwnedFd,
-    /// As findings name it.
+    /// Name of the tree in findings.
     name: String,
     /// Files of others are not read.
     owner: Option<u32>,
 }
 
 impl HostTree {
-    /// That of the process 1 where this one has another, or of the tree that the procfs is in.
+    /// Opens the root of process 1 if it differs from the own root, or the root of the tree with the procfs.
     pub(super) fn open(roots: &Roots) -> Result<Self, Failures> {
         let has_own_mounts = has_own_mounts();
         let (root, name) = match roots.tree() {

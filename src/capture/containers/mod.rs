@@ -16,21 +16,21 @@ use crate::model::Container;
 use crate::names::containers_of_path;
 use crate::process::{CanHang, ReaderPool, Subject, lock};
 
-/// Longer names are left out: those of Kubernetes have 253 bytes at most.
+/// Maximum length of a name; longer names are left out. Names of Kubernetes have 253 bytes at most.
 const LONGEST_NAME: usize = 512;
 
 /// Workers share the files of containers in parts.
 const CONTAINERS_PER_PART: usize = 64;
 const MAX_WORKERS: usize = 4;
 
-/// What reads names of containers.
+/// Function that reads the names of containers.
 type ReadNames = Box<dyn Fn(&HostTree) -> Vec<Container> + Send + Sync>;
 
 /// A source of names.
 struct NameSource {
     /// Where it is, as findings name it.
     directory: &'static str,
-    /// Whose containers it names.
+    /// User whose containers the runtime names; `None` for the host's.
     user: Option<u32>,
     read: ReadNames,
 }
@@ -47,7 +47,7 @@ struct FoundCgroup<'n> {
     /// The user whose service manager it is below. Only files of that user name its containers, and no others: any user can make a
     /// cgroup, and a list, with any id.
     user: Option<u32>,
-    /// The innermost first.
+    /// Containers that the cgroup is in, the innermost first.
     containers: Vec<Container>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct ContainerNames {
 /// The containers of cgroups.
 #[derive(Default)]
 pub(crate) struct NamedContainers {
-    /// By path of the cgroup.
+    /// Containers, keyed by path of the cgroup.
     pub(crate) containers: BTreeMap<String, Container>,
     /// Where names were looked for in vain, by error; empty if all containers have one.
     pub(crate) unread: Failures,
@@ -127,15 +127,15 @@ fn sources(unnamed: &[(Option<u32>, &Container)]) -> Vec<NameSource> {
     docker.chain(containerd).chain(storage).collect()
 }
 
-/// The user whose service manager a cgroup is below: that of the host, not of a container. Above the root of a cgroup namespace, there
-/// is `..`.
+/// Returns the user whose service manager a cgroup is below: a user of the host, not of a container. Above the root of a cgroup
+/// namespace, there is `..`.
 fn user_of(path: &str) -> Option<u32> {
     let mut segments = path.split('/').skip_while(|segment| matches!(*segment, "" | ".."));
     segments.next().filter(|slice| *slice == "user.slice")?;
     segments.next()?.strip_prefix("user-")?.strip_suffix(".slice")?.parse().ok()
 }
 
-/// What files say about containers, by user and id, and about pods of the host, by theirs.
+/// Names of containers by user and id, and names of pods of the host by the pod's id.
 #[derive(Default)]
 struct KnownNames {
     containers: HashMap<(Option<u32>, String), Container>,

@@ -19,7 +19,7 @@ const MAX_CONFIGURATION: u64 = 1 << 20;
 const MAX_LIST: u64 = 16 << 20;
 const MAX_LIST_OF_USER: u64 = 1 << 20;
 
-/// What Docker keeps in `config.v2.json`.
+/// Part of Docker's file `config.v2.json`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct DockerConfiguration {
@@ -104,7 +104,7 @@ struct StoredContainer {
     id: String,
     #[serde(default)]
     names: Vec<String>,
-    /// JSON as text.
+    /// Metadata, which is JSON as text.
     #[serde(default)]
     metadata: String,
 }

@@ -13,9 +13,9 @@ pub(in crate::capture) struct Tls {
 /// A processor architecture that programs are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::capture) enum Machine {
-    /// x86-64.
+    /// Machine of type x86-64.
     X86_64,
-    /// 64-bit ARM.
+    /// Machine of type AArch64.
     Aarch64,
 }
 

@@ -180,9 +180,9 @@ impl<'a> ReadRef<'a> for &'a LimitedFile<'_> {
     }
 }
 
-/// Bytes that can also be looked at in pieces, which takes no memory for all of them.
+/// Bytes that can also be looked at in pieces, without memory for all bytes at once.
 pub(in crate::capture) trait Pieces<'d>: ReadRef<'d> {
-    /// What `find` returns for the first of the elements in so many bytes from `start` on for which it returns anything.
+    /// Returns the first result of `find` on the elements in these bytes from `start` on; `None` if it has none for any element.
     fn find_in_pieces<E: Pod, T>(self, start: u64, bytes: u64, find: impl FnMut(&E) -> Option<T>) -> Option<T>;
 }
 

@@ -39,7 +39,8 @@ struct IoTexts {
 }
 
 impl IoTexts {
-    /// The process comes first: later counters would include work that is not yet in those of the threads.
+    /// Reads the process before its threads: later counters of the process would include work that is missing in its threads'
+    /// counters.
     fn read(process: &Process, tids: &[u32], tally: &Tally) -> Self {
         let mut buffer = Vec::new();
         let of_process = process.directory.read("io", &mut buffer).ok().map(<[u8]>::to_vec);

@@ -1,4 +1,4 @@
-//! Whose thread a thread is.
+//! Owner of each thread: ctprof, the recorded command, or neither.
 
 use rayon::ThreadPool;
 
@@ -15,7 +15,7 @@ use crate::model::Owner;
 pub(super) const SOURCE: ValueSource =
     ValueSource { name: "owner", reads: Reads::Process { when: When::NewProcesses, read, count_missing: |_, _| {} } };
 
-/// Which threads are of ctprof itself.
+/// Source that marks the threads of ctprof itself.
 pub(super) const OWN: ValueSource = ValueSource { name: "own threads", reads: Reads::Threads(mark_own) };
 
 fn mark_own(context: &CaptureContext, read: &mut ReadThreads, _: &ThreadPool) {

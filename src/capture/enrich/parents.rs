@@ -29,13 +29,13 @@ impl CanHang for AskedParent {
     }
 }
 
-/// Reads the counters of parents again, after all threads were read, and keeps those of parents that waited for
-/// children meanwhile.
+/// Reads the counters of parents again, after all threads were read, and keeps the counters of parents that waited for children
+/// meanwhile.
 ///
-/// A child that exits during the walk is missing in the capture if its parent waits for it before it is read.
-/// What it did since its start is then in the later counters of the parent. A window that starts with this
-/// capture takes these, so that it does not count the whole life of the child. The counters of such a child that was
-/// still read are dropped: the parent's include them.
+/// A child that exits during the walk is missing in the capture if its parent waits for it before it is read. Its whole work is
+/// then in the later counters of the parent. A window that starts with this capture uses the later counters, so that it does not
+/// count the whole life of the child. If such a child was still read, its counters are dropped, because the parent's include
+/// them.
 fn read(context: &CaptureContext, ReadThreads { threads, .. }: &mut ReadThreads, _: &ThreadPool) {
     let leaders = || threads.iter().filter_map(|thread| thread.state.process.as_deref());
     let parents: HashSet<u32> = leaders().filter_map(|process| process.ppid).collect();
@@ -57,7 +57,7 @@ fn read(context: &CaptureContext, ReadThreads { threads, .. }: &mut ReadThreads,
     read_again(context, threads, |leader| of_gone.contains(&leader.tgid));
 }
 
-/// Reads the counters of some processes again, and returns those that waited for children meanwhile.
+/// Reads the counters of some processes again, and returns the counters of processes that waited for children meanwhile.
 fn read_again(
     context: &CaptureContext,
     threads: &mut [ReadThread],

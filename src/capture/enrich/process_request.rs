@@ -1,4 +1,4 @@
-//! What sources need to know of a process before they read it.
+//! Requests for processes: facts that sources need before they read a process.
 
 use super::super::read_threads::{Lacks, ReadThread};
 use super::jemalloc::ProbedThread;

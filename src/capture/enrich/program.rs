@@ -66,7 +66,7 @@ fn find(process: &Process, path: &[u8]) -> Result<FileStat, Errno> {
     status_in(&root, Path::new(OsStr::from_bytes(&path)))
 }
 
-/// The status of a file, without opening it. Links are followed within the root, and those of procfs to other files are not.
+/// The status of a file, without opening it. Links are followed within the root; links of procfs to other files are not.
 fn status_in(root: &OwnedFd, path: &Path) -> Result<FileStat, Errno> {
     let inside = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS;
     match openat2(root, path, OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(inside)) {

@@ -37,7 +37,7 @@ fn read(context: &CaptureContext, read: &mut ReadThreads, pool: &ThreadPool) {
     read_within(context, limits, read, pool);
 }
 
-/// What a process has in memory, and which one it is.
+/// A process with its size in memory.
 struct SizedProcess {
     id: u32,
     name: Name,
@@ -51,7 +51,7 @@ impl CanHang for SizedProcess {
     }
 }
 
-/// What reading came to.
+/// Result of reading `smaps_rollup`.
 enum Rollup {
     Read(BTreeMap<String, u64>),
     /// It has exited, or cannot be read, which is counted.
@@ -136,7 +136,7 @@ mod tests {
     use crate::model::CtprofParseSummary;
     use crate::process::workers;
 
-    /// Linux 7.3.
+    /// File `smaps_rollup` of Linux 7.3.
     const ROLLUP: &[u8] = b"00400000-7ffc40aab000 ---p 00000000 00:00 0                              [rollup]
 Rss:                1736 kB
 Pss:                 440 kB

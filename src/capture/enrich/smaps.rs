@@ -7,14 +7,14 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Smaps {
-    /// For processes with at most this many resident bytes, smallest first, as many as [`Smaps::TIME`] is enough for.
+    /// Reads processes with at most this many resident bytes, smallest first, until [`Smaps::TIME`] is over.
     Auto {
-        /// The limit.
+        /// Maximum resident memory, in bytes.
         max_rss_bytes: u64,
     },
-    /// For every process.
+    /// Reads every process, however large.
     Always,
-    /// For no process.
+    /// Reads no process at all.
     Never,
 }
 

@@ -1,4 +1,4 @@
-//! What a source of values is.
+//! Sources of values: what each reads, when, and with which privileges.
 
 use rayon::ThreadPool;
 
@@ -15,12 +15,12 @@ pub(in crate::capture) struct ValueSource {
     pub(super) reads: Reads,
 }
 
-/// For which processes a source of single processes is read in a pass.
+/// Processes for which a source of single processes is read in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// Those whose `io` the engine has left.
+    /// Processes whose `io` the engine has left.
     WithoutIo,
-    /// Those that started or executed a program since the pass before.
+    /// Processes that started or executed a program since the pass before.
     NewProcesses,
 }
 
@@ -33,11 +33,11 @@ impl When {
     }
 }
 
-/// What a source reads at a time.
+/// Unit that a source reads at a time.
 pub(super) enum Reads {
     /// All threads of a pass, in each pass.
     Threads(fn(&CaptureContext, &mut ReadThreads, &ThreadPool)),
-    /// One process, in a thread that can be given up.
+    /// A single process, in a thread that can be given up.
     Process {
         when: When,
         read: fn(&CaptureContext, &Process, &ProcessRequest) -> Option<Addition>,

@@ -71,10 +71,10 @@ struct CgroupFiles<'m> {
     host: &'m HostFiles<'m>,
     mounts: &'m Mounts,
     cgroup: &'m str,
-    /// Its directory in the hierarchy of a controller of version 1, and in that of version 2. Paths are long, and a cgroup is
-    /// mostly in one hierarchy only.
+    /// Directories of the cgroup in the hierarchy of a controller of version 1, and in the one of version 2. Paths are long, and
+    /// a cgroup is mostly in one hierarchy only.
     directories: HashMap<Option<&'static str>, Option<ProcDirectory>>,
-    /// By controller and name.
+    /// Contents of files, by controller and name.
     texts: HashMap<(Option<&'static str>, &'static str), Option<Vec<u8>>>,
     buffer: Vec<u8>,
 }

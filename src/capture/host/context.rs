@@ -22,9 +22,9 @@ use super::kconfig::Kconfig;
 use super::mounts::Mounts;
 use crate::model::{Built, HostContext, Switch, at_least};
 
-/// What stays the same while the host is up, and is read once.
+/// Facts that stay the same while the host is up, and are read once.
 pub(crate) struct BootConstants {
-    /// Without all other values.
+    /// Only these values; the rest are absent.
     host: HostContext,
     kconfig: Kconfig,
     /// False for a procfs with the mount option `subset=pid`, which has no sysctl at all.
@@ -207,7 +207,7 @@ fn keyed_lines(files: &HostFiles<'_>, name: &str) -> BTreeMap<String, String> {
     pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()
 }
 
-/// The hypervisor, by its own name or that of the machine that it shows. x86 has a flag that tells whether there is one.
+/// Returns the hypervisor, from its own name or from the machine that it shows. x86 has a flag that tells whether there is one.
 fn hypervisor(files: &HostFiles<'_>, cpuinfo: &BTreeMap<String, String>) -> Option<String> {
     let is_virtual = cpuinfo.get("flags").map(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
     let named = || files.line_of_sysfs("hypervisor/type").or_else(|| files.line_of_sysfs("class/dmi/id/sys_vendor"));

@@ -12,13 +12,13 @@ use super::files::HostFiles;
 use crate::model::HostCpuTime;
 
 /// Versions of `/proc/schedstat` whose `cpu` lines are known; they differ in `domain` lines only
-/// (`Documentation/scheduler/sched-stats.rst`). Linux 2.6.30 to 7.3 have one of them.
+/// (`Documentation/scheduler/sched-stats.rst`). Linux 2.6.30 to 7.3 have one of these versions.
 const SCHEDSTAT_VERSIONS: [&[u8]; 3] = [b"15", b"16", b"17"];
 
 /// Reads the CPU time of the host, some time after the start of a capture; `None` if there is none.
 ///
-/// It sleeps for a moment first: the kernel counts the time of a task when the task leaves its CPU, so that the
-/// time since this thread got its CPU, such as that of starting up, would count as later than it was.
+/// It sleeps for a moment first: the kernel counts the time of a task when the task leaves its CPU, so the time since this thread
+/// got its CPU, such as its start, would otherwise count as later than it was.
 pub(crate) fn read(files: &HostFiles<'_>, start: Instant) -> Option<HostCpuTime> {
     thread::sleep(Duration::from_micros(1));
     let text = |name: &str| files.read(&files.roots.procfs.join(name)).unwrap_or_default();
@@ -35,19 +35,19 @@ pub(crate) fn read(files: &HostFiles<'_>, start: Instant) -> Option<HostCpuTime>
     (time != HostCpuTime::default()).then(|| HostCpuTime { own_ns: own(tree), at_ns, ..time })
 }
 
-/// Both files, and when they were read.
+/// Files of CPU time, and when they were read.
 struct HostReading {
     texts: [Vec<u8>; 2],
     at: Duration,
     took: Duration,
-    /// For how long something else had the CPU in between.
+    /// Time in between for which something else had the CPU.
     stopped: Duration,
 }
 
-/// Reads until nothing stopped this process in between: that makes the values those of an unknown moment.
+/// Reads until nothing stopped this process in between: after a stop, the moment of the values is unknown.
 ///
-/// With hundreds of CPUs, the kernel takes a while to write the files: then two readings took about as long. One is not enough,
-/// as the CPU time of a thread has the time that a hypervisor stopped it.
+/// With hundreds of CPUs, the kernel takes a while to write the files: then two readings took about as long. A single reading is
+/// not enough, because the CPU time of a thread includes the time for which a hypervisor stopped it.
 fn at_once(mut read: impl FnMut() -> HostReading) -> HostReading {
     const MOMENT: Duration = Duration::from_millis(5);
     const MOST_READS: usize = 5;

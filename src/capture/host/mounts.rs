@@ -17,7 +17,7 @@ pub(crate) struct Mounts {
     pub(super) hidepid: Option<String>,
 }
 
-/// One mounted hierarchy.
+/// A mounted hierarchy of cgroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mount {
     /// The mounted cgroup, which is not `/` in some containers.
@@ -93,7 +93,7 @@ impl Mount {
         Some((Self { root, point, readable_at }, back.next()?, back.nth(1)?))
     }
 
-    /// Paths that leave the hierarchy, and those of removed cgroups, are not followed.
+    /// Returns the directory of a cgroup; `None` for paths that leave the hierarchy, and for paths of removed cgroups.
     fn directory(&self, cgroup: &str) -> Option<PathBuf> {
         let bytes = kernel_bytes(cgroup);
         let below = Path::new(OsStr::from_bytes(&bytes)).strip_prefix(&self.root).ok()?;

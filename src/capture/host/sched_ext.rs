@@ -1,4 +1,4 @@
-//! `/sys/kernel/sched_ext`.
+//! State of sched_ext, from `/sys/kernel/sched_ext`.
 
 use super::super::procfs::text::unsigned;
 use super::files::HostFiles;

@@ -1,8 +1,9 @@
-//! The table of a system call of which procfs has only the number: programs can call the tables of both word sizes.
+//! The table to which the number of a system call belongs: procfs has only the number, and programs can call the tables of both
+//! word sizes.
 //!
 //! The text of `syscall` has six registers of 64 bits, or zero-extended ones of 32 bits, and the addresses of the stack and of
-//! the instruction behind the call. A program with 32-bit addresses calls by the 32-bit table, and a call with a larger
-//! argument is one of 64 bits. What is left is decided by the instruction: `syscall`, or `int $0x80` of a 64-bit program.
+//! the instruction behind the call. A program with 32-bit addresses calls by the 32-bit table, and a call with a larger argument
+//! has 64 bits. The instruction decides the rest: `syscall`, or `int $0x80` of a 64-bit program.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,7 +20,7 @@ const MAX_READS: usize = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallEntry {
     Known(KernelEntry),
-    /// By the instruction before this address, with this number and these arguments.
+    /// Decided by the instruction before this address, with this number and these arguments.
     ByInstruction {
         before: u64,
         number: u32,

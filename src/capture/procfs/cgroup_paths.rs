@@ -53,9 +53,9 @@ impl CgroupPaths {
     }
 }
 
-/// The path that a thread is grouped by: the deepest of those with values, because a service manager
-/// or a container runtime leaves threads near the root of hierarchies that it does not use. Of
-/// equally deep paths, the first in the order of [`ACCOUNTING`] counts; if all are the root, systemd's.
+/// Returns the path by which a thread is grouped: the deepest path in hierarchies with values, because a service manager or a
+/// container runtime leaves threads near the root of hierarchies that it does not use. Of equally deep paths, the first in the
+/// order of [`ACCOUNTING`] counts; if all are the root, systemd's.
 fn identity(text: &[u8]) -> Option<&[u8]> {
     let path_in = |controller| path_in(text, controller);
     match deepest(text) {
@@ -69,8 +69,8 @@ fn deepest(text: &[u8]) -> Option<&[u8]> {
     ACCOUNTING.iter().rev().filter_map(|controller| path_in(text, controller)).max_by_key(|path| depth(path))
 }
 
-/// The path in a hierarchy by its place in [`ACCOUNTING`]; beyond these, the one that a thread is grouped by, if that is of
-/// none of them.
+/// Returns the path in a hierarchy, by its place in [`ACCOUNTING`]; for a larger place, the path by which a thread is grouped, if
+/// it is in none of these hierarchies.
 pub(in crate::capture) fn path_by_place(text: &[u8], place: usize) -> Option<Name> {
     let path = match ACCOUNTING.get(place) {
         Some(controller) => path_in(text, controller),
@@ -79,7 +79,7 @@ pub(in crate::capture) fn path_by_place(text: &[u8], place: usize) -> Option<Nam
     Some(printable(path?).into())
 }
 
-/// The number of a hierarchy by its place in [`ACCOUNTING`]; beyond these, that of systemd's.
+/// Returns the number of a hierarchy, by its place in [`ACCOUNTING`]; for a larger place, the number of systemd's.
 pub(in crate::capture) fn number_of(text: &[u8], place: usize) -> Option<u64> {
     let controller = ACCOUNTING.get(place).copied().unwrap_or(SYSTEMD);
     super::text::unsigned(lines(text).find(|line| line.has(controller))?.number)

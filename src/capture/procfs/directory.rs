@@ -54,7 +54,7 @@ impl<'f> Numbered<'f> {
 }
 
 impl ProcDirectory {
-    /// Its inode.
+    /// Returns the inode of the directory.
     pub(crate) fn inode(&self) -> Option<u64> {
         fstat(&self.0).ok().map(|status| status.st_ino)
     }
@@ -78,7 +78,7 @@ impl ProcDirectory {
         openat(&self.0, name, flags | OFlag::O_CLOEXEC, Mode::empty())
     }
 
-    /// What the name leads to.
+    /// Returns the status of the file with this name.
     pub(crate) fn stat(&self, name: &str) -> Result<FileStat, Errno> {
         fstatat(&self.0, name, AtFlags::empty())
     }

@@ -1,4 +1,4 @@
-//! `schedstat` of the threads of a process as the pass before has read it, so that the next one reads only those that ran since.
+//! Values of `schedstat` from the pass before, so that the next pass reads only threads that ran since.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -25,7 +25,7 @@ impl LastSchedstats {
         self.0.keys().copied()
     }
 
-    /// Whether the process with this directory has the same threads, and none of them ran since.
+    /// Returns true if the process with this directory has the same threads, and no thread ran since.
     pub(super) fn slept(&self, process: &ProcDirectory) -> bool {
         let mut buffer = Vec::new();
         let Ok(tasks) = process.directory("task") else { return false };

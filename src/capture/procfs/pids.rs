@@ -46,7 +46,7 @@ pub(in crate::capture) fn selected(
     pids.iter().map(process).collect()
 }
 
-/// The ids of those that have not exited.
+/// Returns the ids of processes that have not exited.
 pub(in crate::capture) fn remaining(selected: &SelectedProcesses) -> Vec<u32> {
     selected.iter().filter(|(_, directory)| directory.has("status")).map(|(pid, _)| *pid).collect()
 }

@@ -25,7 +25,7 @@ pub(in crate::capture) struct ProcfsSampler {
     procfs: ProcDirectory,
     passes: u64,
     threads: HashMap<u32, SeenThread>,
-    /// Names of processes.
+    /// Names of processes, by process id.
     names: HashMap<u32, Name>,
     /// Processes that may not be traced.
     denied: HashSet<u32>,
@@ -35,12 +35,12 @@ pub(in crate::capture) struct ProcfsSampler {
     buffer: Vec<u8>,
 }
 
-/// What a thread was doing when it was last seen.
+/// Activity of a thread when it was last seen.
 struct SeenThread {
     schedstat: [u64; 3],
     is_asleep: bool,
     pass: u64,
-    /// What its exit will be.
+    /// Record that the exit of the thread will make.
     end: ThreadEnd,
 }
 
@@ -199,8 +199,8 @@ fn number(functions: &mut HashMap<Name, u64>, name: &[u8]) -> Option<u64> {
     Some(*functions.entry(name).or_insert(next))
 }
 
-/// What a thread does, by its state and its `schedstat` before and now. Procfs does not tell threads that run from those that
-/// are ready to run: a thread is taken to do what it did for the larger part of the time since.
+/// Returns the activity of a thread, from its state and its `schedstat` before and now. Procfs does not tell running threads from
+/// threads that are ready to run: the larger part of the time since decides.
 fn activity(state: u8, before: [u64; 3], now: [u64; 3]) -> Option<Activity> {
     let increase = |index: usize| now[index].saturating_sub(before[index]);
     Some(match state {

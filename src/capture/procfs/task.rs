@@ -1,4 +1,4 @@
-//! One thread: each of its files is opened, read and closed once.
+//! A thread in procfs: each of its files is opened, read and closed once.
 
 use std::collections::BTreeSet;
 

@@ -157,7 +157,7 @@ pub(in crate::capture) fn value(metric: &Metric, text: &[u8]) -> Option<Value<'s
 /// threads alike, so most lines need one comparison.
 pub(in crate::capture) struct Keyed {
     known: HashMap<&'static [u8], &'static Metric>,
-    /// By line; `None` for lines that are not remembered.
+    /// Lines that were seen, by their index; `None` for lines that are not remembered.
     seen: Vec<Option<SeenLine>>,
 }
 

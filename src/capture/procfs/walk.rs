@@ -91,7 +91,7 @@ struct ProcessPart {
 }
 
 impl ProcessPart {
-    /// Reads the part, and returns those that are left.
+    /// Reads the part, and returns the parts that are left.
     fn read(&self, context: &CaptureContext, reader: &mut Reader, read: &mut ReadThreads) -> Vec<Self> {
         if let Some((process, tids)) = &self.rest {
             process.read(context, reader, (tids, self.stat), read);
@@ -122,7 +122,7 @@ impl ProcessPart {
         answer.read()
     }
 
-    /// The threads of the part; none if those of the process are not listed yet.
+    /// Returns the threads of the part; none if the process's threads are not listed yet.
     fn tids(&self) -> &[u32] {
         self.rest.as_ref().map_or(&[], |(_, tids)| tids)
     }
@@ -143,7 +143,7 @@ impl CanHang for ProcessPart {
     }
 }
 
-/// Counts so many threads of which `stat` and `io` cannot be read, because that blocks.
+/// Counts threads whose `stat` and `io` cannot be read, because reading blocks.
 fn count_without_stat(context: &CaptureContext, threads: usize, process: &Name) {
     for file in [SourceFile::Stat, SourceFile::Io] {
         context.tally.failed(file.clone(), Errno::ETIMEDOUT, u64::try_from(threads).unwrap_or(u64::MAX));
@@ -151,7 +151,7 @@ fn count_without_stat(context: &CaptureContext, threads: usize, process: &Name) 
     }
 }
 
-/// One process with its counters.
+/// A process with its counters.
 struct OpenedProcess {
     process: Process,
     counters: Option<ProcessState>,
@@ -159,8 +159,8 @@ struct OpenedProcess {
 }
 
 impl OpenedProcess {
-    /// Reads the counters of a process and lists its threads.
-    /// The counters come first: later ones would include work that is not yet in those of the threads.
+    /// Reads the counters of a process and lists its threads. The counters come first: later counters would include work that is
+    /// missing in the threads' counters.
     fn new(context: &CaptureContext, process: Process, stat: Use) -> Answer<(Self, Vec<u32>)> {
         #[cfg(test)]
         process.panic_in("listing");

@@ -8,7 +8,7 @@ use crate::model::{PROCESS, ProcessState, Source, Value};
 /// Reads the counters in `stat` of the process with this directory. Absent for kernel threads: each is a process with
 /// one thread and, but for usermode helpers, without children, so its thread has the same values.
 ///
-/// Failures are not counted: they have the same reasons as those of the first thread's files, which are.
+/// Failures are not counted, because they have the same reasons as failures on the first thread's files, which are counted.
 pub(in crate::capture) fn read(directory: &ProcDirectory, buffer: &mut Vec<u8>) -> Option<ProcessState> {
     stat(directory.read("stat", buffer).ok()?).map(|(process, _)| process)
 }
@@ -45,7 +45,7 @@ fn counters(source: Source, value: u64, process: &mut ProcessState) {
     }
 }
 
-/// Adds the keys of `io`: all of them, or none if one is missing.
+/// Adds the keys of `io`: all keys, or none if a key is missing.
 pub(in crate::capture) fn add_io(process: &mut ProcessState, text: &[u8]) {
     let mut with_io = process.clone();
     let is_whole = PROCESS.iter().all(|counter| {

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 /// The longest name of a function, in bytes. Names of templates can have any length.
 const LONGEST_NAME: usize = 256;
-/// What is read of a name with the arguments of its templates, and how deep types are looked into whose functions they are.
+/// Maximum length of a name that is read with the arguments of its templates, and maximum depth of types that contain functions.
 const LONGEST_TEXT: usize = 4096;
 const DEEPEST_TYPE: usize = 8;
 
@@ -22,7 +22,7 @@ pub(super) fn demangled(symbol: &str) -> String {
     limited(if name.is_empty() { without_suffix(symbol) } else { &name })
 }
 
-/// What compilers add to the names of their copies of a function: `name.constprop.0`.
+/// Suffixes that compilers add to the names of copies of a function: `name.constprop.0`.
 const SUFFIXES: [&str; 8] = ["cold", "constprop", "isra", "llvm", "localalias", "lto_priv", "part", "str"];
 
 /// A symbol without that, and without the version that linkers add: `name@VERSION`. Dots are also parts of names: `main.handle`.
@@ -84,7 +84,7 @@ fn operator(text: &str) -> usize {
     if length == 0 { 0 } else { "operator".len() + length }
 }
 
-/// What is between the first bracket of a text and its end, and what follows.
+/// Returns the text between the first bracket of a text and its end, and the text after it.
 fn bracketed(text: &str) -> (&str, &str) {
     let (mut depth, mut before) = (0_usize, ' ');
     for (at, char) in text.char_indices() {

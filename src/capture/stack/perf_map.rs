@@ -14,7 +14,7 @@ use super::super::procfs::text::innermost_id;
 use super::demangle::limited;
 use crate::model::{CodeFunction, Name, printable};
 
-/// What is read of a file, in bytes: any process may write it, and none ends it.
+/// Maximum size that is read of a file, in bytes: any process may write to it without end.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// The functions at `addresses`, which are sorted, as [`CodeFunction`] reads them. The file is in `/tmp` of the process's own root, and not of another
@@ -63,7 +63,7 @@ fn read(map: impl Read, addresses: &[u64], names: &mut [Option<Name>]) {
     }
 }
 
-/// What compilers write for a function, whose names they follow by different things: its file and place, or its parameters.
+/// Returns the function in an entry of a compiler. Names are followed by different things: the file and place, or the parameters.
 fn function(text: &str) -> String {
     // Node writes how far it has optimized the function, which changes: `JS:*name /directory/file.js:3:17`.
     let node = ["JS:", "LazyCompile:", "Function:", "Script:", "Eval:"].iter().find_map(|kind| text.strip_prefix(kind));

@@ -16,7 +16,7 @@ const MAX_MAPPINGS: usize = 1 << 12;
 /// How long the list of mappings is believed to have all.
 const LASTS: Duration = Duration::from_secs(1);
 
-/// One program of a process: its memory, and its code.
+/// A program of a process: its memory, and its code.
 pub(super) struct ProcessCode {
     /// Opened before the list of mappings was read: the process can execute another program at any time, whose memory is none of
     /// what the list says.
@@ -24,9 +24,9 @@ pub(super) struct ProcessCode {
     mappings: CodeMappings,
 }
 
-/// What a process has mapped as code.
+/// Code that a process has mapped.
 pub(super) struct CodeMappings {
-    /// The process.
+    /// Id of the process.
     id: u32,
     by_address: Vec<MappedCode>,
     read_at: Instant,

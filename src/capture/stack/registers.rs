@@ -2,7 +2,7 @@
 
 use crate::model::CODE_REGISTERS;
 
-/// Registers by their numbers in DWARF; `None` for those that are lost.
+/// Registers by their numbers in DWARF; `None` for lost ones.
 pub(super) type Registers = [Option<u64>; COUNT];
 
 /// More than the largest number that is used.

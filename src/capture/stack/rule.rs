@@ -21,7 +21,7 @@ pub(super) struct UnwindRule {
     saved: Vec<(usize, SavedRegister)>,
     /// The register that has the address in the caller.
     returns_to: usize,
-    /// Whether a signal interrupted the caller: then its address is not that of a call.
+    /// True if a signal interrupted the caller: then its address is not the address of a call.
     pub(super) is_of_signal: bool,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct StackList {
     numbers: HashMap<Vec<u32>, u32>,
     /// The stack that a thread had when it slept there last.
     places: HashMap<SleepPlace, u32>,
-    /// Stacks of which only the innermost function is known so far.
+    /// Stacks with only their innermost function known so far.
     unread: HashSet<u32>,
 }
 

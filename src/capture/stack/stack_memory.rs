@@ -2,7 +2,7 @@
 
 use crate::sys::memory::AddressSpace;
 
-/// What is read at once, a part of a page.
+/// Size of one read in bytes, a part of a page.
 const PIECE: usize = 4096;
 /// Pieces of one stack, at most: nearly all stacks need two.
 const MAX_PIECES: usize = 64;

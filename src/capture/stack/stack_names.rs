@@ -1,4 +1,4 @@
-//! Names of the functions of stacks, which are looked up at the end, for those that appear.
+//! Names of the functions of stacks, which are looked up at the end, for functions that appear.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;

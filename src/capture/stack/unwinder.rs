@@ -1,4 +1,4 @@
-//! From registers and stack memory to return addresses: by the rules of `.eh_frame`, else by frame pointers.
+//! Unwinding: from registers and stack memory to return addresses, by the rules of `.eh_frame`, else by frame pointers.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const LARGEST_FRAME: u64 = 1 << 20;
 /// An address in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum CodeAddress {
-    /// By the number of the file, in the file's own terms.
+    /// A function in a file, by the number of the file, in the file's own terms.
     InFile(u32, u64),
     /// In memory of a process that is of no file: what a just-in-time compiler wrote.
     InProcess(u32, u64),
@@ -27,7 +27,7 @@ pub(super) enum CodeAddress {
 
 /// Unwinds stacks, and remembers the rules that it used, for all processes with the same file.
 pub(super) struct Unwinder {
-    /// By number of the file, and address in it.
+    /// Rules of unwinding, by number of the file, and address in the file.
     rules: Recent<(u32, u64), Option<Arc<UnwindRule>>>,
     context: Box<UnwindContext<usize>>,
 }
@@ -40,7 +40,7 @@ impl Unwinder {
         Self { rules: Recent::new("rules to unwind stacks", MAX_RULES), context: Box::default() }
     }
 
-    /// Forgets rules that were not used between two calls of this: those of files that are closed, too.
+    /// Forgets rules that were not used between two calls, such as rules of closed files.
     pub(super) fn forget(&mut self) {
         self.rules.turn();
     }

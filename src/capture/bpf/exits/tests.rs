@@ -268,7 +268,8 @@ fn threads_that_start_and_exit_while_records_are_folded_are_not_kept() {
     assert_eq!(taken.try_iter().collect::<Vec<_>>(), [1_900_000_000; 2], "one whose last record was lost, too");
 }
 
-/// What the ring buffer has of process 40 when it executes a file: the record with its name before, and that it did.
+/// Returns the records of process 40 in the ring buffer when it executes a file: its state under the name before, and the
+/// execution.
 fn executing(fields: &Layout, run_ns: u64, caller: u64) -> [Vec<u64>; 2] {
     let mut renamed = exiting(fields, run_ns);
     let slot = |path| fields.find(path).unwrap().slot();

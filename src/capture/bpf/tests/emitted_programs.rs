@@ -22,7 +22,7 @@ use crate::skip::{Missing, skipped};
 use crate::sys::bpf::kernel_btf::KernelBtf;
 use crate::sys::bpf::map::per_cpu_array;
 
-/// A kernel's structures in memory, and the addresses of those that pointers lead to.
+/// Memory with a kernel's structures, and the addresses to which pointers lead.
 struct KernelMemory {
     machine: BpfMachine,
     task: u64,
@@ -316,7 +316,7 @@ fn the_program_of_a_small_layout_is_this_one() {
     assert_eq!(listing, SMALL);
 }
 
-/// With and without `bpf_rdonly_cast`.
+/// The kernel loads the program with and without `bpf_rdonly_cast`.
 #[test]
 fn the_kernel_loads_the_program() {
     let Ok(bytes) = KernelBtf::open() else { return skipped(Missing::Kernel("BTF")) };
@@ -339,7 +339,7 @@ fn the_kernel_loads_the_program() {
     }
 }
 
-/// Of columns `comm`, `mm->count[1].counter`, `pid` and `signal->nr_threads`, and of processes `signal->utime`.
+/// Program for the columns `comm`, `mm->count[1].counter`, `pid` and `signal->nr_threads`, and for processes `signal->utime`.
 const SMALL: &str = "\
 0: (bf) r6 = r1
 1: (79) r7 = *(u64 *)(r6 +8)

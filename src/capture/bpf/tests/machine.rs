@@ -8,14 +8,14 @@ use super::super::instruction::{
     STORE_IMMEDIATE, Width,
 };
 
-/// What the clock of the machine shows.
+/// Time on the clock of the machine.
 pub(crate) const NOW: u64 = 1_234_567_890;
-/// What records are filled with before a program writes to them.
+/// Word that fills records before a program writes to them.
 pub(crate) const STALE: u64 = 0xdead_dead_dead_dead;
 /// The descriptors that a program has for its record and for the filter.
 pub(crate) const RECORD_MAP: i32 = 3;
 pub(crate) const FILTER_MAP: i32 = 5;
-/// Distance of structures.
+/// Distance of structures in memory.
 const STRIDE: u64 = 1 << 22;
 const STACK: usize = 512;
 const RECORD_WORDS: usize = 1024;
@@ -58,7 +58,7 @@ impl BpfMachine {
         written.remove(0)
     }
 
-    /// What programs of changes share from one run to the next.
+    /// Returns the maps that programs of changes share from one run to the next.
     pub(crate) fn maps(&mut self) -> MachineMaps {
         let slots = self.add(vec![0; 8 * usize::try_from(SLOTS + 1).unwrap()]);
         MachineMaps { record: self.add(STALE.to_ne_bytes().repeat(RECORD_WORDS)), slots }

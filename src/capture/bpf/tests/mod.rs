@@ -1,4 +1,4 @@
-//! What tests of this directory share: recorded and built types, records, and a machine that runs programs.
+//! Shared parts of the tests of this directory: recorded and built types, records, and a machine that runs programs.
 
 mod emitted_programs;
 pub(super) mod listing;

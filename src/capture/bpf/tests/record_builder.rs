@@ -41,7 +41,7 @@ impl RecordBuilder {
         Self { layout, words }
     }
 
-    /// Sets a field.
+    /// Sets the words of a field.
     pub(crate) fn set(mut self, path: &str, words: &[u64]) -> Self {
         let column = self.layout.columns.iter().find(|column| column.path == path).expect("a known path");
         self.words[column.slot..column.slot + words.len()].copy_from_slice(words);
@@ -77,7 +77,7 @@ impl RecordBuilder {
         self
     }
 
-    /// Cuts the record.
+    /// Cuts the record to this number of words.
     pub(crate) fn cut(mut self, words: usize) -> Self {
         self.words.truncate(words);
         self.words[LENGTH] = u64::try_from(words).unwrap();

@@ -10,7 +10,7 @@ use super::super::path::{FieldLocation, resolve};
 
 const DEBIAN: &str = "5.10 6.1 6.12 6.12-arm64 6.16 7.3";
 
-/// What these kernels lack, by a part of the paths; after `^`, by their start.
+/// Fields that these kernels lack, by a part of the paths; after `^`, by their start.
 const ABSENT: [(&str, &str); 12] = [
     // Built without CONFIG_SCHEDSTATS.
     ("stats.", "6.18"),
@@ -29,7 +29,7 @@ const ABSENT: [(&str, &str); 12] = [
     ("^mm->rss_stat.count", "6.12 6.12-arm64 6.16 6.18 7.3"),
 ];
 
-/// What has to be copied on these kernels, by a part of the paths.
+/// Fields that must be copied on these kernels, by a part of the paths.
 const COPIED: [(&str, &str); 1] = [("rss_stat", "5.10 6.1")];
 
 /// Paths that are not in the recorded types of a kernel yet, after its version.

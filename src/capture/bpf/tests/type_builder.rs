@@ -71,7 +71,7 @@ impl TypeBuilder {
         u32::try_from(offset).unwrap()
     }
 
-    /// The file.
+    /// Returns the finished file.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.with_layout(&[])
     }

@@ -17,7 +17,7 @@ use crate::sys::memory::AddressSpace;
 
 /// Timeout for stopping all threads of one process.
 const TIMEOUT: Duration = Duration::from_millis(250);
-/// The time for all files of one process, which can map any number of them.
+/// Maximum time to search all files of a process, which can map any number of files.
 const LONGEST_SEARCH: Duration = Duration::from_secs(10);
 
 /// The location of the counters in the threads of a process, and the remaining timeout.
@@ -25,9 +25,9 @@ pub(in crate::capture) struct Attachment {
     pub(super) target: CounterLocation,
     /// The memory of the program that was examined.
     pub(super) space: AddressSpace,
-    /// That of [`pthread::pointer_behind_head`].
+    /// Offset in [`pthread::pointer_behind_head`].
     pub(super) pointer_behind_head: Option<i64>,
-    /// For stopping threads.
+    /// Time left for stopping threads.
     pub(super) timeout_left: Duration,
 }
 
@@ -47,7 +47,7 @@ impl Attachment {
     }
 }
 
-/// The modules of a process, which of them has jemalloc, and its layout.
+/// Searches the modules of a process, and returns them, the index of the one with jemalloc, and its layout.
 fn search(directory: &ProcDirectory, files: &ExaminedFiles) -> Result<(Vec<Module>, usize, TsdLayout), ProbeFailure> {
     let mappings = directory.file("maps").and_then(file_mappings);
     let mappings = mappings.map_err(|errno| failure(errno, ProbeFailure::MapsReadFailure))?;
@@ -77,7 +77,7 @@ fn address_space(directory: &ProcDirectory) -> Result<AddressSpace, ProbeFailure
     Ok(AddressSpace { memory: open("mem")?, pages: open("pagemap")? })
 }
 
-/// Why a file of a process could not be read. All of them need the privileges of an attachment.
+/// Returns why a file of a process could not be read. All files need the privileges of an attachment.
 fn failure(errno: Errno, other: ProbeFailure) -> ProbeFailure {
     match errno {
         Errno::EACCES | Errno::EPERM => ProbeFailure::PtraceSeize,
@@ -105,7 +105,7 @@ fn target(space: &AddressSpace, module: &Module, layout: &TsdLayout) -> Result<C
 
 #[cfg(test)]
 impl Attachment {
-    /// Of this process, with counters at the thread pointer.
+    /// Returns an attachment to this process, with counters at the thread pointer.
     pub(super) fn of_this_process() -> Self {
         let target = CounterLocation::new(0, super::layouts::Offsets { allocated: 0, deallocated: 8 }).unwrap();
         Self::new(target, address_space(&ProcDirectory::open("/proc/self".as_ref()).unwrap()).unwrap(), None)

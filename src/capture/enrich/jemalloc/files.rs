@@ -21,7 +21,7 @@ use crate::sys::maps::Mapping;
 
 type Examination = Result<TsdLayout, ProbeFailure>;
 
-/// What a path leads to in one process: device and inode of its root directory, and its mount namespace.
+/// Root to which a path belongs: device and inode of the process's root directory, and its mount namespace.
 type RootKey = (u64, u64, u64);
 
 /// Device, inode and path of a file: some file systems use the same inode twice. With a root, together with the debug file
@@ -97,7 +97,7 @@ impl ExaminedFiles {
         of_all.or_else(of_root).unwrap_or(Err(ProbeFailure::JemallocNotFound))
     }
 
-    /// What this capture, or an earlier one, has found in the file, if that has not changed.
+    /// Returns the result of this capture, or an earlier one, for the file, if the file has not changed.
     fn examined(
         &self,
         key: FileKey,
@@ -119,7 +119,7 @@ impl ExaminedFiles {
         Arc::clone(current.entry(key).or_default())
     }
 
-    /// What an earlier capture found in the file, if that has not changed.
+    /// Returns the result of an earlier capture for the file, if the file has not changed.
     fn unchanged(&self, key: &FileKey, now: &Metadata) -> Option<Examined> {
         let earlier = lock(&self.earlier);
         earlier.get(key).filter(|(examined, _)| *examined == version(now)).cloned()

@@ -38,12 +38,11 @@ pub struct TsdLayout {
     /// Where the dynamic linker stores the distance from the thread pointer, as an address in the file;
     /// `None` if unknown.
     pub(super) slot: Option<u64>,
-    /// That of [`Headers::code_shift`].
+    /// Shift of code addresses, from [`Headers::code_shift`].
     pub(super) code_shift: u64,
 }
 
-/// The layout by the file's own debug information, by that of its separate file `debug`, or by the table
-/// of known builds.
+/// Finds the layout by the file's own debug information, by the separate file `debug`, or by the table of known builds.
 pub(super) fn locate<'d, 'f, R: Pieces<'d>, S: Pieces<'f>>(
     machine: Machine,
     file: &Headers<'d, R>,

@@ -11,15 +11,15 @@ use super::super::super::elf::machine::Machine;
 /// Offsets of the two counters in `tsd_s`, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets {
-    /// `thread_allocated`.
+    /// Offset of the field `thread_allocated`.
     pub allocated: u64,
-    /// `thread_deallocated`.
+    /// Offset of the field `thread_deallocated`.
     pub deallocated: u64,
 }
 
 struct KnownBuild {
     machines: &'static [Machine],
-    /// Of `tsd_s`, in bytes.
+    /// Size of `tsd_s` in bytes.
     size: u64,
     offsets: Offsets,
 }
@@ -32,7 +32,7 @@ const X86_64: &[Machine] = &[Machine::X86_64];
 const AARCH64: &[Machine] = &[Machine::Aarch64];
 const BOTH: &[Machine] = &[Machine::X86_64, Machine::Aarch64];
 
-/// For pages of 4 KiB, unless noted.
+/// Known builds of jemalloc, for pages of 4 KiB unless noted.
 static KNOWN_BUILDS: [KnownBuild; 11] = [
     // 4.0.4
     build(X86_64, 80, 16, 24),

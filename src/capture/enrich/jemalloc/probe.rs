@@ -26,9 +26,9 @@ const UNINTERRUPTIBLE_TIMEOUT: Duration = Duration::from_millis(20);
 #[derive(Default)]
 pub(in crate::capture) struct ProbedThread {
     pub(in crate::capture) tid: u32,
-    /// Its state letter, if it is known.
+    /// State letter of the thread, if it is known.
     pub(in crate::capture) state: Option<char>,
-    /// Its thread pointer, where the engine knows it.
+    /// Thread pointer, if the engine knows it.
     pub(in crate::capture) pointer: Option<u64>,
 }
 
@@ -51,8 +51,8 @@ impl<'f> Probe<'f> {
         Self { files, summary: CtprofProbeSummary::default() }
     }
 
-    /// The counters of the threads of a process, those with memory, in their order; none if it does not use jemalloc.
-    /// Those of ctprof itself are in the host context.
+    /// Returns the counters of the threads of a process that have memory, in their order; nothing if the process does not use
+    /// jemalloc. ctprof's own counters are in the host context.
     pub(in crate::capture) fn process(&mut self, process: &Process, threads: &[ProbedThread]) -> Vec<HeapCounters> {
         ptrace::release_late();
         if process.id == std::process::id() || threads.is_empty() {
@@ -116,7 +116,7 @@ impl<'f> Probe<'f> {
         *self.summary.failures.entry(tag).or_default() += 1;
     }
 
-    /// What was counted.
+    /// Returns the counts of all processes.
     pub(in crate::capture) fn finish(self) -> CtprofProbeSummary {
         self.summary
     }
@@ -192,7 +192,7 @@ mod tests {
     use super::super::super::super::procfs::directory::ProcDirectory;
     use super::*;
 
-    /// What the probe counts for a process with these threads.
+    /// Returns the counts of the probe for a process with these threads.
     fn summary(id: u32, threads: &[ProbedThread]) -> CtprofProbeSummary {
         let dir = tempfile::tempdir().unwrap();
         let process = Process::new(id, ProcDirectory::open(dir.path()).unwrap());

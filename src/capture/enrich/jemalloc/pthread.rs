@@ -38,7 +38,7 @@ pub(super) fn pointer_behind_head(machine: Machine, directory: &ProcDirectory, m
     }
 }
 
-/// What glibc describes for debuggers: the size of `struct pthread`, and the offset of `tid`.
+/// Facts that glibc describes for debuggers: the size of `struct pthread`, and the offset of `tid`.
 #[derive(Debug)]
 struct Described {
     size: u32,

@@ -10,7 +10,7 @@ use crate::sys::memory::AddressSpace;
 const IMPLAUSIBLE: u64 = 1 << 60;
 /// No layout has its counters further apart.
 const MAX_SPAN: usize = 256;
-/// One read has at most so many bytes, which are on two pages at most.
+/// Maximum size of one read in bytes: it is on two pages at most.
 const NEAR: usize = 4096;
 /// The end of user space with five levels of page tables on x86-64, which no other machine exceeds.
 const USER_SPACE: u64 = 1 << 56;
