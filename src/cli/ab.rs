@@ -94,7 +94,7 @@ fn check_runs(args: &AbArgs) -> anyhow::Result<()> {
 /// The variation of runs for which it is said what they find.
 const VARIATION: f64 = 0.05;
 
-/// Which rise so many runs find.
+/// Returns the line on which rise this number of runs finds.
 fn what_is_found(args: &AbArgs) -> String {
     let Comparing { threshold: Threshold(threshold), fail_on, .. } = &args.comparing;
     let most = usize::try_from(args.most_runs()).unwrap_or(usize::MAX);
@@ -108,7 +108,7 @@ fn what_is_found(args: &AbArgs) -> String {
     let (least, threshold, variation) = (least * 100.0, rounded(threshold * 100.0), VARIATION * 100.0);
     let up_to = if looks == Looks::once() { "" } else { "up to " };
     format!(
-        "ctprof: {up_to}{runs} of each command: if they vary by {variation}%, 4 of 5 comparisons report a rise of {least:.0}% as above {threshold}%"
+        "ctprof: {up_to}{runs} of each command. If runs vary by {variation}%, 4 of 5 comparisons find that a rise of {least:.0}% is above {threshold}%"
     )
 }
 
@@ -118,7 +118,8 @@ fn labels(output: Option<&Path>) -> Sides<String> {
     Sides::two(label(BASELINE), label(CANDIDATE))
 }
 
-/// Runs both commands in turn. Returns what ended them, if that was early. The error of a signal is that of [`interruption`].
+/// Runs both commands in turn. Returns the event that ended the runs, if they ended early. A signal is the error of
+/// [`interruption`].
 fn record(
     args: &AbArgs,
     signals: &Signals,
@@ -175,8 +176,8 @@ fn are_decided(sides: &[AbSide; 2], comparison: &Prepared<'_>) -> bool {
     decided.inspect_err(|error| tracing::debug!("the runs go on: {error:#}")).unwrap_or(false)
 }
 
-/// What captures read. To read the memory of the host's processes takes longer than all other values, and that of the commands
-/// has ended with them.
+/// Returns the options of captures. Memory of the host's processes takes longer to read than all other values, and the memory of
+/// the commands has ended with them.
 fn run_options(args: &AbArgs) -> Options {
     let options = options(&args.sources);
     let smaps = if let Smaps::Auto { .. } = options.smaps { Smaps::Never } else { options.smaps };
@@ -229,7 +230,7 @@ fn leave(cpus: &[u32], allowed: &[u32]) {
     }
 }
 
-/// One of the two commands, and its runs.
+/// A command with its runs.
 struct AbSide {
     name: &'static str,
     script: String,
@@ -259,7 +260,7 @@ fn without_shell(args: &AbArgs, script: &str) -> anyhow::Result<Until> {
 }
 
 impl AbSide {
-    /// `3 runs of the baseline`, without those that failed.
+    /// Returns the number of runs without failed ones, as text: `3 runs of the baseline`.
     fn counted(&self) -> String {
         format!("{} of the {}", counted(self.tally.successes(), "run"), self.name)
     }

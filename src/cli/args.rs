@@ -32,13 +32,13 @@ use crate::store::Keep;
 pub(super) struct Args {
     #[command(subcommand)]
     pub(super) command: Command,
-    /// Print help: -h what is used most, --help all options
+    /// Print help: -h the usual options, --help all
     #[arg(short, long, global = true, action = ArgAction::Help, help_heading = "Messages", hide_short_help = true)]
     help: Option<bool>,
     /// Log more; -vv names each file that could not be read
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Messages", hide_short_help = true)]
     pub(super) verbose: u8,
-    /// Only print errors
+    /// Print only errors, no other messages
     #[arg(short, long, global = true, help_heading = "Messages", hide_short_help = true)]
     pub(super) quiet: bool,
 }
@@ -85,7 +85,7 @@ pub(super) fn with_tip(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Which messages go to standard error.
+/// Messages that go to standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Messages {
     All,
@@ -154,20 +154,20 @@ pub(super) enum Command {
     Doctor {
         #[command(flatten)]
         engine: EngineChoice,
-        /// Output format
+        /// Format of the output
         #[arg(short, long, value_parser = one_of_variants(&[Format::Table, Format::Json]), value_name = "FORMAT", default_value = "table")]
         format: Format,
     },
     /// List every metric: unit, reduction, source, kernel options, meaning
     #[command(alias = "metric-list")]
     Metrics {
-        /// Output format
+        /// Format of the output
         #[arg(short, long, value_parser = one_of_variants(&[Format::Table, Format::Json, Format::Markdown]), value_name = "FORMAT", default_value = "table")]
         format: Format,
     },
 }
 
-/// What commands print as JSON: its name is that of its definition in the schema.
+/// Outputs in JSON. Their names are the names of their definitions in the schema.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum JsonOutput {
     /// Output of show and record
@@ -187,9 +187,9 @@ Examples:
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct CaptureArgs {
-    /// File to write
+    /// Write to this file
     ///
-    /// `-` is stdout. By default ctprof-HOST-TIME.ctprof.zst.
+    /// `-` is standard output. By default, ctprof-HOST-TIME.ctprof.zst.
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]
@@ -205,7 +205,7 @@ pub(super) struct CaptureArgs {
 pub(super) struct ProcessChoice {
     /// Only these processes, separated by commas (repeatable)
     ///
-    /// Processes that they start are not among them.
+    /// Processes that they start are not included.
     #[arg(help_heading = "Recording", short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = pid)]
     pub(super) pids: Vec<u32>,
 }
@@ -228,7 +228,7 @@ pub(super) struct EngineChoice {
     pub(super) engine: Engine,
 }
 
-/// What captures read, and how.
+/// Options on what captures read, and how.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Expert")]
 pub(super) struct SourceArgs {
@@ -236,7 +236,7 @@ pub(super) struct SourceArgs {
     pub(super) engine: EngineChoice,
     /// Worker threads, at most 4 per CPU
     ///
-    /// By default, as many as CPUs are idle by the 1-minute load, at most half of all CPUs + 1, and at most 8.
+    /// By default, one per idle CPU, by the 1-minute load: up to 8, and up to half of all CPUs + 1.
     #[arg(hide_short_help = true, short, long, value_name = "N")]
     pub(super) jobs: Option<NonZeroUsize>,
     /// When to read smaps_rollup
@@ -244,7 +244,7 @@ pub(super) struct SourceArgs {
     /// Reading it blocks the page faults of the process. `auto` reads the smallest first, for at most 20 ms, and none for `ab`.
     #[arg(hide_short_help = true, long, value_parser = smaps(), value_name = "WHEN", default_value = "auto")]
     pub(super) smaps: Smaps,
-    /// With --smaps auto, skip processes with a larger resident set
+    /// Skip processes with a larger resident set, with --smaps auto
     #[arg(hide_short_help = true, long, value_name = "SIZE", default_value = "1G", value_parser = size)]
     pub(super) smaps_max_rss: u64,
     /// Do not read jemalloc counters
@@ -254,7 +254,7 @@ pub(super) struct SourceArgs {
     pub(super) no_jemalloc: bool,
     /// Do not use taskstats
     ///
-    /// With --engine procfs, there is no delay accounting then, and no peak memory.
+    /// With --engine procfs, delay accounting and peak memory are then missing.
     #[arg(hide_short_help = true, long)]
     pub(super) no_taskstats: bool,
     /// Replace names with hashes keyed by $CTPROF_REDACT_KEY
@@ -262,10 +262,10 @@ pub(super) struct SourceArgs {
     /// Equal names get equal hashes.
     #[arg(hide_short_help = true, long)]
     pub(super) redact: bool,
-    /// Root of procfs
+    /// Read procfs from this directory
     #[arg(hide_short_help = true, long, value_name = "PATH", default_value = "/proc")]
     pub(super) procfs: PathBuf,
-    /// Root of sysfs
+    /// Read sysfs from this directory
     #[arg(hide_short_help = true, long, value_name = "PATH", default_value = "/sys")]
     pub(super) sysfs: PathBuf,
     /// Root of cgroup version 2
@@ -289,13 +289,13 @@ pub(super) struct RecorderArgs {
     no_why: bool,
     /// Samples per second of why threads wait
     ///
-    /// Fewer are taken where they would take more than 1% of one CPU.
+    /// ctprof takes fewer if sampling would need more than 1% of one CPU.
     #[arg(hide_short_help = true, long, value_name = "HZ", default_value = "50", value_parser = why_rate)]
     why_rate: f64,
     /// Do not sample where in their code threads wait
     #[arg(hide_short_help = true, long, conflicts_with = "no_why")]
     no_stacks: bool,
-    /// Sample also where in their code threads run
+    /// Also sample where in their code threads run
     ///
     /// 49 times a second on each CPU.
     #[arg(hide_short_help = true, long, conflicts_with_all = ["no_why", "no_stacks"])]
@@ -303,8 +303,8 @@ pub(super) struct RecorderArgs {
 }
 
 impl RecorderArgs {
-    /// A recorder of so many windows, or of a series, with reasons unless they are not wanted. Of these privileges, those for
-    /// loading its programs are dropped.
+    /// Returns a recorder of this number of windows, or of a series, with reasons unless an option excludes them. Drops the
+    /// privileges, out of these, that load BPF programs.
     pub(super) fn recorder(
         &self,
         options: &Options,
@@ -332,7 +332,7 @@ impl RecorderArgs {
 pub(super) struct RecordArgs {
     /// Record for this long: 10s, 500ms, 2m
     ///
-    /// By default, until Ctrl-C, or until COMMAND exits. A COMMAND that runs longer runs on.
+    /// By default, until Ctrl-C, or until COMMAND exits. A COMMAND that runs longer is not stopped.
     #[arg(short, long, value_name = "TIME", value_parser = duration)]
     pub(super) duration: Option<Duration>,
     /// Begin at the next multiple of a time by the wall clock, in UTC: /10s
@@ -347,10 +347,10 @@ pub(super) struct RecordArgs {
     pub(super) every: Option<Duration>,
     /// Keep the last part of a series, in a directory: 1h
     ///
-    /// A time, or a size such as 200MiB. The directory is that of -o.
+    /// A time, or a size such as 200MiB. -o names the directory.
     #[arg(long, value_name = "TIME|SIZE", value_parser = keep, requires_all = ["every", "output"])]
     pub(super) keep: Option<Keep>,
-    /// End a series when a step of it meets a bound: 'redis-server:wait>200%', 'run<10%'
+    /// End the series when a step meets this bound: 'redis-server:wait>200%', 'run<10%'
     ///
     /// COMMAND keeps running.
     #[arg(hide_short_help = true, long, value_name = "GATE", requires = "every")]
@@ -360,17 +360,17 @@ pub(super) struct RecordArgs {
     pub(super) after: Option<Duration>,
     /// Write to this file instead of printing
     ///
-    /// `-` is stdout, where a command writes, too. With --runs or --keep, it is a directory.
+    /// `-` is standard output, to which COMMAND writes, too. With --runs or --keep, PATH is a directory.
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
     /// Record N windows into a directory, for `compare`
     ///
-    /// They follow one another; the directory is that of -o.
+    /// The runs follow one another. -o names the directory.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "output", conflicts_with = "export")]
     pub(super) runs: Option<u32>,
-    /// Begin no run of --runs that would end after this time: 60s
+    /// Start no run of --runs that would end after this time: 60s
     ///
-    /// It is expected to take as long as the longest one so far. The first one runs in any case.
+    /// ctprof expects a run to take as long as the longest one so far. The first one always runs.
     #[arg(hide_short_help = true, long, value_name = "TIME", value_parser = duration, requires = "runs")]
     pub(super) max_time: Option<Duration>,
     /// Command to run and record
@@ -393,7 +393,7 @@ impl RecordArgs {
     }
 }
 
-/// What `top` shows, and of what.
+/// Options of `top`: the content of the screen, and the source of the windows.
 #[derive(Debug, ClapArgs)]
 pub(super) struct TopArgs {
     /// Series that `record --every -o` wrote, to replay [default: this host]
@@ -412,7 +412,7 @@ pub(super) struct TopArgs {
     /// Only groups whose name matches: 'make*' (repeatable)
     #[arg(help_heading = "Report", long, value_name = "GLOB", value_parser = GroupGlob::new)]
     only: Vec<GroupGlob>,
-    /// Only a part: container:NAME, pod:NAME
+    /// Show only a part of the host: container:NAME, pod:NAME
     #[arg(help_heading = "Report", long, value_parser = Scope::parse, value_name = "SCOPE")]
     scope: Option<Scope>,
     /// When to use color: auto, always, never
@@ -497,23 +497,23 @@ pub(super) struct AbArgs {
     pub(super) candidate: String,
     /// Number of runs of each command [default: up to 20]
     ///
-    /// Intervals and verdicts need 4; where runs vary by 5%, a rise of 10% needs 20.
+    /// Intervals and verdicts need 4. If runs vary by 5%, a rise of 10% needs 20.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
-    /// At most so many runs, ending once gates and elapsed are decided
+    /// Make at most N runs, and end once gates and elapsed are decided
     ///
-    /// From 14 on, they are judged after 40% and after 60% of the runs, too. Intervals are a little wider for that, so that no more
-    /// gates fail by chance.
+    /// From 14 on, ctprof also judges the runs after 40% and after 60%. Intervals are a little wider, so that no more gates fail by
+    /// chance.
     #[arg(hide_short_help = true, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value = "20", conflicts_with = "runs")]
     max_runs: u32,
-    /// Begin no pair of runs that would end after this time: 60s
+    /// Start no pair of runs that would end after this time: 60s
     ///
-    /// It is expected to take as long as the longest one so far. The first pair runs in any case.
+    /// ctprof expects a pair to take as long as the longest one so far. The first pair always runs.
     #[arg(hide_short_help = true, long, value_name = "TIME", value_parser = duration)]
     pub(super) max_time: Option<Duration>,
     /// Keep the windows in this directory
     ///
-    /// In its directories baseline/ and candidate/.
+    /// In baseline/ and candidate/ below it.
     #[arg(short, long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
     /// Do not run each command once before the recorded runs
@@ -620,7 +620,7 @@ pub(super) struct CompareArgs {
     ///
     /// FILE@10s..20s is a part of a series, `-` is stdin.
     pub(super) baseline: PathBuf,
-    /// The same of the other side
+    /// The other side, of the same kind
     ///
     /// Omit it if BASELINE is a directory that `ab` wrote.
     pub(super) candidate: Option<PathBuf>,
@@ -632,10 +632,10 @@ pub(super) struct CompareArgs {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Gates")]
 pub(super) struct Comparing {
-    /// Change below which several runs count as the same
+    /// Smallest change that counts as one, for sides of several runs
     #[arg(hide_short_help = true, long, value_name = "PERCENT", value_parser = threshold, default_value = "5%")]
     pub(super) threshold: Threshold,
-    /// Give no verdict for groups with less of the CPU time, and leave them out of gates on `*`
+    /// Give no verdict to groups with less of the CPU time, and leave them out of gates on `*`
     #[arg(hide_short_help = true, long, value_name = "PERCENT", value_parser = share, default_value = "1%")]
     pub(super) min_time: f64,
     /// Exit with status 3 if this rises by more: 'run>10%'
@@ -646,7 +646,7 @@ pub(super) struct Comparing {
     /// Also exit with status 3 if a gate is unclear because the runs vary too much
     #[arg(hide_short_help = true, long, requires = "fail_on")]
     pub(super) fail_on_unclear: bool,
-    /// Let groups pass that only the candidate has
+    /// Pass groups that only the candidate has
     ///
     /// Gates on `*` compare them with a baseline of 0.
     #[arg(hide_short_help = true, long, requires = "fail_on")]
@@ -691,9 +691,9 @@ pub(super) struct ExportArgs {
     /// dataset and day, with the captures that the directory does not have.
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: PathBuf,
-    /// Number of captures of the fleet that each of these stands for
+    /// How many captures of the fleet each of these stands for
     ///
-    /// 100 for a sample of 1 % of the hosts or windows, so that sums over the column weight times a value are those of the fleet.
+    /// 100 for a sample of 1% of the hosts or windows. Queries multiply values by the column weight.
     #[arg(long, value_name = "N", default_value = "1", value_parser = weight)]
     pub(super) weight: f64,
     #[command(flatten)]

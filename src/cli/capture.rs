@@ -1,4 +1,4 @@
-//! `ctprof capture`.
+//! The command `ctprof capture`.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `ctprof compare`.
+//! The command `ctprof compare`.
 
 use std::io;
 use std::path::{Path, PathBuf};

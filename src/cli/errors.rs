@@ -11,13 +11,13 @@ use crate::store::StoreError;
 
 pub(super) const FAILED: u8 = 1;
 
-/// Arguments, or files, that do not fit: that of clap.
+/// Exit status for arguments or files that do not fit; clap has the same.
 pub(super) const WRONG_USAGE: u8 = 2;
 
 /// A gate of `--fail-on` failed.
 pub(super) const GATE_FAILED: u8 = 3;
 
-/// Files that do not fit the request. The exit status is that of wrong usage, which the message has no need to repeat.
+/// Error about files that do not fit the request. Its exit status is the one of wrong usage, so the message does not repeat that.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Misfit(pub(super) String);
@@ -33,7 +33,7 @@ pub(super) fn free_at_exit<T>(value: T) {
     std::mem::forget(value);
 }
 
-/// Prints an error. It may quote a file, and have lines: those of a verifier.
+/// Prints an error. It may quote a file, and have several lines, such as a verifier's.
 pub(super) fn complain(error: &anyhow::Error) {
     let message = format!("{error:#}");
     let lines: Vec<_> = message.lines().map(escaped).collect();

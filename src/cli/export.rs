@@ -1,4 +1,4 @@
-//! `ctprof export`.
+//! The command `ctprof export`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -24,7 +24,7 @@ pub(super) enum Format {
     Perfetto,
 }
 
-/// What else than a series is refused with.
+/// Error for an input that is not a series.
 pub(super) const NO_STEPS: &str =
     "--format perfetto has the steps of a series: ctprof show FILE, or ctprof record --every";
 

@@ -29,7 +29,7 @@ pub(super) struct DigestReader {
     _watch: Option<Watch>,
 }
 
-/// The captures of a side: a file, or the files of a directory, of which the first is open.
+/// Captures of a side: a file, or the files of a directory with the first one open.
 struct SideFiles<'p> {
     path: &'p Path,
     first: Stored,
@@ -65,7 +65,7 @@ impl DigestReader {
         Ok(digest)
     }
 
-    /// One side, and if it is a series, so many parts of it, of equal length, as runs.
+    /// Returns a side, and, if it is a series, `count` parts of equal length as runs.
     pub(super) fn runs_and_parts(&mut self, path: &Path, count: u32) -> Result<(Runs, Option<Runs>)> {
         let part = part_of(path)?;
         let mut series = match part.open(self.limit, &self.progress)? {
@@ -116,7 +116,7 @@ impl DigestReader {
         self.in_scope(Digest::new(later, threads), path)
     }
 
-    /// Both sides of a comparison, each of which is a file or a directory of runs.
+    /// Returns both sides of a comparison, each from a file or a directory of runs.
     pub(super) fn sides(&mut self, baseline: &Path, candidate: &Path) -> Result<Sides<Runs>> {
         refuse_two_stdins(baseline, candidate)?;
         let (mut before, mut after) = (self.side(baseline)?, self.side(candidate)?);
@@ -130,7 +130,7 @@ impl DigestReader {
         Ok(Sides::two(before, after))
     }
 
-    /// One side: a file, or a directory of runs.
+    /// Returns a side from a file, or from a directory of runs.
     pub(super) fn runs(&mut self, path: &Path) -> Result<Runs> {
         let mut side = self.side(path)?;
         if side.files.is_some() {

@@ -1,4 +1,4 @@
-//! The command line: arguments to options; reads files, and runs recordings and series of them.
+//! Command line: arguments to options; reads files, and runs recordings and series of recordings.
 
 mod ab;
 mod args;
@@ -118,8 +118,7 @@ fn execute(args: Args) -> anyhow::Result<ExitCode> {
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// Prints a usage error, the help or the version. The usual exit status of a usage error could be that of a recorded
-/// command.
+/// Prints a usage error, the help or the version. The usual exit status of a usage error could also come from a recorded command.
 fn usage(instead: &clap::Error) -> ExitCode {
     let is_record = subcommand().is_some_and(|name| name == "record");
     let open = if instead.use_stderr() { Ok(()) } else { check_stdout() };

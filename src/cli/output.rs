@@ -58,7 +58,7 @@ impl Stream {
         is_terminal.then_some((width, height))
     }
 
-    /// Width of the output: `COLUMNS`, else that of the terminal; `None` without either.
+    /// Returns the width of the output: `COLUMNS`, else the terminal's; `None` without either.
     pub(super) fn width(self) -> Option<u16> {
         let chosen = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
         chosen.or_else(|| self.terminal().map(|(width, _)| width))
@@ -89,7 +89,7 @@ const HTML_ROWS: usize = 32_000;
 const LINES_AROUND: usize = 10;
 /// Most lines on reasons: two for each of eight groups.
 const MOST_REASONS: usize = 16;
-/// Groups that waited or were blocked most, which a short screen has besides those that lead.
+/// Number of groups that waited or were blocked most, which a short screen has besides the leading groups.
 const VICTIMS: usize = 3;
 /// A small terminal shows this many groups, too.
 const FEWEST_GROUPS: usize = 8;
@@ -103,8 +103,8 @@ pub(super) fn write_report(stream: Stream, report: &Report, view: &ViewArgs) -> 
     write_to(stream, view, |out, terminal| view.format.write(out, report, &selection, terminal))
 }
 
-/// Opens the files of `--export`, so that those that cannot be written are an error before anything is recorded or read. Standard
-/// input, which is read for what is printed, cannot be read again.
+/// Opens the files of `--export`, so that a file that cannot be written is an error before anything is recorded or read. Standard
+/// input that is read for the printed report cannot be read again.
 pub(super) fn check_exports(view: &ViewArgs, inputs: &[&Path]) -> anyhow::Result<()> {
     if !view.export.is_empty() && inputs.contains(&Path::new("-")) {
         return Err(usage_error("--export needs a file that can be read twice, not standard input"));
@@ -140,9 +140,8 @@ pub(super) fn write_to(
     }
 }
 
-/// What is shown: as many groups as fit the terminal and a limited number of rows per section, or all in formats for
-/// programs, unless `--limit` has another limit. 0 is none.
-/// Lines on reasons take the place of groups.
+/// Returns the selection to show: as many groups as fit the terminal and a limited number of rows per section, or all in formats
+/// for programs, unless `--limit` has another limit; 0 is none. Lines on reasons take the place of groups.
 pub(super) fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> DisplayOptions {
     let terminal = stream.terminal().filter(|_| view.format == Format::Table && view.file.is_none());
     let height = terminal.map_or(USUAL_HEIGHT, |(_, height)| height);
@@ -172,7 +171,7 @@ pub(super) fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> Dis
     }
 }
 
-/// The names of the users of single processes, if they are those of this host: elsewhere, an id can be another user's.
+/// Returns the names of the users of single processes, if they are users of this host: elsewhere, an id can be another user's.
 pub(super) fn users(report: &Report) -> UserNames {
     let Some(header) = report.header.as_ref().filter(|_| report.group_by == GroupBy::Pid) else {
         return UserNames::new();

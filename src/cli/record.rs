@@ -1,4 +1,4 @@
-//! `ctprof record`.
+//! The command `ctprof record`.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::record::{RecordError, Recorder, Until, Waiting};
 use crate::report::{Column, escaped, record_summary};
 use crate::store::{Lifetime, OutputTarget, StoreError, Written};
 
-/// Records a window, or several; the exit status is that of the command.
+/// Records a window, or several; the exit status is the command's.
 pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitCode> {
     check(args)?;
     match (args.runs, &args.output) {
@@ -103,7 +103,7 @@ fn show_kept(
     exported
 }
 
-/// What was recorded.
+/// Result of a recording.
 struct Recorded {
     /// The window, or why there is none.
     window: Result<CtprofSnapshot, RecordError>,
@@ -242,7 +242,7 @@ pub(super) fn print(args: &RecordArgs, window: &CtprofSnapshot, view: &ViewArgs)
     write_report(stream(args), &report, view)
 }
 
-/// Where reports go: beside a command's output to standard error, like those of perf stat.
+/// Returns the stream for reports: beside a command's output, standard error, as in perf stat.
 pub(super) fn stream(args: &RecordArgs) -> Stream {
     if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr }
 }

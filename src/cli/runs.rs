@@ -110,7 +110,7 @@ pub(super) struct TimeLimit {
 }
 
 impl TimeLimit {
-    /// Begins the time.
+    /// Starts the time limit now.
     pub(super) fn new(time: Option<Duration>) -> Self {
         let end = time.and_then(|time| Instant::now().checked_add(time));
         Self { end, turn: None, longest: Duration::ZERO }
@@ -131,7 +131,7 @@ impl TimeLimit {
 pub(super) struct RunTally {
     /// Runs that have a file.
     pub(super) recorded: u32,
-    /// Those whose command failed, with their numbers.
+    /// Runs whose command failed, with their numbers.
     pub(super) failed: Vec<(u32, CommandEnd)>,
 }
 

@@ -1,4 +1,4 @@
-//! `ctprof show`.
+//! The command `ctprof show`.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn show_as(args: &ShowArgs, view: &ViewArgs, messages: Messages) -> anyhow::Resu
     written
 }
 
-/// Of a series, the number of parts, and the columns and sections whose course is shown.
+/// Returns, for a series, the number of parts, and the columns and sections whose course is shown.
 fn course(args: &ShowArgs, view: &ViewArgs) -> (u32, Vec<&'static OverviewColumn>, &'static [Section]) {
     if !view.format.is_interactive() {
         return (PARTS, vec![args.sparkline], &[Section::Overview]);

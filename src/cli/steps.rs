@@ -167,7 +167,7 @@ impl StepOutput<'_> {
     }
 }
 
-/// Records a window in steps; the exit status is that of the command.
+/// Records a window in steps; the exit status is the command's.
 pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> anyhow::Result<ExitCode> {
     check(args)?;
     let is_stdout = args.output.as_deref().is_some_and(|output| output.as_os_str() == "-");

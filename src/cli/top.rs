@@ -1,4 +1,4 @@
-//! `ctprof top`.
+//! The command `ctprof top`.
 
 use std::path::Path;
 use std::process::ExitCode;

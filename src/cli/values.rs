@@ -18,7 +18,7 @@ use crate::model::{Section, bytes_written, time_written};
 use crate::report::Column;
 use crate::store::Keep;
 
-/// One of some variants of an enum. The help of the option says what they mean, in one sentence.
+/// Returns a parser of some variants of an enum. The help of the option gives their meaning, in one sentence.
 pub(super) fn one_of_variants<T: ValueEnum + Send + Sync + 'static>(
     variants: &[T],
 ) -> impl TypedValueParser<Value = T> + use<T> {
@@ -56,7 +56,7 @@ pub(super) const SORT_KEYS: NamedParser<SortKey> = NamedParser {
 pub(super) const SECTIONS: NamedParser<Section> =
     NamedParser { names: || Section::ALL.iter().copied().map(Section::name).collect(), parse: parse_section };
 
-/// What `--metrics` names: a value that groups have, or a column of tables with a row per value.
+/// Name in `--metrics`: a value of groups, or a column of tables with a row per value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MetricChoice {
     OfGroups(Quantity),
@@ -127,7 +127,7 @@ pub(super) fn threshold(text: &str) -> Result<Threshold, String> {
     percentage(text, 1000.0).map(Threshold)
 }
 
-/// What `--export` names: a format and a file, such as `html=report.html`.
+/// Parses an argument of `--export`: a format and a file, such as `html=report.html`.
 pub(super) fn exported_file(text: &str) -> Result<(Format, PathBuf), String> {
     let (format, file) = text.split_once('=').filter(|(_, file)| !file.is_empty()).ok_or(EXPECTED_EXPORT)?;
     let formats = || Format::value_variants().iter().filter(|format| **format != Format::Perfetto);
@@ -179,7 +179,7 @@ pub(super) fn keep(text: &str) -> Result<Keep, String> {
         .ok_or_else(|| "expected a time or a size such as 1h or 200MiB".to_owned())
 }
 
-/// CPU numbers, ascending.
+/// Numbers of CPUs, in ascending order.
 pub(super) type CpuList = std::sync::Arc<[u32]>;
 
 /// A list of CPU numbers and ranges such as `0,2-3`.

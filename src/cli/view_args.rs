@@ -30,7 +30,7 @@ pub(super) struct LimitArgs {
 pub(super) struct ViewArgs {
     /// Group by command, process, thread, pid, tid, cgroup, …
     ///
-    /// Or by container, pod, all. A command is a process name and the script or main class that an interpreter runs; a process is a process name, a thread a thread name; pid is a row per process, tid a row per thread; a pod is those of one workload; all is the tree of cgroups, processes and threads.
+    /// Or by container, pod, all. command: process name, and script or main class of an interpreter. process, thread: name. pid, tid: one row each. pod: workload. all: a tree of cgroups, processes and threads.
     #[arg(short, long, value_parser = one_of_variants(GroupBy::value_variants()), value_name = "AXIS", default_value = "command", hide_default_value = true, hide_possible_values = true)]
     group_by: GroupBy,
     /// Show these values, separated by commas: run,wait,majflt
@@ -40,10 +40,10 @@ pub(super) struct ViewArgs {
     metrics: Vec<MetricChoice>,
     /// Sort by these values: wait,run; wait:asc, wait:abs
     ///
-    /// By default, show and record have the most CPU time first, compare and ab the largest change.
+    /// By default, show and record begin with the most CPU time, compare and ab with the largest change.
     #[arg(short, long, value_name = "KEYS", value_delimiter = ',', value_parser = SORT_KEYS, hide_possible_values = true)]
     sort_by: Vec<SortKey>,
-    /// Show at most so many rows and groups (0: all)
+    /// Show at most N rows per section, and N groups (0: all)
     ///
     /// By default, terminals have 50 rows in each section and as many groups as fit, Markdown has 10 rows and 20 groups, other formats have all rows and 20 groups.
     #[arg(short = 'n', long, value_name = "N")]
@@ -55,17 +55,17 @@ pub(super) struct ViewArgs {
     long: bool,
     /// Show values per second, run or cpu-second
     ///
-    /// Per run is the total; per cpu-second divides by the CPU time of all groups. By default, values are per second, and per run where commands without the host are compared, and of two snapshots.
+    /// run: totals. cpu-second: divided by the CPU time of all groups. By default, values are per second; comparisons of commands without the host, and of two snapshots, show totals.
     #[arg(long, value_parser = one_of_variants(Per::value_variants()), value_name = "UNIT", hide_short_help = true)]
     per: Option<Per>,
-    /// Divide by the work that was done in a window: N units
+    /// Divide by the N units of work that a window did, such as requests
     ///
-    /// N,M are N units of the baseline and M of the candidate.
+    /// N,M: the baseline did N units, the candidate M.
     #[arg(long, value_parser = units, value_name = "N[,M]", conflicts_with = "per", hide_short_help = true)]
     per_unit: Option<Units>,
-    /// Only a part: command, container:NAME, pod:NAME
+    /// Show only a part of the host: command, container:NAME, pod:NAME
     ///
-    /// `host` is everything, `command` the recorded command and its descendants. By default, comparisons of commands and directories of their runs have the command, else it is the host.
+    /// `host` is everything, `command` the recorded command and its descendants. By default, comparisons and runs of recorded commands show the command, all else the host.
     #[arg(long, value_parser = Scope::parse, value_name = "SCOPE")]
     pub(super) scope: Option<Scope>,
     /// Only groups whose name matches: 'make*' (repeatable)
@@ -102,7 +102,7 @@ pub(super) struct ViewArgs {
     pub(super) color: ColorChoice,
     /// Show names of threads and cgroups as they are, or merged where only digits or ids of instances differ
     ///
-    /// `exact` also matches no renamed cgroups.
+    /// With `exact`, renamed cgroups are not matched.
     #[arg(long, value_name = "WHICH", default_value = "merged", value_parser = names(), hide_short_help = true, help_heading = "Expert")]
     names: Names,
     /// Merge all cgroups matching GLOB into one group: `*` within a segment, `**` across (repeatable)
@@ -111,9 +111,9 @@ pub(super) struct ViewArgs {
     /// Show these sections, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = SECTIONS, hide_short_help = true, help_heading = "Expert")]
     sections: Vec<Section>,
-    /// Write the report to a file, too: html=report.html (repeatable)
+    /// Also write the report to a file: html=report.html (repeatable)
     ///
-    /// FORMAT is one of those of --format; what is printed stays as it is.
+    /// FORMAT is a format of --format. The printed report stays the same.
     #[arg(long, value_name = "FORMAT=FILE", value_parser = exported_file, hide_short_help = true)]
     pub(super) export: Vec<(Format, PathBuf)>,
     /// The file of `--export` that this view is for; `None` for what is printed.
@@ -188,7 +188,7 @@ impl ViewArgs {
         self.metrics.iter().filter_map(of_table).collect()
     }
 
-    /// The sections to report: the selected ones, or those of the selected metrics.
+    /// Returns the sections to report: the selected ones, or the sections of the selected metrics.
     fn sections(&self) -> BTreeSet<Section> {
         let reasons: &[Section] = match (self.format, &self.why) {
             (Format::Folded, _) => return [Section::Reasons].into(),

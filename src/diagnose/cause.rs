@@ -12,19 +12,19 @@ coded! {
         /// The kernel denied access although the capability is held: by an LSM, seccomp, a user namespace, or a debugger.
         DeniedDespite { capability: Capability, errno: Errno, blocked_by: &'static str } = "permission-denied-despite-capability",
             ("permission denied ({errno}) despite {capability}: blocked by {blocked_by}");
-        /// The thread of another user is not stopped by the capabilities of the file `ctprof`.
+        /// ctprof does not use its file capabilities to stop threads of other users.
         StopsOfUserOnly = "stops-of-user-only",
             ("with file capabilities, ctprof stops only threads that its user could stop"),
             Fix::Advice("capture all processes with --engine bpf, or as root");
         /// Threads that glibc has not started were paused to read their counters.
         PausesThreads = "pauses-threads",
             ("pauses threads that glibc did not start: waits such as epoll_wait(2) return EINTR; avoid with --no-jemalloc");
-        /// A step of the jemalloc probe failed: most frequently the one that is named.
+        /// A step of the jemalloc probe failed; the message names the most frequent one.
         ProbeFailed { failure: ProbeFailure } = "probe-failed",
             ("mostly: {}", failure.meaning().map_or_else(|| failure.to_string(), clause)), (*failure == ProbeFailure::UnknownLayout).then_some(DEBUG_INFO);
         /// The BPF engine is not available, so procfs read the threads.
         NoBpf { no_bpf: NoBpf } = "no-bpf", ("{no_bpf}"), fix_of_obstacle(&no_bpf.cause);
-        /// The verifier of the kernel rejected access to the fields of metrics.
+        /// The kernel's verifier rejected access to the fields of some metrics.
         FieldsRejected = "fields-rejected",
             ("the kernel's verifier rejected access to their fields"), Fix::Advice("capture with --engine procfs");
         /// The BPF iterator did not return processes that `/proc` lists, so procfs read them.
@@ -35,15 +35,15 @@ coded! {
         KernelLacksFile = "kernel-lacks-file", ("kernel has no such file or fields");
         /// A sysctl is 0.
         SysctlOff { sysctl: &'static str } = "sysctl-off", ("{sysctl}=0"), Fix::Sysctl(sysctl);
-        /// A sysctl cannot be read, so nothing proves that the kernel measures what depends on it.
+        /// A sysctl cannot be read, so it is unknown whether the kernel measures what depends on it.
         SysctlUnreadable { sysctl: &'static str } = "sysctl-unreadable", ("{sysctl} cannot be read"),
             Fix::Advice("let ctprof read /proc/sys (systemd: ProcSubset=all)");
         /// The kernel does not say which functions threads wait in.
         NoFunctionNames { why: String } = "no-function-names", ("{why}");
         /// Reasons do not say where in the code of programs threads wait.
         NoStacks { why: String } = "no-stacks", ("{why}");
-        /// Stacks are read with the rights of the caller alone: capabilities of the file `ctprof` do not count.
-        StacksOfUserOnly = "stacks-of-user-only", ("stacks are read with the rights of the user alone");
+        /// ctprof reads stacks without its file capabilities, with the rights of the caller.
+        StacksOfUserOnly = "stacks-of-user-only", ("stacks are read with the rights of the caller, without file capabilities");
         /// The sysctl was set after boot: threads that started before are not covered.
         EnabledLate { older_threads: &'static str } = "enabled-late",
             ("threads started before it was enabled {older_threads}"), Fix::Advice("boot with `delayacct`");
@@ -66,11 +66,11 @@ coded! {
         /// The runtime of a container keeps its files elsewhere.
         RuntimeElsewhere = "runtime-elsewhere", ("no such directory (ENOENT): the runtime keeps its files elsewhere"),
             Fix::Advice("link the path to the directory that the runtime is configured to use");
-        /// The runtimes of containers have no name for them, or those containers were gone before it was read.
-        NotListed = "not-listed", ("no file of a runtime has them, or they exited before it was read");
-        /// A file is larger than any that a runtime writes, malformed, a link, or not its user's.
+        /// No file of a container runtime names these containers, or they exited before it was read.
+        NotListed = "not-listed", ("no file of a container runtime names them, or they exited before it was read");
+        /// A file of a container runtime is too large, malformed, a link, or owned by another user.
         UnexpectedFile { errno: Errno } = "unexpected-file",
-            ("a file is too large, malformed, a link, or not its user's ({errno})");
+            ("a file of a container runtime is too large, malformed, a link, or owned by another user ({errno})");
         /// The process exceeds `--smaps-max-rss`.
         TooLarge = "too-large", ("above --smaps-max-rss"), SMAPS_ALWAYS;
         /// Reading `smaps_rollup` of smaller processes took all the time that a capture spends on it.
@@ -85,8 +85,8 @@ coded! {
         NotLive = "not-live", ("only available on a live host");
         /// taskstats did not answer.
         NoAnswer = "no-answer", ("no answer from taskstats");
-        /// Delays exceeding the thread's lifetime are discarded.
-        ImpossibleDelays = "impossible-delays", ("delays exceeding the lifetime of the threads are discarded");
+        /// Delays longer than the thread's lifetime were discarded.
+        ImpossibleDelays = "impossible-delays", ("delays longer than the lifetime of their threads were discarded");
         /// ctprof panicked (a bug) while it read a process, or a part of a large one.
         Panicked = "panic", ("ctprof panicked while reading them");
         /// Another error of the kernel.
@@ -96,7 +96,7 @@ coded! {
     }
 }
 
-/// What denies access to files of processes although a capability is held.
+/// Facilities that deny access to files of processes although a capability is held.
 pub(super) const LSM_OR_NAMESPACE: &str = "an LSM or a user namespace";
 
 /// Raises the limit of open files to the most that the shell may have.

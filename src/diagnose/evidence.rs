@@ -42,8 +42,8 @@ impl<'s> Evidence<'s> {
         self.head.capture.as_ref().is_some_and(|capture| capture.bpf.is_some())
     }
 
-    /// Makes one fix of all fixes by capabilities, because `setcap` replaces earlier grants: it has those that are
-    /// missing, and, for a file, those that are held.
+    /// Merges all fixes by capabilities into one, because `setcap` replaces earlier grants: it grants the missing capabilities,
+    /// and keeps the file's own.
     pub(super) fn grant<'f>(&self, fixes: impl Iterator<Item = &'f mut Fix>) {
         let mut all = BTreeSet::new();
         let mut grants = Vec::new();

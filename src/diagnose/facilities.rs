@@ -149,7 +149,7 @@ pub(super) fn high_water_marks(evidence: &Evidence<'_>) -> Option<Finding> {
     lacks.then(|| Finding::new(DataSource::HighWaterMarks, Coverage::Unavailable, cause))
 }
 
-/// One finding per kind of failure: denials, and everything else.
+/// Returns a finding for denials, and one for all other failures.
 pub(super) fn jemalloc(evidence: &Evidence<'_>) -> Vec<Finding> {
     let source = DataSource::Jemalloc;
     let Some(summary) = &evidence.head.probe_summary else {

@@ -4,8 +4,8 @@ use super::cause::LSM_OR_NAMESPACE;
 use super::{Capability, Cause, Coverage, DataSource, Evidence, Finding, Fix};
 use crate::model::{Errno, METRICS, SourceFile};
 
-/// One finding per file, or per error if it could not be read; one more for each reason why `smaps_rollup`
-/// files were skipped.
+/// Returns a finding per file, or per error if the file could not be read, and one for each reason why `smaps_rollup` files were
+/// skipped.
 pub(super) fn all(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let summary = evidence.head.parse_summary.clone().unwrap_or_default();

@@ -56,7 +56,7 @@ impl Finding {
         Self { coverage, cause: Some(cause), fix, ..Self::complete(source) }
     }
 
-    /// With the number of what it affects, out of a total if that is known.
+    /// Adds the number of affected things, out of a total if that is known.
     pub(super) fn affecting(self, count: u64, total: Option<u64>, noun: &'static str) -> Self {
         Self { affected: Some(Affected { count, total, noun }), ..self }
     }
@@ -66,7 +66,7 @@ impl Finding {
         self.cause.as_ref().map(Cause::code)
     }
 
-    /// What is missing, and why; `None` if nothing is.
+    /// Returns the missing values and the cause, as a text; `None` if nothing is missing.
     pub fn reason(&self) -> Option<String> {
         let cause = self.cause.as_ref()?;
         let unaffected = match self.source {

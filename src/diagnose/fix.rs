@@ -12,7 +12,7 @@ stored_names! {
         DacOverride = "cap_dac_override",
         /// Read any file, whatever its mode: `io` has mode 0400.
         DacReadSearch = "cap_dac_read_search",
-        /// Query taskstats.
+        /// Query taskstats (network administration).
         NetAdmin = "cap_net_admin",
         /// Read `io`, `smaps_rollup` and memory of other users' processes.
         SysPtrace = "cap_sys_ptrace",
@@ -38,7 +38,7 @@ pub enum Fix {
     GrantToRoot(BTreeSet<Capability>),
     /// Set a kernel parameter: `name=value`.
     Sysctl(&'static str),
-    /// A command, or what to do, as the reader is told.
+    /// Advice as the reader gets it: a command, or an action.
     Advice(&'static str),
 }
 

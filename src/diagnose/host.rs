@@ -43,7 +43,7 @@ pub(super) fn cgroups(evidence: &Evidence<'_>) -> Finding {
     finding.affecting(number(unread), Some(number(stats.len())), "cgroup")
 }
 
-/// One finding per error of reading the files that can name containers.
+/// Returns a finding per error of reading the files that can name containers.
 pub(super) fn containers(evidence: &Evidence<'_>) -> Vec<Finding> {
     let source = DataSource::Containers;
     let containers = &evidence.head.containers;

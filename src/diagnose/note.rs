@@ -6,7 +6,7 @@ use crate::model::Sampling;
 coded! {
     /// A note on a section of a report. Without a side, it is about every snapshot shown.
     pub enum Note {
-        /// Something is missing: of one side, or of every snapshot shown.
+        /// Values are missing on one side, or in every snapshot shown.
         Missing { side: Option<Side>, finding: Finding } = "missing", ("{}{finding}", prefix(*side));
         /// The section has no data: on one side, or in any snapshot shown.
         NoData { side: Option<Side>, why: String } = "no-data", ("{}{why}", prefix(*side));
@@ -18,17 +18,17 @@ coded! {
             ("{}{}", prefix(*side), sampled(sampling, *duration_ns));
         /// Reasons have no functions of the kernel.
         NoFunctions { side: Option<Side>, why: String } = "no-functions", ("{}no kernel functions: {why}", prefix(*side));
-        /// Without exit records, exited processes are shown with the process that waited for them.
+        /// Exited processes are shown with the process that waited for them, because there are no exit records.
         ExitedChildrenUnnamed = "exited-children-unnamed",
             ("exited children are shown with the process that waited for them; \
               `ctprof record` names them with the BPF engine: as root, or with cap_bpf and cap_perfmon");
-        /// Without BPF, a wait for a CPU that has not ended is in no counter, and many threads wait at the end of the window.
+        /// Many threads wait for a CPU at the end of the window. Without BPF, no counter has waits that have not ended.
         WaitsInProgress { side: Option<Side>, threads: u64, cpus: u64 } = "waits-in-progress",
             ("{}at the end, {threads} threads were ready to run on {}: without BPF, a wait for a CPU counts as sleep until it ends", prefix(*side), counted(*cpus, "CPU"));
-        /// The groups take less than `--min-time` of the CPU time, so they have no verdict.
+        /// These groups took less than `--min-time` of the CPU time, so they have no verdict.
         BelowMinTime { groups: Vec<String>, percent: String } = "below-min-time",
             ("no verdict below {percent}% of the CPU time (--min-time): {}", named(groups));
-        /// No value changed.
+        /// None of the values changed.
         NothingChanged = "nothing-changed", ("nothing changed");
         /// The section is about cgroups, and threads are not grouped by cgroup.
         NeedsCgroupGrouping = "needs-cgroup-grouping", ("shown with --group-by cgroup");
@@ -68,7 +68,7 @@ impl Note {
     }
 }
 
-/// Without the digits that a binary fraction has too many of.
+/// Rounds a percentage, so that it has no digits from its binary fraction.
 pub(crate) fn rounded(percent: f64) -> f64 {
     (percent * 1e6).round() / 1e6
 }

@@ -90,9 +90,9 @@ impl fmt::Display for DataSource {
 named! {
     /// A side of a comparison.
     pub enum Side {
-        /// The earlier snapshot.
+        /// The earlier of two snapshots.
         Baseline = "baseline",
-        /// The later snapshot.
+        /// The later of two snapshots.
         Candidate = "candidate",
     }
 }

@@ -314,7 +314,7 @@ fn delays_that_cannot_be_true_are_not_blamed_on_the_time_at_which_they_were_enab
     assert_eq!(partial(&snapshot), None);
     snapshot.head.parse_summary = Some(CtprofParseSummary { impossible_delays: 3, ..CtprofParseSummary::default() });
     let expected =
-        "delay accounting: no values for 3 threads: delays exceeding the lifetime of the threads are discarded";
+        "delay accounting: no values for 3 threads: delays longer than the lifetime of their threads were discarded";
     assert_eq!(partial(&snapshot).as_deref(), Some(expected));
 }
 

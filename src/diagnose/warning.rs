@@ -16,19 +16,19 @@ coded! {
         /// The snapshots are from different hosts.
         DifferentHost { baseline: Option<String>, candidate: Option<String> } = "different-host",
             ("different host: {}", both(baseline, candidate));
-        /// The kernels differ.
+        /// The sides ran different kernels.
         DifferentKernel { baseline: Option<String>, candidate: Option<String> } = "different-kernel",
             ("different kernel: {}", both(baseline, candidate));
-        /// The architectures differ.
+        /// The sides ran on different architectures.
         DifferentArch { baseline: Option<String>, candidate: Option<String> } = "different-arch",
             ("different architecture: {}", both(baseline, candidate));
-        /// The processors differ, so that equal work takes another time.
+        /// The processors differ, so equal work takes different times.
         DifferentProcessor { baseline: Option<String>, candidate: Option<String> } = "different-processor",
             ("different processor (cpu_model): {}", both(baseline, candidate));
-        /// The microcode of the processors differs, which can cost or save time.
+        /// The microcode of the processors differs, which can change times.
         DifferentMicrocode { baseline: String, candidate: String } = "different-microcode",
             ("different microcode: {baseline} → {candidate}");
-        /// The virtual machines are those of different hypervisors, or one side is none.
+        /// The sides ran under different hypervisors, or only one ran in a virtual machine.
         DifferentHypervisor { baseline: String, candidate: String } = "different-hypervisor",
             ("different hypervisor: {baseline} → {candidate}");
         /// The numbers of CPUs online differ.

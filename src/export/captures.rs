@@ -15,7 +15,7 @@ pub(super) struct CaptureRow {
     head: SnapshotHead,
     census: Census,
     cgroups: u64,
-    /// What could not be read, as `source: code`, with the number of findings.
+    /// Failures to read, keyed by `source: code`, with the number of findings.
     gaps: BTreeMap<String, u64>,
     values: RecordValues,
 }
@@ -63,7 +63,7 @@ pub(super) fn columns() -> Vec<Column<CaptureRow>> {
     all
 }
 
-/// A word that a field of a file has, for example that of an enum.
+/// Returns the word that a field has in files, for example the name of an enum's variant.
 pub(super) fn word(field: Option<impl serde::Serialize>) -> Option<Value<'static>> {
     let json = serde_json::to_value(field?).ok()?;
     json.as_str().map(|word| word.to_owned().into())
@@ -74,7 +74,7 @@ fn own_columns() -> Vec<Column<CaptureRow>> {
         captured_at_unix_ns: Integer in "ns" = |row| known(row.head.captured_at_unix_ns).map(Into::into), "`time` in nanoseconds since 1970.";
         format_version: Integer in "" = |row| row.head.format_version.map(|version| u64::from(version).into()), "Version of the file format; NULL if another tool wrote the file.";
         tool: Text in "" = |row| Some((&*row.head.capture.as_ref()?.tool).into()), "Program that captured.";
-        tool_version: Text in "" = |row| Some((&*row.head.capture.as_ref()?.version).into()), "Its version.";
+        tool_version: Text in "" = |row| Some((&*row.head.capture.as_ref()?.version).into()), "Version of that program.";
         engine: Text in "" = |row| Some((&*row.head.capture.as_ref()?.engine).into()), "Engine that read the threads: `bpf` or `procfs`.";
         no_bpf: Text in "" = |row| word(row.head.capture.as_ref()?.no_bpf.as_ref().map(|no_bpf| &no_bpf.cause)), "Why it was not `bpf`: a code of [findings.md](findings.md#obstacles-to-bpf).";
         duration_ns: Integer in "ns" = |row| Some(row.head.capture.as_ref()?.duration_ns.into()), "How long the capture took.";
@@ -116,7 +116,7 @@ fn own_columns() -> Vec<Column<CaptureRow>> {
         command_elapsed_ns: Integer in "ns" = |row| Some(row.window()?.command.as_ref()?.elapsed_ns.into()), "How long it ran in the window.";
         command_status: Integer in "" = |row| {
             Some(Value::Signed(row.window()?.command.as_ref()?.status?.into()))
-        }, "Its exit status; NULL if a signal ended it.";
+        }, "Exit status of the command; NULL if a signal ended it.";
 
         boot_id: Text in "" = |row| text(&row.host()?.boot_id), "Boot. Totals of different boots cannot be subtracted.";
         uptime_ns: Integer in "ns" = |row| row.head.boottime_ns().map(Into::into), "Time since boot.";

@@ -19,7 +19,7 @@ use crate::process::lock;
 const LEVEL: i32 = 3;
 
 thread_local! {
-    /// One per worker: a compressor of its own would take each of some 400 leaves 600 KB.
+    /// Compressor of this worker: a compressor for each of some 400 leaves would take 600 KB each.
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
 }
 

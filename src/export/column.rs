@@ -13,7 +13,8 @@ pub enum ColumnType {
     Flag,
     /// A text in UTF-8.
     Text,
-    /// An instant in UTC, in microseconds since 1970: Spark reads no nanoseconds. Without a time zone, because engines would convert to that of the session.
+    /// An instant in UTC, in microseconds since 1970: Spark reads no nanoseconds. Without a time zone, because engines would
+    /// convert to the time zone of the session.
     Time,
     /// A map from names to numbers.
     Counts,

@@ -1,4 +1,4 @@
-//! One Parquet file: schema, row groups that are encoded and compressed on all CPUs, and metadata.
+//! A Parquet file: schema, row groups that are encoded and compressed on all CPUs, and metadata.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use super::identity::Identity;
 use super::{Chunk, ColumnDoc, ColumnType, ExportError, PendingRow, Schema, io_error};
 
-/// Maximum number of rows of a row group. Pages of columns with a dictionary wait in memory for its end, without compression: those of a
+/// Maximum number of rows of a row group. Pages of columns with a dictionary wait in memory for its end, without compression: a
 /// million rows take 100 MB.
 const ROW_GROUP: usize = 250_000;
 /// Maximum size of the other pages of a row group, in bytes.
@@ -30,9 +30,9 @@ const TEXTS: usize = 256 << 10;
 
 /// The texts by which queries choose rows. The others have no minimum and maximum: those would take time and say little.
 const SEARCHED: [&str; 8] = ["host", "pcomm", "comm_pattern", "cgroup", "workload", "namespace", "pod", "class"];
-/// The texts of which a query usually wants one.
+/// Columns of text in which a query usually looks for one value.
 const BLOOM: [&str; 3] = ["capture_id", "pcomm", "workload"];
-/// Maximum number of names that a Bloom filter of a row group is made for; those of fewer are smaller.
+/// Maximum number of names that a Bloom filter of a row group is made for; filters for fewer names are smaller.
 const BLOOM_NAMES: u64 = 16 << 10;
 
 /// The key of the file's metadata with the units of columns, as a JSON object.

@@ -1,4 +1,4 @@
-//! Errors of exports.
+//! Errors of exports, with the file that they are about.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,7 @@ pub(super) struct Identity {
     /// When it was captured, in nanoseconds since 1970. The end of a window.
     pub(super) captured_at_unix_ns: Option<u64>,
     pub(super) window_ns: Option<u64>,
-    /// Of a step of a series, its number.
+    /// Number of the step, if the rows are a step of a series.
     pub(super) step: Option<u64>,
     /// How many captures like it it stands for.
     pub(super) weight: f64,

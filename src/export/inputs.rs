@@ -35,7 +35,7 @@ pub(super) struct CaptureFile {
     pub(super) identity: Arc<Identity>,
 }
 
-/// Finds and identifies all captures, each once, and those that cannot be read.
+/// Finds and identifies all captures, each once, and the errors of captures that cannot be read.
 pub(super) fn captures(paths: &[PathBuf], options: ExportOptions<'_>) -> (Vec<CaptureFile>, Vec<ExportError>) {
     let ExportOptions { limit, weight, .. } = options;
     let (mut files, mut failed) = (Vec::new(), Vec::new());

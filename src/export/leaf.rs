@@ -135,7 +135,8 @@ fn leaves<'r, R: 'r>(
 struct Nested<T> {
     /// The entries, with the places of their rows.
     items: Vec<(usize, T)>,
-    /// For each entry, and for each row without entries: the repetition level, and the definition level if there is no entry.
+    /// Levels of each entry, and of each row without entries: the repetition level, and the definition level if there is no
+    /// entry.
     levels: Vec<(i16, Option<i16>)>,
 }
 

@@ -64,7 +64,7 @@ pub(super) fn columns() -> Vec<Column<ReasonRow>> {
         stack: Text in "" = |row| functions(&row.reason).map(|names| names.into_iter().rev().collect::<Vec<_>>().join(";").into()), "Functions of the kernel, the outermost first, separated by semicolons.";
         kernel_stack: Texts in "" = |row| functions(&row.reason), "Functions of the kernel, the innermost first.";
         user_stack: Texts in "" = |row| labels(&row.reason.stack), "Functions of the program that led to it, the innermost first.";
-        held_stack: Texts in "" = |row| labels(&row.reason.held_in), "The same of the holder of the lock, if it slept.";
+        held_stack: Texts in "" = |row| labels(&row.reason.held_in), "Functions of the program in which the holder of the lock slept, the innermost first.";
         object: Text in "" = |row| row.reason.object.as_deref().map(Into::into), "What the system call works on: a path, socket or pipe.";
         by_pcomm: Text in "" = |row| row.by().map(|by| (&*by.pcomm).into()), "Who ran on the CPU or owns the lock: name of the process.";
         by_comm: Text in "" = |row| row.by().map(|by| (&*by.comm).into()), "Name of that thread.";

@@ -14,7 +14,7 @@ use crate::names::pattern_key;
 use crate::process::lock;
 use crate::store::Input;
 
-/// Usual size of JSON, by that of its file.
+/// Usual size of JSON, in multiples of the file's size.
 const USUAL_RATIO: u64 = 12;
 
 /// Number of threads of a capture that are in memory to be sorted. A larger capture is sorted in portions.
@@ -73,7 +73,7 @@ pub(super) trait RowSink: FnMut(CaptureRows) -> Result<(), ExportError> + Send {
 
 impl<T: FnMut(CaptureRows) -> Result<(), ExportError> + Send> RowSink for T {}
 
-/// Passes on the rows of a capture, those of a series step by step. Returns remarks on the series.
+/// Passes on the rows of a capture; the rows of a series step by step. Returns remarks on the series.
 pub(super) fn read(
     CaptureFile { part, identity }: &CaptureFile,
     ExportOptions { limit, progress, .. }: ExportOptions<'_>,

@@ -7,7 +7,7 @@ use super::reasons::{self, ReasonRow};
 use super::{Column, ColumnDoc, threads};
 use crate::model::ThreadState;
 
-/// The columns of a dataset: those that all datasets have, then its own.
+/// Columns of a dataset: columns of all datasets, then the dataset's own.
 pub(super) struct Schema<R> {
     pub(super) identity: Vec<Column<Identity>>,
     pub(super) columns: Vec<Column<R>>,

@@ -32,7 +32,8 @@ pub(super) fn columns() -> Vec<Column<ThreadState>> {
         }
     }));
     all.extend(PROCESS.iter().map(|field| {
-        let meaning = format!("Of the whole process, on its leader only: {}", lower_case_start(field.doc));
+        let meaning =
+            format!("Counter of the whole process, on its first thread only: {}", lower_case_start(field.doc));
         let name = format!("process_{}", field.name);
         Column::new(
             name,
@@ -64,15 +65,15 @@ fn own_columns() -> Vec<Column<ThreadState>> {
         cgroup: Text in "" = |thread| thread.cgroup.as_deref().map(Into::into), "Path of the cgroup.";
         cgroup_pattern: Text by cgroup_pattern in "" = |thread| thread.cgroup.as_deref().map(Into::into), "Path of the cgroup, with ids of instances replaced.";
         start_time_clock_ticks: Integer in "ticks" = |thread| thread.start_time_clock_ticks.map(Into::into), "Start time since boot. With host, boot id, tgid and tid, the identity of a thread.";
-        kernel_thread: Flag in "" = |thread| Some(thread.kernel_thread.into()), "Whether it is a kernel thread.";
+        kernel_thread: Flag in "" = |thread| Some(thread.kernel_thread.into()), "Whether the thread is a kernel thread.";
         read_at_ns: Integer in "ns" = |thread| thread.read_at_ns.map(Into::into), "From `time` until this thread was read.";
         party: Text in "" = |thread| thread.owner.map(party), "`ctprof` for the capturing process, `command` for a recorded command and its descendants.";
 
         exited_work: Text in "" = |thread| thread.exited_work.map(|work| work.name().into()), "`exited threads` or `exited children`: work that is only known from the counters of the process. NULL for threads.";
         thread_count: Integer in "count" = |thread| thread.exited_work.is_none().then(|| thread.span.unwrap_or_default().count.into()), "Number of threads that the row stands for: in windows, exited threads with equal names are one row. NULL for exited work.";
         alive_ns: Integer in "ns" = |thread| thread.span.map(|span| span.alive_ns.into()), "Time alive in the window, summed over the threads of the row. NULL in snapshots.";
-        started: Flag in "" = |thread| thread.span.map(|span| span.started.into()), "Whether it started in the window. NULL in snapshots.";
-        exited: Flag in "" = |thread| thread.span.map(|span| span.exited.into()), "Whether it exited in the window. NULL in snapshots.";
+        started: Flag in "" = |thread| thread.span.map(|span| span.started.into()), "Whether the thread started in the window. NULL in snapshots.";
+        exited: Flag in "" = |thread| thread.span.map(|span| span.exited.into()), "Whether the thread exited in the window. NULL in snapshots.";
     }
 }
 

@@ -22,7 +22,7 @@ use crate::store::{create_directory, names_in};
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) fd: OwnedFd,
-    /// For messages.
+    /// Path for messages about the file.
     pub(super) path: PathBuf,
 }
 

@@ -22,7 +22,7 @@ use crate::store::{ExportLock, OutputPlace, PendingFile};
 /// Where an export goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// One file with the threads of all captures. The other datasets are left out.
+    /// A single file with the threads of all captures, without the other datasets.
     Threads(PathBuf),
     /// A directory with the datasets `threads`, `cgroups`, `reasons` and `captures`, partitioned by day.
     Datasets(PathBuf),
@@ -124,8 +124,8 @@ impl Export<'_> {
         self.write(&captures, &places, &|captures| part_name(captures).into(), &mut named)
     }
 
-    /// Writes the files of the captures that can be read: threads only if there is one place, else all datasets. They get their name
-    /// when they are whole, because it depends on the captures. `named` is told the place of each that has its name.
+    /// Writes the files of the captures that can be read: threads only if there is one place, else all datasets. Files get their
+    /// name when they are whole, because it depends on the captures. `named` is called with the place of each named file.
     fn write(
         &mut self,
         captures: &[CaptureFile],
@@ -163,7 +163,8 @@ impl Export<'_> {
         Ok(bytes)
     }
 
-    /// Writes the rows of those captures that can be read, in their order. Returns their ids and the number of threads.
+    /// Writes the rows of all captures that can be read, in their order. Returns the ids of these captures and the number of
+    /// threads.
     fn fill<'c>(
         &mut self,
         captures: &'c [CaptureFile],

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 
-/// Units of sizes, in bytes. Of one letter, they are powers of 1024, as those with `i`.
+/// Units of sizes, in bytes. Units of one letter are powers of 1024, like units with `i`.
 const SIZES: [(&str, f64); 13] = [
     ("B", 1.0),
     ("K", KIB),

@@ -7,9 +7,9 @@ use super::{METRIC_COUNT, METRICS, Metric, SourceFile, ThreadState};
 /// Numbers of threads and processes, and the metrics that any thread has a value of.
 #[derive(Clone, Debug, Default)]
 pub struct Census {
-    /// Number of threads.
+    /// Number of threads; in a window, at its end.
     pub threads: u64,
-    /// Number of processes.
+    /// Number of processes; in a window, at its end.
     pub processes: u64,
     /// Number of processes with a memory map of their own whose leader is among the threads.
     pub user_processes: u64,
@@ -17,7 +17,7 @@ pub struct Census {
     pub kernel_threads: u64,
     /// Number of threads that run or wait for a CPU.
     pub runnable: u64,
-    /// In a window, number of threads that started in it, including those that exited.
+    /// In a window, number of threads that started in it, including threads that also exited.
     pub started: u64,
     /// In a window, number of threads that exited in it. They are counted nowhere else.
     pub exited: u64,

@@ -1,7 +1,7 @@
 //! The values of a cgroup's files. A file that is missing leaves its value absent.
 //!
-//! Meanings are those of `Documentation/admin-guide/cgroup-v2.rst`. Files of version 1 with the same
-//! meaning (`Documentation/admin-guide/cgroup-v1/`) fill the same values.
+//! Meanings are from `Documentation/admin-guide/cgroup-v2.rst`. Files of version 1 with the same meaning
+//! (`Documentation/admin-guide/cgroup-v1/`) fill the same values.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use super::{
 };
 
 stored! {
-    /// One cgroup.
+    /// Statistics of a cgroup, from the files of its directory.
     pub struct CgroupStats {
-        /// CPU.
+        /// CPU time, throttling and limits.
         optional cpu: CgroupCpuStats,
-        /// Memory.
+        /// Memory in use, limits and events.
         optional memory: CgroupMemoryStats,
-        /// Processes and threads.
+        /// Number of processes and threads, and its limit.
         optional pids: CgroupPidsStats,
-        /// Block I/O.
+        /// Block I/O by device.
         optional io: CgroupIoStats,
-        /// Pressure.
+        /// Pressure on the cgroup's tasks.
         optional psi: Psi,
         /// Inode of its directory: in version 2, the id of the cgroup. One that is made later with the same path has another.
         optional inode: Option<u64>,
@@ -46,13 +46,13 @@ type Files = &'static [CgroupFile];
 record! {
     /// `cpu.stat`, `cpu.max`, `cpu.weight`.
     pub struct CgroupCpuStats, "cpu." in pub(crate) CGROUP_CPU: Files {
-        /// CPU time.
+        /// CPU time of the cgroup.
         usage_usec: CounterUs =
             &[v2("cpu.stat").key("usage_usec"), v1("cpuacct", "cpuacct.usage").converted(Nanoseconds)];
-        /// User CPU time.
+        /// CPU time in user mode.
         user_usec: CounterUs =
             &[v2("cpu.stat").key("user_usec"), v1("cpuacct", "cpuacct.usage_user").converted(Nanoseconds)];
-        /// Kernel CPU time.
+        /// CPU time in the kernel.
         system_usec: CounterUs =
             &[v2("cpu.stat").key("system_usec"), v1("cpuacct", "cpuacct.usage_sys").converted(Nanoseconds)];
         /// Periods in which the quota was in force.
@@ -77,13 +77,13 @@ record! {
 }
 
 record! {
-    /// `memory.*`.
+    /// Values of the files `memory.*`.
     pub struct CgroupMemoryStats, "memory." in pub(crate) CGROUP_MEMORY: Files {
-        /// Memory in use.
+        /// Memory in use now.
         current: CurrentBytes = &[v2("memory.current"), v1("memory", "memory.usage_in_bytes")];
         /// Most memory in use at any time.
         peak: PeakBytes = &[v2("memory.peak"), v1("memory", "memory.max_usage_in_bytes")];
-        /// Memory swapped out.
+        /// Memory swapped out now.
         swap_current: CurrentBytes = &[v2("memory.swap.current"), v1("memory", "memory.stat").key("total_swap")];
         /// Hard limit of memory.
         max: LimitBytes = &[v2("memory.max"), v1("memory", "memory.limit_in_bytes").converted(UnreachableIsMax)];
@@ -106,9 +106,9 @@ record! {
 }
 
 record! {
-    /// `pids.*`.
+    /// Values of the files `pids.*`.
     pub struct CgroupPidsStats, "pids." in pub(crate) CGROUP_PIDS: Files {
-        /// Threads and processes.
+        /// Number of processes and threads.
         current: CurrentCount = &[v2("pids.current"), v1("pids", "pids.current")];
         /// Limit of threads and processes.
         max: LimitCount = &[v2("pids.max"), v1("pids", "pids.max")];
@@ -116,9 +116,9 @@ record! {
 }
 
 stored! {
-    /// `io.stat`.
+    /// Values of the file `io.stat`.
     pub struct CgroupIoStats {
-        /// By device, `major:minor`.
+        /// Statistics by device, keyed by `major:minor`.
         optional stat: Option<BTreeMap<String, CgroupDeviceStats>>,
     }
 }
@@ -132,17 +132,17 @@ const REQUESTS: &str = "blkio.throttle.io_serviced_recursive";
 record! {
     /// A device's line of `io.stat`: `rbytes=…`, or the same in the `blkio` hierarchy of version 1.
     pub struct CgroupDeviceStats, "" in pub(crate) CGROUP_DEVICE: DeviceFile {
-        /// Bytes read.
+        /// Bytes read from the device.
         rbytes: CounterBytes = (BYTES, "Read");
-        /// Bytes written.
+        /// Bytes written to the device.
         wbytes: CounterBytes = (BYTES, "Write");
-        /// Read requests.
+        /// Number of read requests.
         rios: CounterEvents = (REQUESTS, "Read");
-        /// Write requests.
+        /// Number of write requests.
         wios: CounterEvents = (REQUESTS, "Write");
-        /// Bytes discarded.
+        /// Bytes discarded on the device.
         dbytes: CounterBytes = (BYTES, "Discard");
-        /// Discard requests.
+        /// Number of discard requests.
         dios: CounterEvents = (REQUESTS, "Discard");
     }
 }

@@ -25,7 +25,7 @@ pub(crate) enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Conversion {
     Same,
-    /// Nanoseconds become microseconds.
+    /// Nanoseconds, which become microseconds.
     Nanoseconds,
     /// CPU shares become a weight.
     Shares,

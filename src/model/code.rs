@@ -5,7 +5,7 @@
 pub struct CodeFunction<'s> {
     /// The program or library that it is in, without directory; empty for what a just-in-time compiler wrote.
     pub module: &'s str,
-    /// Its name; empty if it is unknown.
+    /// Name of the function; empty if it is unknown.
     pub name: &'s str,
 }
 

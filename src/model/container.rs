@@ -1,17 +1,17 @@
 //! Containers, by the cgroups that they are in.
 
-/// What the homes of users, with their ids behind it, are called where names of containers could not be read.
+/// Label of the home directories of users, followed by their ids, where names of containers could not be read.
 pub(crate) const HOME_OF_USER: &str = "home of user";
 
 stored! {
     /// A container, or the sandbox of a pod, as the files of its runtime name it.
     #[derive(Eq)]
     pub struct Container {
-        /// What runs it: `containerd`, `cri-o`, `docker`, `podman`, `lxc` or `systemd-nspawn`.
+        /// Runtime of the container: `containerd`, `cri-o`, `docker`, `podman`, `lxc` or `systemd-nspawn`.
         optional runtime: Option<String>,
-        /// Its id, from the path of its cgroup.
+        /// Id of the container, from the path of its cgroup.
         optional id: Option<String>,
-        /// Its name; in a pod that of the container in the pod's specification.
+        /// Name of the container; in a pod, the name in the pod's specification.
         optional name: Option<String>,
         /// Name of the pod that it is in.
         optional pod: Option<String>,

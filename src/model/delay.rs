@@ -1,4 +1,4 @@
-//! Delays that cannot be true: those that are longer than the life of their thread.
+//! Delays that cannot be true, because they are longer than the life of their thread.
 //!
 //! The kernel notes the start of a wait only while the sysctl `kernel.task_delayacct` is 1, and at its end adds the time
 //! since the noted start, whether or not it noted one for this wait (`delayacct_end` of `kernel/delayacct.c`). A wait

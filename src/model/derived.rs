@@ -89,16 +89,16 @@ impl fmt::Display for Formula {
     }
 }
 
-/// A derived metric.
+/// Row of the table of derived metrics.
 #[derive(Debug)]
 pub struct Derived {
-    /// Public name.
+    /// Public name of the metric.
     pub name: &'static str,
     /// The meaning, in a sentence.
     pub doc: &'static str,
-    /// The formula.
+    /// Formula over the totals of a group.
     pub formula: Formula,
-    /// The unit.
+    /// Unit of the result.
     pub unit: Unit,
     /// The section that reports it.
     pub section: Section,

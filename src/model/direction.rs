@@ -1,6 +1,6 @@
-//! Which way a value gets worse: a fact about each metric, used in words and gates, never in statistics.
+//! Directions in which values get worse: a fact about each metric, used in words and gates, never in statistics.
 
-/// Which way a value gets worse.
+/// Direction in which a value gets worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
     /// A resource that was used up, or time that was lost: CPU time, waits, page faults, memory.

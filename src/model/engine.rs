@@ -9,7 +9,7 @@ use super::stored_name::{clause, stored_names};
 stored_names! {
     /// Why the BPF engine could not read the threads.
     pub enum BpfObstacle {
-        /// The capture read another procfs than that of the running kernel.
+        /// The capture read another procfs than the running kernel's.
         NotLive = "not-live",
         /// BPF reads the threads of all processes, not of the selected ones (`--pid`).
         SelectedProcesses = "selected-processes",
@@ -42,7 +42,7 @@ stored_names! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NoBpf {
-    /// The reason.
+    /// Reason why BPF was not used.
     pub cause: BpfObstacle,
     /// Name of the kernel's error, or the end of the verifier's log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ impl From<BpfObstacle> for NoBpf {
 }
 
 stored! {
-    /// What the BPF engine did.
+    /// Report of the BPF engine about one capture.
     #[derive(Eq)]
     pub struct BpfUse {
         /// Time to read the kernel's type information and to load the programs, in nanoseconds.

@@ -5,19 +5,19 @@ use super::stored_name::stored_names;
 stored_names! {
     /// An error number of the kernel, by name (`include/uapi/asm-generic/errno*.h`).
     pub enum Errno {
-        /// Operation not permitted.
+        /// Operation was not permitted (EPERM).
         EPERM = "EPERM",
         /// No such file or directory.
         ENOENT = "ENOENT",
-        /// No such process.
+        /// Process or thread does not exist (ESRCH).
         ESRCH = "ESRCH",
-        /// I/O error.
+        /// Input or output failed (EIO).
         EIO = "EIO",
-        /// Out of memory.
+        /// Memory ran out in the kernel (ENOMEM).
         ENOMEM = "ENOMEM",
-        /// Permission denied.
+        /// Permission was denied (EACCES).
         EACCES = "EACCES",
-        /// Invalid argument.
+        /// Argument was invalid (EINVAL).
         EINVAL = "EINVAL",
         /// Too many open files in the system.
         ENFILE = "ENFILE",
@@ -27,9 +27,9 @@ stored_names! {
         EFBIG = "EFBIG",
         /// A symbolic link on the way, or too many.
         ELOOP = "ELOOP",
-        /// Malformed content.
+        /// Content of a file was malformed (EBADMSG).
         EBADMSG = "EBADMSG",
-        /// Timed out.
+        /// Reading timed out and was given up (ETIMEDOUT).
         ETIMEDOUT = "ETIMEDOUT",
     }
 }
@@ -90,7 +90,7 @@ stored_names! {
         GetRegset = "get-regset",
         /// Reading blocked for too long: the process held its memory lock, or was in execve(2).
         TimedOut = "timed-out",
-        /// The programs and libraries together take too much memory or time to examine, or one of them is sparse.
+        /// The programs and libraries together take too much memory or time to examine, or a file is sparse.
         OutOfBudget = "out-of-budget",
         /// The memory of the process cannot be read.
         ProcessVmReadv = "process-vm-readv",

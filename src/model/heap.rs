@@ -8,13 +8,13 @@ stored! {
     pub struct HostHeapState {
         /// Bytes in pages that hold allocations.
         optional active_bytes: Option<u64>,
-        /// Bytes allocated.
+        /// Bytes that are allocated at present.
         optional allocated_bytes: Option<u64>,
         /// Bytes of resident pages that the allocator maps.
         optional resident_bytes: Option<u64>,
         /// Bytes of active extents that the allocator maps.
         optional mapped_bytes: Option<u64>,
-        /// Arenas.
+        /// Number of jemalloc's arenas.
         optional narenas: Option<usize>,
     }
 }

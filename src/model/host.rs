@@ -13,11 +13,11 @@ use super::HostHeapState;
 pub enum Switch {
     /// The kernel lacks it.
     ConfigOff,
-    /// Built in, disabled.
+    /// The kernel supports it, and it is disabled.
     RuntimeOff,
-    /// Enabled.
+    /// The kernel supports it, and it is enabled.
     On,
-    /// Unknown.
+    /// State could not be determined.
     #[serde(other)]
     Unknown,
 }
@@ -26,9 +26,9 @@ pub enum Switch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Built {
-    /// Built in.
+    /// The option is built into the kernel.
     On,
-    /// Not built in.
+    /// The option is not built into the kernel.
     Off,
     /// Unknown: the kernel's configuration cannot be read.
     #[serde(other)]
@@ -45,11 +45,11 @@ pub(crate) fn at_least(release: Option<&str>, (major, minor): (u32, u32)) -> boo
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CgroupLayout {
-    /// Version 2 alone.
+    /// Hierarchy of version 2 alone.
     Unified,
     /// Version 2 beside controllers of version 1.
     Hybrid,
-    /// Version 1 alone.
+    /// Hierarchies of version 1 alone.
     Legacy,
     /// None, or one that this version does not know.
     #[serde(other)]
@@ -59,7 +59,7 @@ pub enum CgroupLayout {
 stored! {
     /// The host and its settings. A field that could not be read is absent.
     pub struct HostContext {
-        /// Host name.
+        /// Name of the host.
         optional hostname: Option<String>,
         /// Id of the current boot.
         optional boot_id: Option<String>,
@@ -73,31 +73,31 @@ stored! {
         optional kernel_version: Option<String>,
         /// Architecture, as printed by `uname -m`.
         optional arch: Option<String>,
-        /// Kernel command line.
+        /// Command line of the kernel.
         optional kernel_cmdline: Option<String>,
-        /// CPU model.
+        /// Model name of the CPUs.
         optional cpu_model: Option<String>,
-        /// CPU vendor.
+        /// Vendor of the CPUs.
         optional cpu_vendor: Option<String>,
         /// Version of the microcode of the first CPU.
         optional cpu_microcode: Option<String>,
-        /// What runs the virtual machine, `unknown` if its name is not, and `none` on hardware.
+        /// Hypervisor of the virtual machine, `unknown` if it has no known name, and `none` on hardware.
         optional hypervisor: Option<String>,
-        /// CPUs online.
+        /// Number of CPUs online.
         optional online_cpus: Option<u64>,
-        /// NUMA nodes online.
+        /// Number of NUMA nodes online.
         optional numa_nodes: Option<u64>,
         /// CPU frequency governor of each CPU.
         optional cpufreq_governor: Option<BTreeMap<String, String>>,
-        /// `USER_HZ`.
+        /// Ticks per second of procfs: `USER_HZ`.
         optional clock_ticks_per_second: Option<u64>,
         /// Page size in bytes.
         optional page_size: Option<u64>,
-        /// Memory in KiB.
+        /// Memory of the host, in KiB.
         optional total_memory_kib: Option<u64>,
-        /// Huge pages reserved.
+        /// Number of huge pages reserved.
         optional hugepages_total: Option<u64>,
-        /// Huge pages free.
+        /// Number of huge pages free.
         optional hugepages_free: Option<u64>,
         /// Size of a huge page in KiB.
         optional hugepages_size_kib: Option<u64>,
@@ -109,7 +109,7 @@ stored! {
         optional sched_tunables: Option<BTreeMap<String, String>>,
         /// Load averages over 1, 5 and 15 minutes, runnable and all tasks, last process id.
         optional loadavg: Option<String>,
-        /// Delay accounting.
+        /// State of delay accounting.
         optional task_delayacct: Option<Switch>,
         /// Scheduler statistics of each thread.
         optional sched_schedstats: Option<Switch>,
@@ -153,8 +153,8 @@ stored! {
         optional run_ns: Option<u64>,
         /// Time that tasks waited for a CPU, in nanoseconds; absent without `CONFIG_SCHEDSTATS`.
         optional wait_ns: Option<u64>,
-        /// The part of the capturing process, in nanoseconds (`CLOCK_PROCESS_CPUTIME_ID`); absent where the threads
-        /// are those of another boot.
+        /// CPU time of the capturing process, in nanoseconds (`CLOCK_PROCESS_CPUTIME_ID`); absent if the threads are from another
+        /// boot.
         optional own_ns: Option<u64>,
         /// When it was read: nanoseconds since the start of the capture.
         optional at_ns: Option<u64>,

@@ -32,9 +32,9 @@ pub(crate) enum FieldForm {
     /// User time in nanoseconds as sampled at ticks, adjusted to the run time (`cputime_adjust` of
     /// kernel/sched/cputime.c).
     UserTime,
-    /// System time, likewise.
+    /// System time, derived as [`Self::UserTime`] is.
     SystemTime,
-    /// Threads with an equal field have an equal value, which procfs prints: it is read for one of them.
+    /// A field whose equal values mean equal printed values: procfs is read for one thread of each value.
     Representative,
 }
 

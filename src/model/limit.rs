@@ -17,7 +17,7 @@ pub enum Limit {
     #[default]
     #[serde(rename = "max")]
     Max = 1,
-    /// The number.
+    /// A limit as a number.
     #[serde(untagged)]
     Number(u64) = 0,
 }
@@ -54,9 +54,9 @@ impl TryFrom<Value<'_>> for Limit {
 }
 
 numbers! {
-    /// Limit in microseconds.
+    /// Limit in microseconds, or `max`.
     LimitUs(Limit as Limit) is Rangeable(Limit): Range, Us, Unsigned, Later;
-    /// Limit in bytes.
+    /// Limit in bytes, or `max`.
     LimitBytes(Limit as Limit) is Rangeable(Limit): Range, Bytes, Unsigned, Later;
     /// Limit of a number of objects.
     LimitCount(Limit as Limit) is Rangeable(Limit): Range, Count, Unsigned, Later;

@@ -1,9 +1,9 @@
 //! All per-thread metrics, one row each.
 //!
-//! A row is `/// meaning`, `name: Type, Direction = sources; at "field of the kernel" as form;`. If a
-//! source has no value, the next one is read. A block of rows has the section, the required kernel options, and the
-//! scheduling class if not all classes count the metrics. `stats` is a member of `struct sched_statistics`, which has
-//! been in two places. `rare` blocks are those in which most threads of a host are alike: they share the memory of them.
+//! A row is `/// meaning`, `name: Type, Direction = sources; at "field of the kernel" as form;`. If a source has no value, the
+//! next one is read. A block of rows has the section, the required kernel options, and the scheduling class if not all classes
+//! count the metrics. `stats` is a member of `struct sched_statistics`, which has been in two places. `rare` blocks are those in
+//! which most threads of a host are alike: they share one copy.
 //!
 //! The direction is `MoreIsWorse` for resources that were used up and time that was lost. Rows without one say how a thread
 //! worked (sleeps, wake-ups, calls) or how it is configured: more of it can be good or bad.
@@ -55,9 +55,9 @@ macro_rules! rows {
             nonvoluntary_csw: MonotonicCount, MoreIsWorse = Status("nonvoluntary_ctxt_switches"); at "nivcsw";
             /// Migrations to another CPU.
             nr_migrations: MonotonicCount = Sched("nr_migrations"); at "se.nr_migrations";
-            /// User CPU time.
+            /// CPU time in user mode.
             utime_clock_ticks: ClockTicks, MoreIsWorse = Stat(14); at "utime" as UserTime;
-            /// Kernel CPU time.
+            /// CPU time in the kernel.
             stime_clock_ticks: ClockTicks, MoreIsWorse = Stat(15); at "stime" as SystemTime;
         }
         Primary [] [FairPolicy] {
@@ -65,7 +65,7 @@ macro_rules! rows {
             fair_slice_ns: GaugeNs = Sched("slice"); at "se.slice";
         }
         Primary ["SCHEDSTATS"] [] rare {
-            /// Wake-ups.
+            /// Times that the thread woke up.
             nr_wakeups: MonotonicCount = Sched("nr_wakeups"); stats "nr_wakeups";
             /// Wake-ups on the waker's CPU.
             nr_wakeups_local: MonotonicCount = Sched("nr_wakeups_local"); stats "nr_wakeups_local";
@@ -97,26 +97,26 @@ macro_rules! rows {
         Primary ["SCHEDSTATS"] [NonExt] rare {
             /// Total of run-queue waits.
             wait_sum: MonotonicNs, MoreIsWorse = Sched("wait_sum"); stats "wait_sum";
-            /// Run-queue waits.
+            /// Waits on a run queue.
             wait_count: MonotonicCount = Sched("wait_count"); stats "wait_count";
             /// Longest run-queue wait.
             wait_max: PeakNs, MoreIsWorse = Sched("wait_max"); stats "wait_max";
             /// Time in voluntary sleep: the kernel's sleep sum minus blocked time.
             voluntary_sleep_ns: MonotonicNs = SchedDifference("sum_sleep_runtime", "sum_block_runtime");
                 at "stats.sum_sleep_runtime | se.statistics.sum_sleep_runtime" as LessField("stats.sum_block_runtime | se.statistics.sum_block_runtime");
-            /// Longest sleep.
+            /// Longest time asleep at once.
             sleep_max: PeakNs = Sched("sleep_max"); stats "sleep_max";
             /// Time blocked uninterruptibly (disk, swap, kernel locks).
             block_sum: MonotonicNs, MoreIsWorse = Sched("sum_block_runtime"); stats "sum_block_runtime";
-            /// Longest block.
+            /// Longest time blocked at once.
             block_max: PeakNs, MoreIsWorse = Sched("block_max"); stats "block_max";
             /// Part of block_sum spent on I/O.
             iowait_sum: MonotonicNs, MoreIsWorse = Sched("iowait_sum"); stats "iowait_sum";
-            /// I/O waits.
+            /// Number of waits for I/O.
             iowait_count: MonotonicCount, MoreIsWorse = Sched("iowait_count"); stats "iowait_count";
         }
         Primary ["SCHEDSTATS"] [] rare {
-            /// Longest uninterrupted run.
+            /// Longest run without interruption.
             exec_max: PeakNs = Sched("exec_max"); stats "exec_max";
         }
         Primary ["SCHEDSTATS"] [CfsOnly] rare {
@@ -140,9 +140,9 @@ macro_rules! rows {
             rchar: Bytes = Io("rchar"); at "ioac.rchar";
             /// Bytes passed to write-like calls.
             wchar: Bytes = Io("wchar"); at "ioac.wchar";
-            /// Read-like calls.
+            /// System calls that read.
             syscr: MonotonicCount = Io("syscr"); at "ioac.syscr";
-            /// Write-like calls.
+            /// System calls that write.
             syscw: MonotonicCount = Io("syscw"); at "ioac.syscw";
             /// Bytes fetched from storage.
             read_bytes: Bytes, MoreIsWorse = Io("read_bytes"); at "ioac.read_bytes";
@@ -198,9 +198,9 @@ macro_rules! rows {
             freepages_delay_count: MonotonicCount, MoreIsWorse = delay(312, 8); at "delays->freepages_count";
             /// Time in direct reclaims.
             freepages_delay_total_ns: MonotonicNs, MoreIsWorse = delay(320, 8); at "delays->freepages_delay";
-            /// Longest direct reclaim.
+            /// Longest direct reclaim of memory.
             freepages_delay_max_ns: PeakNs, MoreIsWorse = delay(480, 16); at "delays->freepages_delay_max";
-            /// Shortest direct reclaim.
+            /// Shortest direct reclaim of memory.
             freepages_delay_min_ns: FloorNs = delay(488, 16); at "delays->freepages_delay_min";
             /// Number of refaults of pages just evicted.
             thrashing_delay_count: MonotonicCount, MoreIsWorse = delay(328, 9); at "delays->thrashing_count";
@@ -214,9 +214,9 @@ macro_rules! rows {
             compact_delay_count: MonotonicCount, MoreIsWorse = delay(352, 11); at "delays->compact_count";
             /// Time in memory compactions.
             compact_delay_total_ns: MonotonicNs, MoreIsWorse = delay(360, 11); at "delays->compact_delay";
-            /// Longest memory compaction.
+            /// Longest wait for memory compaction.
             compact_delay_max_ns: PeakNs, MoreIsWorse = delay(512, 16); at "delays->compact_delay_max";
-            /// Shortest memory compaction.
+            /// Shortest wait for memory compaction.
             compact_delay_min_ns: FloorNs = delay(520, 16); at "delays->compact_delay_min";
             /// Number of write-protect copies (copy on write).
             wpcopy_delay_count: MonotonicCount, MoreIsWorse = delay(400, 13); at "delays->wpcopy_count";

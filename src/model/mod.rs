@@ -1,6 +1,6 @@
 //! Data about a host and its threads. No I/O, no system calls, no printing.
 
-/// A record whose fields can be missing in files: what is `optional` is left out where it has no value, or that of
+/// Declares a record whose fields can be missing in files: an `optional` field is left out if it has no value, or its
 /// [`Default`].
 macro_rules! stored {
     ($(#[$meta:meta])* pub struct $name:ident { $($fields:tt)* }) => { stored! { [$(#[$meta])*] $name {} $($fields)* } };
@@ -34,7 +34,7 @@ macro_rules! named {
         pub enum $type { $(#[doc = $doc] $variant,)+ }
 
         impl $type {
-            /// All of them, in order.
+            /// All variants, in their order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
             /// The name in listings.
@@ -42,7 +42,7 @@ macro_rules! named {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// What it means.
+            /// Returns the meaning, as a sentence.
             pub fn doc(self) -> &'static str {
                 match self { $(Self::$variant => $doc.trim_ascii(),)+ }
             }

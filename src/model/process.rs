@@ -7,14 +7,14 @@ use super::{Bytes, ClockTicks, MonotonicCount, Reading};
 
 use Includes::{Both, Children, Threads};
 
-/// Whose work a counter of a process includes.
+/// Work that a counter of a process includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Includes {
     /// All threads of the process, also exited ones.
     Threads,
     /// Exited children that the process waited for, and theirs.
     Children,
-    /// Both.
+    /// Work of the process and of its children.
     Both,
 }
 
@@ -25,7 +25,7 @@ pub struct ProcessSource {
     pub source: Source,
     /// The metric of threads.
     pub metric: MetricId,
-    /// Whose work it includes.
+    /// Work that the counter includes.
     pub includes: Includes,
     /// Path from a thread's `task_struct` to the part that is not of living threads: of exited threads, and of
     /// children if it includes those. CPU times are in nanoseconds there.
@@ -68,9 +68,9 @@ record! {
         rchar: Bytes = counted(Both, Io("rchar"), M::rchar, "signal->ioac.rchar");
         /// Bytes passed to write-like calls.
         wchar: Bytes = counted(Both, Io("wchar"), M::wchar, "signal->ioac.wchar");
-        /// Read-like calls.
+        /// System calls that read.
         syscr: MonotonicCount = counted(Both, Io("syscr"), M::syscr, "signal->ioac.syscr");
-        /// Write-like calls.
+        /// System calls that write.
         syscw: MonotonicCount = counted(Both, Io("syscw"), M::syscw, "signal->ioac.syscw");
         /// Bytes fetched from storage.
         read_bytes: Bytes = counted(Both, Io("read_bytes"), M::read_bytes, "signal->ioac.read_bytes");
@@ -84,7 +84,7 @@ record! {
 }
 
 impl ProcessState {
-    /// Whether the counters of children are those of `earlier`: the process waited for no child in between.
+    /// Returns true if the counters of children equal the counters in `earlier`: the process waited for no child in between.
     pub fn has_same_children_as(&self, earlier: &Self) -> bool {
         let mut of_children = PROCESS.iter().filter(|field| field.source.includes == Includes::Children);
         of_children.all(|field| field.get(self) == field.get(earlier))

@@ -6,9 +6,9 @@ use super::{CounterUs, Hundredths, Reading, RecordField, RecordValue, ValueScope
 stored! {
     /// Pressure by resource (`/proc/pressure`, or `<resource>.pressure` of a cgroup).
     pub struct Psi {
-        /// Pressure of CPUs.
+        /// Pressure on the CPUs.
         optional cpu: Option<PsiResource>,
-        /// Pressure of memory.
+        /// Pressure on the memory.
         optional memory: Option<PsiResource>,
         /// Pressure of block I/O.
         optional io: Option<PsiResource>,
@@ -20,7 +20,7 @@ stored! {
 stored! {
     /// Pressure of one resource.
     pub struct PsiResource {
-        /// Some tasks stalled.
+        /// Time in which some tasks stalled.
         optional some: Option<PsiHalf>,
         /// All tasks stalled. Always 0 for the CPUs of the host, by design of the kernel.
         optional full: Option<PsiHalf>,
@@ -28,8 +28,7 @@ stored! {
 }
 
 record! {
-    /// One line of a pressure file. Averages are in hundredths of a percent, 0 to 10,099: the kernel's rounding can pass
-    /// 100.00.
+    /// A line of a pressure file. Averages are in hundredths of a percent, 0 to 10,099: the kernel's rounding can pass 100.00.
     #[derive(Copy, Eq)]
     pub struct PsiHalf, "" in pub(crate) PSI_HALF: &'static str {
         /// Share of the last 10 seconds that was stalled.
@@ -38,7 +37,7 @@ record! {
         avg60: Hundredths = "avg60";
         /// Share of the last 300 seconds that was stalled.
         avg300: Hundredths = "avg300";
-        /// Time stalled.
+        /// Time in which tasks stalled.
         total_usec: CounterUs = "total";
     }
 }

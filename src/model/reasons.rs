@@ -11,11 +11,11 @@ stored! {
     pub struct Reasons {
         /// How the samples were taken.
         pub sampling: Sampling,
-        /// Whose reasons these are.
+        /// Threads to which the reasons belong.
         pub threads: Vec<SampledThreads>,
         /// The reasons, each once.
         pub reasons: Vec<Reason>,
-        /// For how long which threads had which reason.
+        /// Time of each pair of threads and reason.
         pub times: Vec<ReasonTime>,
     }
 }
@@ -26,12 +26,12 @@ pub struct ReasonSums {
     sampling: Sampling,
     threads: NumberedValues<SampledThreads>,
     reasons: NumberedValues<Reason>,
-    /// By the numbers of threads and reason.
+    /// Time by the index of the threads and the index of the reason.
     times: BTreeMap<(u32, u32), SampledTime>,
 }
 
 impl ReasonSums {
-    /// Adds those of a later window.
+    /// Adds the reasons of a later window.
     pub fn add(&mut self, later: Reasons) {
         let Reasons { sampling, threads, reasons, times } = later;
         self.sampling.merge(sampling);
@@ -56,7 +56,7 @@ impl ReasonSums {
         known.or_else(|| self.threads.number_up_to(2 * MOST_PROCESSES, &SampledThreads { tgid: None, ..threads }))
     }
 
-    /// Beyond their limit, reasons have no stacks, and then those of a class are one.
+    /// Returns the index of a reason. Beyond the limit, reasons lose their stacks, and finally all reasons of a class become one.
     fn number_of_reason(&mut self, reason: Reason) -> Option<u32> {
         let known = self.reasons.number_up_to(MOST_WITH_STACK, &reason);
         let reason = Reason { stack: None, held_in: None, ..reason };
@@ -65,7 +65,7 @@ impl ReasonSums {
         })
     }
 
-    /// All of them.
+    /// Returns all collected reasons.
     #[must_use]
     pub fn finish(self) -> Reasons {
         let Self { sampling, threads, reasons, times } = self;
@@ -98,14 +98,14 @@ impl SampledTime {
 const MOST_PROCESSES: usize = 1 << 16;
 /// Distinct reasons that are kept apart.
 const MOST_REASONS: usize = 1 << 16;
-/// The part of them that can differ only by their stacks.
+/// Number of reasons, out of the limit, that may differ only by their stacks.
 const MOST_WITH_STACK: usize = MOST_REASONS / 4 * 3;
 
 stored! {
     /// How the threads of a window were sampled.
     #[derive(Eq)]
     pub struct Sampling {
-        /// What took the samples: `bpf` or `procfs`.
+        /// Source of the samples: `bpf` or `procfs`.
         pub source: String,
         /// Number of times that the threads were looked at.
         pub passes: u64,
@@ -163,25 +163,25 @@ stored! {
         optional program: Option<Name>,
         /// Path of their cgroup.
         optional cgroup: Option<Name>,
-        /// Whose threads they are, if that matters.
+        /// Owner of the threads, if it is ctprof or the recorded command.
         optional owner: Option<Owner>,
     }
 }
 
 stored! {
-    /// What a thread did, or what it waited for.
+    /// Reason why a thread ran, waited, blocked or slept.
     #[derive(Eq, PartialOrd, Ord, Hash)]
     pub struct Reason {
-        /// What kind of reason it is.
+        /// Class of the reason.
         pub class: ReasonClass,
         /// How the thread got into the kernel: the name of a system call, or `page fault`. Absent in user code, for kernel threads
         /// and where it is unknown.
         optional entry: Option<Name>,
-        /// Functions of the kernel that it waits in, the innermost first, without those of the scheduler.
+        /// Functions of the kernel in which the thread waits, the innermost first, without functions of the scheduler.
         optional functions: Vec<Name>,
-        /// What the system call works on: a path, socket or pipe.
+        /// Object of the system call: a path, socket or pipe.
         optional object: Option<Name>,
-        /// Who ran on the CPU that it waited for, or who owns the lock.
+        /// Thread that ran on the CPU, or that owns the lock.
         optional by: Option<OtherThread>,
         /// Functions of the program that led to it, the innermost first, as [`CodeFunction`](super::CodeFunction) reads them.
         optional stack: Option<Name>,
@@ -204,7 +204,7 @@ pub struct WaitPlace {
     pub entry: Option<String>,
     /// The innermost function of the kernel.
     pub function: Option<String>,
-    /// Who ran on the CPU.
+    /// Name of the group that ran on the CPU or owns the lock.
     pub by: Option<String>,
     /// Where in the code of the program.
     pub at: Option<String>,
@@ -238,14 +238,14 @@ stored! {
     pub struct OtherThread {
         /// Name of its process.
         pub pcomm: Name,
-        /// Its name.
+        /// Name of the thread.
         pub comm: Name,
         /// Path of its cgroup.
         optional cgroup: Option<Name>,
     }
 }
 
-/// For how long some threads had a reason.
+/// Time that some threads spent for a reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(from = "[u64; 4]", into = "[u64; 4]")]
@@ -254,9 +254,9 @@ pub struct ReasonTime {
     pub threads: u64,
     /// Place in [`Reasons::reasons`].
     pub reason: u64,
-    /// Nanoseconds, by samples.
+    /// Nanoseconds, estimated from samples.
     pub ns: u64,
-    /// Number of samples.
+    /// Number of samples behind the estimate.
     pub samples: u64,
 }
 

@@ -57,13 +57,13 @@ fn reduce<T: Reading>(values: &mut dyn Iterator<Item = Value<'_>>) -> Option<Cel
     }
 }
 
-/// Which cgroups a value covers.
+/// Cgroups that a value covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ValueScope {
     /// The cgroup and all its descendants.
     #[default]
     Subtree,
-    /// The cgroup alone.
+    /// Only the cgroup, without its descendants.
     Own,
 }
 
@@ -96,7 +96,7 @@ impl<R, S> RecordField<R, S> {
         (self.set)(record, value)
     }
 
-    /// Replaces the value in `later` by that of a window that started with `earlier`.
+    /// Replaces the value in `later` by the value in a window that started with `earlier`.
     pub fn subtract(&self, earlier: &R, later: &mut R) -> InWindow {
         let in_window = self.value_type.window.apply(self.get(earlier).as_ref(), self.get(later).as_ref());
         in_window.stored(later, self.set, self.clear)

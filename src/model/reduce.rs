@@ -44,15 +44,15 @@ named! {
     #[derive(Serialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Reduction {
-        /// Saturating sum.
+        /// Saturating sum of all values.
         Sum = "sum",
-        /// Largest.
+        /// Largest of all values.
         Max = "max",
-        /// Smallest.
+        /// Smallest of all values.
         Min = "min",
-        /// Smallest to largest.
+        /// Range from the smallest to the largest value.
         Range = "range",
-        /// Most frequent.
+        /// Most frequent of all values.
         Mode = "mode",
         /// Fewest and most CPUs, and the set if all are equal.
         Cpus = "cpus",
@@ -66,20 +66,20 @@ named! {
 pub enum Cell {
     /// A sum, a maximum or a minimum.
     Number(u64),
-    /// Both ends of a range.
+    /// Smallest and largest number of a range.
     Range {
-        /// The smallest.
+        /// Smallest value of the group.
         min: i64,
-        /// The largest.
+        /// Largest value of the group.
         max: i64,
     },
-    /// Both ends of a range of limits or other settings, of which each is a number or a word.
+    /// Smallest and largest of several limits or other settings, each a number or a word.
     Settings(Box<SettingRange>),
     /// The most frequent value.
     Mode(Box<MostFrequent>),
     /// A difference that may be negative.
     Signed(i64),
-    /// A ratio.
+    /// A ratio, 1 for 100%.
     Ratio(f64),
     /// A word: the kernel's `max`, a state, a name.
     Word(Box<str>),
@@ -93,16 +93,16 @@ const _: () = assert!(size_of::<Option<Option<Cell>>>() == 24);
 /// The smallest and the largest of settings that differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SettingRange {
-    /// The smallest.
+    /// Smallest setting of the group.
     pub min: Cell,
-    /// The largest.
+    /// Largest setting of the group.
     pub max: Cell,
 }
 
 /// The most frequent value, and how many threads have it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MostFrequent {
-    /// The value.
+    /// Most frequent value of the group.
     pub value: String,
     /// Number of threads with this value.
     pub count: u64,
@@ -135,7 +135,7 @@ impl From<i64> for Cell {
 
 /// A reduction over values of type `T`, added one at a time in any order.
 pub trait Reduce<T>: Clone {
-    /// Its name.
+    /// Kind of reduction that this type makes.
     const REDUCTION: Reduction;
 
     /// The reduction of a single value.
@@ -149,28 +149,28 @@ pub trait Reduce<T>: Clone {
     /// Adds all values of another reduction.
     fn merge(&mut self, other: &Self);
 
-    /// The result.
+    /// Returns the result as a cell of a report.
     fn cell(&self) -> Cell;
 }
 
-/// Saturating sum.
+/// Saturating sum of the values so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum<T>(pub T);
 
-/// Largest.
+/// Largest of the values so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Largest<T>(pub T);
 
-/// Smallest.
+/// Smallest of the values so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Smallest<T>(pub T);
 
-/// Smallest and largest.
+/// Smallest and largest of the values so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range<T> {
-    /// The smallest.
+    /// Smallest value so far.
     pub min: T,
-    /// The largest.
+    /// Largest value so far.
     pub max: T,
 }
 

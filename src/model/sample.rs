@@ -1,4 +1,4 @@
-//! What a thread does at one moment.
+//! Samples: the activity of a thread at one moment.
 
 use super::{ExitedThread, Name};
 
@@ -8,7 +8,7 @@ pub const CODE_REGISTERS: usize = if cfg!(target_arch = "x86_64") { 8 } else { 1
 /// A thread as a sampler saw it. Samplers leave out threads that are still in the sleep of their sample before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadSample {
-    /// Thread id.
+    /// Id of the thread.
     pub tid: u32,
     /// Process id (thread group id).
     pub tgid: u32,
@@ -24,7 +24,7 @@ pub struct ThreadSample {
     pub exiting: bool,
     /// Whether only passes over all threads looked at it lately.
     pub rarely_sampled: bool,
-    /// What the kernel knows its cgroup by; `None` if it is unknown.
+    /// Id of the cgroup in the kernel; `None` if it is unknown.
     pub cgroup: Option<u64>,
     /// Voluntary and involuntary context switches so far.
     pub switches: u64,
@@ -38,14 +38,14 @@ pub struct ThreadSample {
     pub last_arrival: u64,
     /// Since when it waits for a CPU, by the same clock; 0 if it does not, or it is unknown.
     pub last_queued: u64,
-    /// For how many nanoseconds it has run since it last got a CPU, if it is not on one.
+    /// Nanoseconds that the thread had run when it last left its CPU; 0 if it is on one.
     pub ran_ns: u64,
     /// How it got into the kernel, if it sleeps there.
     pub entry: KernelEntry,
     /// Addresses of the functions of the kernel that it sleeps in, the innermost first.
     pub stack: Vec<u64>,
-    /// Its registers in its own code, if it sleeps in the kernel: the instruction, the stack, and those that functions save. `None`
-    /// without BPF.
+    /// Registers in the thread's own code, if it sleeps in the kernel: the instruction, the stack, and the registers that
+    /// functions save. `None` without BPF.
     pub registers: Option<[u64; CODE_REGISTERS]>,
     /// The number of the functions of its program that led to the sleep, by which the sampler knows them.
     pub code: Option<u32>,
@@ -58,7 +58,7 @@ pub struct ThreadSample {
 /// A thread that ran on a CPU when a clock interrupted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunSample {
-    /// Thread id.
+    /// Id of the thread.
     pub tid: u32,
     /// Process id (thread group id).
     pub tgid: u32,
@@ -69,17 +69,17 @@ pub struct RunSample {
 /// The threads that a pass samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassScope {
-    /// Those that did something since the pass before.
+    /// All threads that did something since the pass before.
     #[default]
     All,
-    /// Of those, only the ones that did something in the last seconds, or run.
+    /// Only threads that run, or did something in the last seconds and since the pass before.
     Active,
 }
 
 /// The end of a thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadEnd {
-    /// Thread id.
+    /// Id of the thread.
     pub tid: u32,
     /// Start time in `USER_HZ` ticks since boot.
     pub start_time_clock_ticks: u64,
@@ -87,7 +87,7 @@ pub struct ThreadEnd {
     pub monotonic_ns: u64,
     /// Name of its process when it exited.
     pub pcomm: Name,
-    /// Its name when it exited.
+    /// Name of the thread when it exited.
     pub comm: Name,
     /// Process id, and the name of what the process ran, if the record is of the first thread and has it.
     pub program: Option<(u32, Name)>,
@@ -108,7 +108,7 @@ impl ThreadEnd {
     }
 }
 
-/// What a thread does at one moment.
+/// Activity of a thread at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activity {
     /// It is on a CPU.
@@ -132,11 +132,11 @@ pub enum KernelEntry {
     /// It is unknown, or the thread is one of the kernel.
     #[default]
     Unknown,
-    /// By this system call, with its first two arguments.
+    /// In this system call, with its first two arguments.
     SystemCall(u32, [u64; 2]),
-    /// By the number of a system call in the table of 32-bit programs.
+    /// In a system call of a 32-bit program, by its number in their table.
     Compatible(u32),
-    /// By an exception, such as a page fault.
+    /// In an exception, such as a page fault.
     Exception,
 }
 
@@ -156,7 +156,7 @@ const READY_SOON: u64 = 0x200 | 0x800;
 const LOCK_WAIT: u64 = 0x1000;
 
 impl Activity {
-    /// What a thread does that is not on a CPU, by the kernel's `task->__state`; `None` if it has exited.
+    /// Returns the activity of a thread that is not on a CPU, from the kernel's `task->__state`; `None` if the thread has exited.
     pub fn of_state(state: u64) -> Option<Self> {
         Some(match state {
             0 => Self::Runnable,

@@ -10,7 +10,7 @@ record! {
         state: CategoricalString = "state";
         /// Name of the loaded scheduler.
         ops: CategoricalString = "root/ops";
-        /// 1 if the scheduler runs all normal threads, 0 if only those that ask for it.
+        /// 1 if the scheduler runs all normal threads, 0 if only threads that ask for it.
         switch_all: SwitchNumber = "switch_all";
         /// Threads that were refused SCHED_EXT since a scheduler was loaded.
         nr_rejected: CounterEvents = "nr_rejected";
@@ -22,7 +22,7 @@ record! {
 }
 
 impl SchedExtSysfs {
-    /// All values.
+    /// Returns all values of the record.
     pub fn values(&self) -> Vec<RecordValue<'_>> {
         SCHED_EXT.iter().filter_map(|field| field.described(self)).collect()
     }

@@ -7,7 +7,7 @@ named! {
     #[derive(Serialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Section {
-        /// What is compared, host differences, and warnings.
+        /// The sides of a report, differences between hosts, and warnings.
         Host = "host",
         /// Where the time of each group went, and its switches, faults and I/O.
         Overview = "overview",
@@ -29,13 +29,13 @@ named! {
         MemoryEvents = "memory-events",
         /// io.stat of cgroups.
         IoStat = "io-stat",
-        /// Pressure of cgroups.
+        /// Pressure stall information of cgroups.
         Pressure = "pressure",
         /// Pressure of the host.
         HostPressure = "host-pressure",
         /// Memory of processes by kind; prefer Pss, Shared_* counts shared pages once per process.
         SmapsRollup = "smaps-rollup",
-        /// The sched_ext scheduler.
+        /// State of the sched_ext scheduler.
         SchedExt = "sched-ext",
         /// How the captures were made, and what they could not read.
         Capture = "capture",

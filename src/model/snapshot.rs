@@ -38,11 +38,11 @@ stored! {
         pub captured_at_unix_ns: u64,
         /// How the capture was made.
         optional capture: Option<CaptureInfo>,
-        /// The window whose increases this is; `None` if the values are those of one capture.
+        /// The window to which the values belong; `None` if the values are totals of one capture.
         optional window: Option<WindowInfo>,
         /// Why threads waited; `None` without samples.
         optional reasons: Option<Box<Reasons>>,
-        /// The host.
+        /// Description of the host.
         optional host: Option<HostContext>,
         /// CPU time of the host, before the threads were read; in a window its increase.
         optional cpu_time: Option<HostCpuTime>,
@@ -56,7 +56,7 @@ stored! {
         optional containers_unread: BTreeMap<Errno, BTreeSet<String>>,
         /// Results of the jemalloc probe; `None` if it was disabled.
         optional probe_summary: Option<CtprofProbeSummary>,
-        /// What could not be read from procfs.
+        /// Failures to read procfs.
         optional parse_summary: Option<CtprofParseSummary>,
         /// Threads that live but could not be read, by process id: their ids, or none if that is all threads of the process.
         optional unread_threads: BTreeMap<u32, Vec<u32>>,
@@ -107,12 +107,12 @@ stored! {
     pub struct CaptureInfo {
         /// Name of the program.
         pub tool: String,
-        /// Its version.
+        /// Version of the tool.
         pub version: String,
         /// How long the capture took, in nanoseconds.
         pub duration_ns: u64,
-        /// `CLOCK_MONOTONIC` just before the threads were read, in nanoseconds: it stops while the host is suspended.
-        /// Absent if the procfs is not that of this host.
+        /// `CLOCK_MONOTONIC` just before the threads were read, in nanoseconds: it stops while the host is suspended. Absent for
+        /// the procfs of another host.
         optional monotonic_ns: Option<u64>,
         /// `CLOCK_BOOTTIME` at the same moment, in nanoseconds.
         optional boottime_ns: Option<u64>,
@@ -122,19 +122,19 @@ stored! {
         pub engine: String,
         /// Why it was not `bpf`. Absent if it was, or if `procfs` was requested.
         optional no_bpf: Option<NoBpf>,
-        /// What the BPF engine did; absent if it did not read the threads.
+        /// Report of the BPF engine; absent if procfs read the threads.
         optional bpf: Option<BpfUse>,
-        /// Number of workers.
+        /// Number of worker threads.
         pub jobs: u64,
         /// Whether it read the names of what interpreters run.
         optional programs: bool,
-        /// Effective user id.
+        /// Effective user id of the capturing process.
         pub euid: u32,
         /// Names of the effective capabilities, with `cap_`.
         pub capabilities: Vec<String>,
-        /// The options.
+        /// Options of the capture.
         pub options: CaptureOptions,
-        /// The cost.
+        /// CPU time and memory that the capture used.
         optional self_cost: Option<SelfCost>,
     }
 }

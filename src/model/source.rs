@@ -12,7 +12,7 @@ pub enum Source {
     StatPolicy(u8),
     /// Column of `schedstat`, counted from 1.
     Schedstat(u8),
-    /// Key of `status`.
+    /// A key of the file `status`.
     Status(&'static str),
     /// Key of `status` that describes the process: stored for the leader only.
     StatusOfLeader(&'static str),
@@ -20,9 +20,9 @@ pub enum Source {
     Sched(&'static str),
     /// Difference of two keys of `sched`, never below 0.
     SchedDifference(&'static str, &'static str),
-    /// Key of `io`.
+    /// A key of the file `io`.
     Io(&'static str),
-    /// `sched_getaffinity(2)`.
+    /// The system call `sched_getaffinity(2)`.
     Affinity,
     /// Field of `struct taskstats`.
     Taskstats(TaskstatsField),

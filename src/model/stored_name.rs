@@ -23,7 +23,7 @@ macro_rules! stored_names {
         }
 
         impl $name {
-            /// Every known name.
+            /// Every variant with a known name.
             pub const KNOWN: &'static [Self] = &[$(Self::$variant,)+];
 
             /// The name in files.
@@ -34,7 +34,7 @@ macro_rules! stored_names {
                 }
             }
 
-            /// What it means, in a sentence; `None` for an unknown name.
+            /// Returns the meaning as a sentence; `None` for an unknown name.
             pub fn meaning(&self) -> Option<&'static str> {
                 match self {
                     $(Self::$variant => Some($doc.trim_ascii()),)+

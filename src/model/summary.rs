@@ -1,11 +1,11 @@
-//! What could not be read, counted by reason.
+//! Failures of a capture, counted by reason.
 
 use std::collections::BTreeMap;
 
 use super::{Errno, ProbeFailure, SourceFile};
 
 stored! {
-    /// What could not be read from procfs. Threads that exit during the capture are not failures.
+    /// Failures to read procfs. A thread that exits during the capture is not a failure.
     #[derive(Eq)]
     pub struct CtprofParseSummary {
         /// Number of threads listed.
@@ -33,7 +33,7 @@ stored! {
         optional impossible_delays: u64,
         /// Number of processes whose `smaps_rollup` was not read because they exceed the size limit.
         pub smaps_skipped: u64,
-        /// Number of processes whose `smaps_rollup` was not read because those of smaller processes took all the time.
+        /// Number of processes whose `smaps_rollup` was not read, because smaller processes took all the time.
         pub smaps_out_of_time: u64,
         /// Number of processes, or parts of large ones, that lost values to a panic of this program.
         pub worker_panics: u64,
@@ -115,7 +115,7 @@ stored! {
         pub other_err_count: u64,
         /// Version of the kernel's struct.
         optional struct_version: Option<u16>,
-        /// Its length in bytes.
+        /// Length of the kernel's struct, in bytes.
         optional struct_bytes: Option<u64>,
         /// Why taskstats could not be opened.
         optional open_error: Option<Errno>,

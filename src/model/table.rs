@@ -31,7 +31,7 @@ use super::window_rule::{InWindow, WindowRule};
 
 /// The declaration of a metric.
 pub struct Metric {
-    /// The id.
+    /// Id of the metric.
     pub id: MetricId,
     /// Public name: JSON key, `--metrics`, `--sort-by`.
     pub name: &'static str,
@@ -39,13 +39,13 @@ pub struct Metric {
     pub doc: &'static str,
     /// The type of a value.
     pub type_name: &'static str,
-    /// The unit.
+    /// Unit of the metric.
     pub unit: Unit,
     /// How the values of a group are combined.
     pub reduction: Reduction,
     /// The form of a value.
     pub shape: Shape,
-    /// How a value of a window comes from those of its captures.
+    /// Rule for the value in a window, from the values in its two captures.
     pub window: WindowRule,
     /// Whether a larger value is worse.
     pub direction: Direction,
@@ -72,7 +72,7 @@ pub struct Metric {
 pub(crate) struct Numbers {
     /// The values of the threads that have one.
     pub(crate) values: Vec<i64>,
-    /// For each thread, 1 if it has a value, else 0.
+    /// Per thread, 1 if it has a value, else 0.
     pub(crate) present: Vec<i16>,
     /// The first value that is too large for `values`, with the place of its thread.
     pub(crate) too_large: Option<(usize, u64)>,
@@ -102,7 +102,7 @@ impl fmt::Debug for Metric {
 }
 
 impl MetricId {
-    /// Its row of the table.
+    /// Returns the metric's row of the table.
     pub fn metric(self) -> &'static Metric {
         &METRICS[self as usize]
     }
@@ -114,7 +114,7 @@ impl Metric {
         (self.get)(metrics)
     }
 
-    /// Stores a value.
+    /// Stores a value in the record of a thread.
     ///
     /// # Errors
     /// [`Mismatch`] if the metric cannot hold `value`; the old value stays.
@@ -127,7 +127,7 @@ impl Metric {
         (self.clear)(metrics);
     }
 
-    /// Replaces the value in `later` by that of a window that started with the value `earlier`.
+    /// Replaces the value in `later` by the value in a window that started with `earlier`.
     pub fn subtract(&self, earlier: Option<&Value<'_>>, later: &mut Metrics) -> InWindow {
         self.window.apply(earlier, self.get(later).as_ref()).stored(later, self.set, self.clear)
     }
@@ -234,12 +234,12 @@ const _: () = assert!(size_of::<Metrics>() <= 224);
 pub(crate) struct UsualMetrics([SharedMetrics; 2]);
 
 impl UsualMetrics {
-    /// What the next thread probably has.
+    /// Returns a guess of the next thread's values: a copy of the previous ones.
     pub(crate) fn next(&self) -> SharedMetrics {
         self.0[0].clone()
     }
 
-    /// Replaces equal values by those of a thread before.
+    /// Replaces values by the shared copy of an earlier thread with equal values.
     pub(crate) fn share(&mut self, values: &mut SharedMetrics) {
         let [usual, other] = &mut self.0;
         if values == usual {
@@ -262,7 +262,7 @@ impl Deref for Metrics {
 }
 
 impl DerefMut for Metrics {
-    /// From here on, the thread has its own rare values.
+    /// Gives the thread a copy of the rare values of its own, to be changed.
     fn deref_mut(&mut self) -> &mut RareMetrics {
         Arc::make_mut(&mut self.rare.0)
     }
@@ -319,12 +319,12 @@ macro_rules! define {
         pub struct Totals { $($(#[doc = $doc] pub $name: Total<$type>,)+)+ }
 
         impl Totals {
-            /// Adds one thread.
+            /// Adds the values of one thread.
             pub fn add(&mut self, metrics: &Metrics) {
                 $($(self.$name.add(metrics.$name.as_ref());)+)+
             }
 
-            /// Adds work that is not that of a thread which should have every value.
+            /// Adds work without a thread behind it, such as exited work: the number of threads does not change.
             pub fn add_work(&mut self, metrics: &Metrics) {
                 $($(self.$name.add_work(metrics.$name.as_ref());)+)+
             }

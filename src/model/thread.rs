@@ -1,4 +1,4 @@
-//! One thread of a snapshot, and collections of threads.
+//! Threads of a snapshot, and collections of threads.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::unit::NS_PER_TICK;
 pub struct ThreadId {
     /// Process id (thread group id).
     pub tgid: u32,
-    /// Thread id.
+    /// Id of the thread.
     pub tid: u32,
 }
 
@@ -43,28 +43,28 @@ named! {
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum ExitedWork {
-        /// Of exited threads of the process.
+        /// Work of exited threads of the process.
         Threads = "exited threads",
-        /// Of exited processes that the process waited for.
+        /// Work of exited processes that the process waited for.
         Children = "exited children",
     }
 }
 
-/// Whose thread it is, if that matters for reports.
+/// Owner of a thread that reports treat in a special way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Owner {
-    /// The capturing process.
+    /// The capturing process itself.
     Ctprof,
     /// The command that `record` ran, or one of its descendants.
     Command,
 }
 
-/// One thread: its identity and its values. In a window, the values are what happened in it.
+/// A thread with its identity and its values. In a window, the values are increases.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ThreadState {
-    /// Thread id.
+    /// Id of the thread.
     pub tid: u32,
     /// Process id (thread group id).
     pub tgid: u32,
@@ -75,8 +75,8 @@ pub struct ThreadState {
     /// Name of the script, module, main class or program that the process runs; `None` if the name of the process says it, or
     /// if it could not be read.
     pub program: Option<Name>,
-    /// Who started it, of processes that started and exited in a window: the nearest ancestor that is alive at its end, with what
-    /// its interpreter runs.
+    /// Nearest ancestor that is alive at the end, with the program of its interpreter, for processes that started and exited in a
+    /// window.
     pub parent: Option<Name>,
     /// Effective user id of its process, on the leader only.
     pub euid: Option<u32>,
@@ -95,13 +95,13 @@ pub struct ThreadState {
     /// Nanoseconds from [`captured_at_unix_ns`](super::SnapshotHead::captured_at_unix_ns) until this thread was read.
     /// Captures have it in steps of 10 µs.
     pub read_at_ns: Option<u64>,
-    /// Its values.
+    /// Values of all metrics.
     pub metrics: Box<Metrics>,
     /// The part of the window in which it was alive; `None` outside of windows.
     pub span: Option<ThreadSpan>,
     /// The kind of exited work, if it is not a thread but exited work of the process. Its `tid` is 0.
     pub exited_work: Option<ExitedWork>,
-    /// Whose thread it is, if that matters.
+    /// Owner of the thread, if it is ctprof or the recorded command.
     pub owner: Option<Owner>,
     /// Counters of the whole process, on the leader only.
     pub process: Option<Box<ProcessState>>,
@@ -127,7 +127,7 @@ pub(crate) fn start_ns(ticks: u64) -> Option<u64> {
 }
 
 impl ThreadState {
-    /// Its ids.
+    /// Returns the ids of the thread and its process.
     pub fn id(&self) -> ThreadId {
         ThreadId { tgid: self.tgid, tid: self.tid }
     }
@@ -144,7 +144,7 @@ impl ThreadState {
         !self.kernel_thread && !self.has_exited()
     }
 
-    /// Whether it is only listed until its parent waits for it, such as that of a recorded command.
+    /// Returns true for a zombie: an exited thread that is listed until its parent waits for it, such as a recorded command.
     pub fn has_exited(&self) -> bool {
         matches!(self.metrics.state, Some('Z' | 'X'))
     }
@@ -164,7 +164,7 @@ impl ThreadState {
 /// A thread that exited, or executed another program, as it was recorded; or several with equal names, with the sums of their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExitedThread {
-    /// Its ids, its start in ticks, its names and its values since it started.
+    /// Ids, names and start of the thread, and its values since that start.
     pub state: ThreadState,
     /// Process id of its parent; 0 if it is unknown.
     pub ppid: u32,
@@ -174,13 +174,13 @@ pub struct ExitedThread {
     pub elapsed_ns: u64,
     /// User and system time that ticks of the clock found, in nanoseconds: how its run time is divided.
     pub cpu_time_ns: Option<[u64; 2]>,
-    /// What the kernel knows its cgroup by, where that has no name yet.
+    /// Id of the cgroup in the kernel, if the path is not yet known.
     pub unnamed_cgroup: Option<u64>,
-    /// The thread that continued with its ids: its id before. A thread that calls execve(2) gets those of the first thread
+    /// Former id of the thread that continued under these ids. A thread that calls execve(2) gets the ids of the first thread
     /// (`de_thread` in fs/exec.c).
     pub replaced_by: Option<u32>,
-    /// Whether its process goes on with another program, by execve(2): this is what it was and what it had done until then. Its id is
-    /// that of the thread that called execve(2), and its start that of the process.
+    /// True if the process goes on with another program after execve(2): the values are the work before. The id is the id of the
+    /// thread that called execve(2), the start is the start of the process.
     pub executed: bool,
 }
 
@@ -239,7 +239,7 @@ pub trait Threads: Send + Sync {
     /// Adds the next thread.
     fn add(&mut self, thread: ThreadState);
 
-    /// Appends `later`, which received the threads that follow those of `self`.
+    /// Appends `later`, whose threads follow the threads of `self`.
     fn append(&mut self, later: Self);
 
     /// About how much memory it takes, in bytes; 0 if that is in proportion to the number of threads.

@@ -22,7 +22,7 @@ impl<T: Reading> Total<T> {
         self.add_work(value);
     }
 
-    /// Adds a value of work that is not that of a thread: the number of threads with a value stays.
+    /// Adds a value without a thread behind it, such as exited work: the number of threads with a value does not change.
     pub fn add_work(&mut self, value: Option<&T>) {
         let Some(value) = value else { return };
         match &mut self.reduced {

@@ -14,11 +14,11 @@ use super::{
 named! {
     /// The unit of a number, which determines how it is scaled for display.
     pub enum Unit {
-        /// Events or objects.
+        /// Number of events or objects.
         Count = "count",
-        /// Nanoseconds.
+        /// Number of nanoseconds, as a duration.
         Ns = "ns",
-        /// Microseconds.
+        /// Number of microseconds, as a duration.
         Us = "us",
         /// Hundredths of a percent.
         Hundredths = "percent/100",
@@ -26,13 +26,13 @@ named! {
         Ratio = "ratio",
         /// Clock ticks of `USER_HZ`, as procfs prints them.
         Ticks = "ticks",
-        /// Bytes.
+        /// Amount of memory or data, in bytes.
         Bytes = "bytes",
         /// Percent; of time, 100 is one thread or one CPU for the whole time.
         Percent = "percent",
-        /// Events per second.
+        /// Events in each second.
         CountPerSecond = "count/s",
-        /// Bytes per second.
+        /// Bytes in each second.
         BytesPerSecond = "bytes/s",
         /// Events per unit of work.
         CountPerUnit = "count/unit",
@@ -54,7 +54,7 @@ impl Unit {
         self == Self::Percent || self.per().is_some()
     }
 
-    /// What amounts in it are divided by, as names of columns end; `None` for totals and shares.
+    /// Returns the divisor of rates in this unit, as names of columns end; `None` for totals and shares.
     pub(crate) fn per(self) -> Option<&'static str> {
         self.name().rsplit_once('/').map(|(_, per)| per)
     }
@@ -76,11 +76,11 @@ pub enum Shape {
     Unsigned,
     /// A number that may be negative.
     Signed,
-    /// One letter.
+    /// A single letter, such as a state.
     Letter,
     /// True or false; 1 or 0 in kernel text.
     Flag,
-    /// A name.
+    /// A name or other text.
     Text,
     /// A list of CPU numbers.
     Cpus,
@@ -92,11 +92,11 @@ pub trait Reading: Sized + 'static {
     type Reduced: Reduce<Self>;
     /// The type's name, as documentation gives it.
     const NAME: &'static str;
-    /// The unit.
+    /// Unit of the values.
     const UNIT: Unit = Unit::None;
-    /// Its form as data.
+    /// Form of the value as data.
     const SHAPE: Shape;
-    /// Its value in a window.
+    /// Rule for the value in a window.
     const WINDOW: WindowRule = WindowRule::Later;
 
     /// The value as plain data.
@@ -147,7 +147,7 @@ macro_rules! numbers {
         impl $kind for $name {}
 
         impl $name {
-            /// The number.
+            /// Returns the number without its unit.
             pub fn number(self) -> $inner {
                 self.0.into()
             }

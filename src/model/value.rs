@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// One value as plain data.
+/// A value as plain data, without its unit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -14,15 +14,15 @@ pub enum Value<'a> {
     Unsigned(u64),
     /// A number below zero, or one of a signed type.
     Signed(i64),
-    /// True or false.
+    /// A boolean, true or false.
     Flag(bool),
-    /// One letter.
+    /// A single letter, such as a state.
     Letter(char),
     /// A name known at compile time.
     Name(&'static str),
-    /// Any other name.
+    /// Any other name or text.
     Text(Cow<'a, str>),
-    /// CPU numbers, ascending.
+    /// Numbers of CPUs, in ascending order.
     Cpus(Cow<'a, [u32]>),
 }
 

@@ -1,4 +1,4 @@
-//! What happened between two captures of one boot.
+//! Windows: the changes between two captures of one boot.
 
 use std::collections::BTreeMap;
 
@@ -39,15 +39,14 @@ stored! {
     pub struct ExitRecords {
         /// Where they came from: `bpf`; `taskstats` in files of 0.2.0.
         pub source: String,
-        /// Number of records.
+        /// Number of records received.
         pub received: u64,
         /// Number of records that were lost.
         pub lost: u64,
         /// Number of lost records for which the kernel did not run the program, because a thread was exiting on the same
         /// CPU.
         optional not_run: u64,
-        /// How often a process executed another program of which no record was kept: what it had done until then belongs to
-        /// the program that followed.
+        /// Number of executions of another program without a record: the work before them belongs to the program that followed.
         optional execs_lost: u64,
     }
 }
@@ -60,7 +59,7 @@ pub enum BusySource {
     Schedstat,
     /// Time that is neither idle nor stolen in `/proc/stat`.
     Idle,
-    /// Unknown.
+    /// Source is not known.
     #[default]
     #[serde(other)]
     Unknown,
@@ -76,10 +75,10 @@ stored! {
         pub cpus: u64,
         /// CPU time of the host at least, in nanoseconds. Of time taken by the hypervisor, it has what the threads have.
         pub busy_ns: u64,
-        /// CPU time of the host at most, in nanoseconds, if that is more: the kernel counts time that the hypervisor took from a
-        /// CPU also as idle, or as that of a task.
+        /// Upper bound of the host's CPU time, in nanoseconds; `None` if `busy_ns` is exact. The kernel counts stolen time also
+        /// as idle, or as run time of a task.
         optional busy_most_ns: Option<u64>,
-        /// Whether the window has only some of the host's threads: those of a PID namespace, or of selected processes.
+        /// True if the window has only the threads of a PID namespace, or of selected processes.
         optional partial: bool,
         /// CPU time of all threads and exited work, in nanoseconds.
         pub explained_ns: u64,
@@ -107,7 +106,7 @@ stored! {
         optional arguments: Vec<String>,
         /// How long it ran, in nanoseconds.
         pub elapsed_ns: u64,
-        /// Its exit status; `None` if a signal ended it, or if it ran on after the window.
+        /// Exit status of the command; `None` if a signal ended it, or if it ran on after the window.
         optional status: Option<i32>,
         /// The signal that ended it.
         optional signal: Option<i32>,

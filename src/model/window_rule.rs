@@ -2,7 +2,7 @@
 
 use super::{Mismatch, Value};
 
-/// How the value of a window comes from those of its two captures.
+/// Rule for the value in a window, from the values in its two captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowRule {
     /// A counter: its increase.
@@ -16,7 +16,7 @@ pub enum WindowRule {
 /// The value of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InWindow {
-    /// The later value.
+    /// The value at the end.
     Later,
     /// The increase of a counter.
     Increase(u64),

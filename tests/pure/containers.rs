@@ -207,7 +207,10 @@ fn containers_without_a_name_are_a_finding_with_its_cause() {
     let start = "containers: no names for 1 of 1 container (/var/lib/docker/containers): no such directory (ENOENT)";
     assert!(elsewhere.starts_with(start) && elsewhere.contains(". Fix: "), "{elsewhere}");
     let [not_listed] = findings_with(&[(path(2), named)]).try_into().unwrap();
-    assert!(not_listed.starts_with("containers: no names for 1 of 1 container: no file of a runtime"), "{not_listed}");
+    assert!(
+        not_listed.starts_with("containers: no names for 1 of 1 container: no file of a container runtime"),
+        "{not_listed}"
+    );
     let none = host(&["/system.slice/ssh.service".to_owned()], &[]);
     assert_eq!(captured(none.path()).head.containers_unread, BTreeMap::new(), "nothing is read without containers");
 }
