@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 use super::group::cpu_time;
 use super::measure::GroupContext;
 use super::{
-    CgroupKeys, CompareOptions, Digest, Divisor, GroupBy, GroupGlob, GroupKeys, GroupedReasons, Groups, Judge,
+    CgroupKeys, CompareOptions, Digest, Divisor, GroupBy, GroupGlob, GroupKeys, GroupedReasons, Groups, HALTED, Judge,
     KnownValues, NoSuchGroup, OVERVIEW, Per, Quantity, ReasonName, ReasonRows, Renamed, ReportSection, Row, RowRuns,
-    STOPPED, SectionRuns, SideSection, Sides, SortKey, Wanted, ZOMBIE, captures, group, includes_group, overview,
+    SectionRuns, SideSection, Sides, SortKey, Wanted, ZOMBIE, captures, group, halted, includes_group, overview,
     reasons, records,
 };
 use crate::diagnose::Side;
@@ -96,8 +96,8 @@ impl Grouped {
         }
         all.into_iter().for_each(group::add_total);
         for side in sides.as_mut() {
-            for (groups, reasons) in side.groups.iter_mut().zip(&side.reasons) {
-                reasons.iter().for_each(|reasons| reasons::tell_stopped(groups, reasons));
+            for ((groups, reasons), digest) in side.groups.iter_mut().zip(&side.reasons).zip(&side.digests) {
+                reasons.iter().for_each(|reasons| halted::tell(groups, reasons, &digest.head));
             }
         }
         let reasons = sides.as_ref().map(|side| side.reasons.iter().flatten().collect());
@@ -213,7 +213,7 @@ impl SectionContext<'_> {
         if section == Section::Overview {
             let are_windows: Vec<bool> = side.digests.iter().map(|digest| digest.head.window.is_some()).collect();
             known.add_all(&are_windows, [ZOMBIE.to_owned()]);
-            known.add_all(&sampled, [STOPPED.to_owned()]);
+            known.add_all(&sampled, HALTED.map(str::to_owned));
         }
         if section == Section::Reasons {
             known.add_all(&sampled, reasons::row_names(&self.reasons));

@@ -1,7 +1,7 @@
 //! The values of a group of threads in one capture.
 
 use super::exited_work::{TICKS, exited_that_matter, run, sum};
-use super::{ColumnInput, GroupTotals, Measurement, OverviewColumn, Per, Quantity, number, rate_unit, whole};
+use super::{ColumnInput, GroupTotals, HaltedNs, Measurement, OverviewColumn, Per, Quantity, number, rate_unit};
 use crate::model::{Cell, Metric, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit, WindowRule};
 
 /// Context on which the values of a group depend.
@@ -44,8 +44,7 @@ struct Times {
     /// How long the threads were alive, in nanoseconds, and how long exited work ran.
     alive: Option<u64>,
     zombie: Option<u64>,
-    /// The part of the time asleep that threads were stopped, 0 to 1.
-    stopped_part: f64,
+    halted: HaltedNs,
     blocked: Option<u64>,
     /// Number of threads for which that is known.
     blocked_of: u64,
@@ -74,7 +73,7 @@ impl Times {
             seconds,
             alive,
             zombie: head.window.as_ref().and_then(|window| members.zombie_ns(window.duration_ns)),
-            stopped_part: members.stopped_part,
+            halted: members.halted_ns,
             blocked: members.blocked_ns,
             blocked_of: members.blocked_of,
             elapsed,
@@ -153,8 +152,9 @@ impl OverviewColumn {
             ColumnInput::Elapsed => times.elapsed,
             ColumnInput::Run => run(totals),
             ColumnInput::Block => times.blocked,
-            ColumnInput::Sleep => asleep(totals, times).map(|[asleep, _]| asleep),
-            ColumnInput::Stopped => asleep(totals, times).map(|[_, stopped]| stopped).filter(|stopped| *stopped > 0),
+            ColumnInput::Sleep => rest(totals, times)
+                .map(|rest| rest.saturating_sub(times.halted.into_iter().fold(0, u64::saturating_add))),
+            ColumnInput::Halted(state) => Some(times.halted[state]).filter(|halted| *halted > 0),
             ColumnInput::Zombie => times.zombie,
             ColumnInput::PartOfRun(part) => part_of_run(totals, part),
             ColumnInput::Sum(metrics) | ColumnInput::Gauges(metrics) => sum(totals, metrics),
@@ -167,7 +167,7 @@ impl OverviewColumn {
             ColumnInput::Elapsed | ColumnInput::Zombie => ([&[], &[]], None),
             ColumnInput::Run => ([run_metrics(totals), &[]], None),
             ColumnInput::Block => ([&[], &[]], Some(times.blocked_of)),
-            ColumnInput::Sleep | ColumnInput::Stopped => {
+            ColumnInput::Sleep | ColumnInput::Halted(_) => {
                 ([run_metrics(totals), &[M::wait_time_ns]], times.blocked.map(|_| times.blocked_of))
             }
             ColumnInput::PartOfRun(_) => ([run_metrics(totals), TICKS], None),
@@ -192,10 +192,13 @@ fn run_metrics(totals: &Totals) -> &'static [M] {
     if totals.run_time_ns.sum().is_some() { &[M::run_time_ns] } else { TICKS }
 }
 
-/// How long threads slept and were stopped: the rest of the time that they were alive, divided as samples are.
-fn asleep(totals: &Totals, times: Times) -> Option<[u64; 2]> {
+/// How long threads were alive and neither ran nor waited nor were blocked.
+fn rest(totals: &Totals, times: Times) -> Option<u64> {
     let used = run(totals)?.saturating_add(totals.wait_time_ns.sum()?).saturating_add(times.blocked.unwrap_or(0));
-    let rest = times.alive?.saturating_sub(used);
-    let stopped = whole(rest as f64 * times.stopped_part).min(rest);
-    Some([rest - stopped, stopped])
+    Some(times.alive?.saturating_sub(used))
+}
+
+/// How long the threads of a group were alive and neither ran nor waited nor were blocked, in nanoseconds.
+pub(super) fn rest_of(head: &SnapshotHead, members: &GroupTotals) -> Option<u64> {
+    rest(&members.totals, Times::new(head, members, Per::Run, 0))
 }

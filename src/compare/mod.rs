@@ -18,6 +18,7 @@ mod globs;
 mod group;
 mod group_keys;
 mod grouped;
+mod halted;
 mod headline;
 mod host;
 mod measure;
@@ -49,6 +50,7 @@ mod until;
 mod why;
 
 use self::group::{Groups, Naming};
+use self::halted::HaltedNs;
 pub(crate) use self::overview::word;
 use self::reasons::{GroupedReasons, ReasonRows, Wanted};
 use self::smaps::ProcessMemory;

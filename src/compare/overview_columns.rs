@@ -1,6 +1,6 @@
 //! The columns of the overview: their names, meanings and inputs.
 
-use self::ColumnInput::{Block, Elapsed, Gauges, PartOfRun, Run, Sleep, Stopped, Sum, Zombie};
+use self::ColumnInput::{Block, Elapsed, Gauges, Halted, PartOfRun, Run, Sleep, Sum, Zombie};
 use crate::model::Direction::{self, MoreIsWorse, Neither};
 use crate::model::Unit::{self, Bytes, Count, Ns};
 use crate::model::{Metric, MetricId as M};
@@ -13,8 +13,8 @@ pub(super) enum ColumnInput {
     Run,
     Block,
     Sleep,
-    /// The time of threads that are stopped, traced or frozen, by samples.
-    Stopped,
+    /// The time in the state of [`HALTED`] at this place, by samples.
+    Halted(usize),
     /// The time of threads that have exited and that their parent has not waited for.
     Zombie,
     /// The part of the time on a CPU that this metric counts in ticks.
@@ -58,7 +58,7 @@ impl OverviewColumn {
 
     /// Whether it is a state that few threads are in: groups without it have no row.
     pub(super) fn is_rare(&self) -> bool {
-        matches!(self.amount, Stopped | Zombie)
+        matches!(self.amount, Halted(_) | Zombie)
     }
 
     /// Whether it is a part of the run time.
@@ -76,7 +76,7 @@ impl OverviewColumn {
         match self.amount {
             PartOfRun(_) => 0.9,
             Sleep => 0.02,
-            Stopped | Zombie => 1.0,
+            Halted(_) | Zombie => 1.0,
             Gauges(_) => 0.3,
             _ => self.weight,
         }
@@ -94,7 +94,7 @@ impl OverviewColumn {
     pub(super) fn inputs(&self) -> impl Iterator<Item = &'static Metric> {
         let inputs: &[M] = match &self.amount {
             PartOfRun(metric) => std::slice::from_ref(metric),
-            Elapsed | Sleep | Stopped | Zombie => &[],
+            Elapsed | Sleep | Halted(_) | Zombie => &[],
             Run => &[M::run_time_ns],
             Block => BLOCKED,
             Sum(metrics) | Gauges(metrics) => metrics,
@@ -122,7 +122,9 @@ pub(crate) static OVERVIEW: &[OverviewColumn] = &[
     column(WAIT, MoreIsWorse, Ns, (1.0, 0.0), Sum(&[M::wait_time_ns]), "Time runnable but waiting for a CPU."),
     column(BLOCK, MoreIsWorse, Ns, (1.0, 0.0), Block, "Time blocked on I/O, memory or kernel locks."),
     column(SLEEP, Neither, Ns, SHOWN, Sleep, "The rest of the time."),
-    column(STOPPED, Neither, Ns, SHOWN, Stopped, "Time stopped by a signal, a tracer or a freezer, by samples."),
+    column(HALTED[0], Neither, Ns, SHOWN, Halted(0), "Time stopped by a signal, by samples."),
+    column(HALTED[1], Neither, Ns, SHOWN, Halted(1), "Time stopped by a tracer, by samples."),
+    column(HALTED[2], Neither, Ns, SHOWN, Halted(2), "Time frozen with the cgroup, by samples."),
     column(ZOMBIE, Neither, Ns, SHOWN, Zombie, "Time after the exit, until the parent waits for it."),
     column("csw", Neither, Count, (0.1, 2e3), Sum(SWITCHES), "Context switches."),
     column("faults", MoreIsWorse, Count, (0.1, 2e4), Sum(&[M::minflt, M::majflt]), "Page faults."),
@@ -140,7 +142,9 @@ pub(crate) const RUN: &str = "run";
 pub(super) const WAIT: &str = "wait";
 pub(super) const BLOCK: &str = "block";
 pub(super) const SLEEP: &str = "sleep";
-pub(super) const STOPPED: &str = "stopped";
+/// States in which a thread can do nothing until somebody else lets it: parts of the time in which threads neither run nor wait
+/// nor are blocked.
+pub(super) const HALTED: [&str; 3] = ["stopped", "traced", "frozen"];
 pub(super) const ZOMBIE: &str = "zombie";
 const RESIDENT: &[M] = &[M::rss_anon_bytes, M::rss_file_bytes, M::rss_shmem_bytes];
 /// Metrics of blocked time, as the scheduler counts it, or as delays.

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use super::code_site::{self, CodeSite};
-use super::{BLOCK, RUN, SLEEP, STOPPED, WAIT, ZOMBIE, limited};
+use super::{BLOCK, HALTED, RUN, SLEEP, WAIT, ZOMBIE, limited};
 use crate::model::{CodeFunction, Name, Reason, ReasonClass, WaitPlace};
 
 /// Activity of a group's threads, or what they waited for, as reports have it.
@@ -33,6 +33,8 @@ pub struct GroupReason {
 }
 
 pub(crate) const ITSELF: &str = "itself";
+/// The classes of the states of [`HALTED`].
+const HALTED_CLASSES: [ReasonClass; 3] = [ReasonClass::Stopped, ReasonClass::Traced, ReasonClass::Frozen];
 
 impl GroupReason {
     pub(super) fn new(reason: &Reason, by: Option<Name>) -> Self {
@@ -49,9 +51,8 @@ impl GroupReason {
             ReasonClass::Wait | ReasonClass::CpuQuota => WAIT,
             ReasonClass::Block => BLOCK,
             ReasonClass::Sleep | ReasonClass::Idle | ReasonClass::Unread => SLEEP,
-            ReasonClass::Stopped => STOPPED,
             ReasonClass::Zombie => ZOMBIE,
-            _ => return None,
+            class => HALTED[HALTED_CLASSES.iter().position(|halted| *halted == class)?],
         })
     }
 
@@ -62,9 +63,8 @@ impl GroupReason {
             WAIT => ReasonClass::Wait,
             BLOCK => ReasonClass::Block,
             SLEEP => ReasonClass::Sleep,
-            STOPPED => ReasonClass::Stopped,
             ZOMBIE => ReasonClass::Zombie,
-            _ => return None,
+            _ => HALTED_CLASSES[HALTED.iter().position(|halted| *halted == column)?],
         };
         Some(Self::of_class(class))
     }
@@ -132,9 +132,8 @@ impl GroupReason {
     pub(crate) fn is_known(&self) -> bool {
         let is_in_code = !self.functions.is_empty() || self.at.is_some();
         let is_named = self.entry.is_some() || is_in_code || self.by.is_some();
-        let classes =
-            [ReasonClass::CpuQuota, ReasonClass::Idle, ReasonClass::Stopped, ReasonClass::Zombie, ReasonClass::Unread];
-        is_named || classes.contains(&self.class)
+        let classes = [ReasonClass::CpuQuota, ReasonClass::Idle, ReasonClass::Zombie, ReasonClass::Unread];
+        is_named || classes.contains(&self.class) || HALTED_CLASSES.contains(&self.class)
     }
 
     /// How the threads got to where they wait: `fdatasync → submit_bio_wait`, `futex in cache_get ← lookup`, or what else is known.
@@ -222,10 +221,9 @@ impl ReasonName {
         let class = match reason.class {
             ReasonClass::CpuQuota => "cpu_quota",
             ReasonClass::Idle => "idle",
-            ReasonClass::Stopped => "stopped",
             ReasonClass::Zombie => "zombie",
             ReasonClass::Unread => "unread",
-            _ => "",
+            class => HALTED_CLASSES.iter().position(|halted| *halted == class).map_or("", |at| HALTED[at]),
         };
         let is_named = class == self.name || names.into_iter().any(|name| **name == *self.name);
         is_named && self.column.is_none_or(|column| reason.column() == Some(column))
@@ -260,11 +258,11 @@ mod tests {
 
     #[test]
     fn a_reason_without_a_place_has_the_name_of_its_class() {
-        use ReasonClass::{CpuQuota, Idle, Run, Stopped, Unread};
-        let classes = [CpuQuota, Idle, Stopped, Unread];
+        use ReasonClass::{CpuQuota, Frozen, Idle, Run, Stopped, Traced, Unread};
+        let classes = [CpuQuota, Idle, Stopped, Traced, Frozen, Unread];
         assert_eq!(
             classes.map(|class| reason(class).place()),
-            ["CPU quota", "idle", "by a signal, tracer or freezer", "not readable"]
+            ["CPU quota", "idle", "by a signal", "by its tracer", "by the freezer of its cgroup", "not readable"]
         );
         assert!(classes.into_iter().all(|class| reason(class).is_known()));
         assert_eq!((reason(Run).place().as_str(), reason(Run).is_known()), ("on a CPU", false));
@@ -275,7 +273,8 @@ mod tests {
         assert_eq!((by.place().as_str(), by.is_known()), ("cc1 ran", true));
         let entered = GroupReason { entry: Some("futex".into()), ..reason(ReasonClass::Sleep) };
         assert_eq!((entered.place().as_str(), entered.is_known()), ("futex", true));
-        for (class, name) in [(CpuQuota, "cpu_quota"), (Idle, "idle"), (Stopped, "stopped"), (Unread, "unread")] {
+        let names = ["cpu_quota", "idle", "stopped", "traced", "frozen", "unread"];
+        for (class, name) in classes.into_iter().zip(names) {
             assert!(named(name).is_of(&reason(class)) && !named(name).is_of(&reason(Run)), "{name}");
         }
     }

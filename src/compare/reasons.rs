@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::shared_waits::SharedWaits;
 use super::{
-    BLOCK, COARSEST, CompareOptions, GroupBy, GroupReason, Groups, ITSELF, Measurement, Naming, RUN, ReasonName, SLEEP,
-    STOPPED, SideGroup, SideSection, Sides, ThreadNames, ThreadTotals, WAIT, number, of_kind,
+    BLOCK, COARSEST, CompareOptions, GroupBy, GroupReason, ITSELF, Measurement, Naming, RUN, ReasonName, SLEEP,
+    SideGroup, SideSection, Sides, ThreadNames, ThreadTotals, WAIT, number, of_kind,
 };
 use crate::diagnose::{Note, Side};
 use crate::model::{
@@ -82,26 +82,7 @@ pub(super) fn grouped(reasons: &Reasons, threads: &ThreadTotals, naming: &Naming
     groups
 }
 
-/// Tells groups for which part of their sleep they were stopped.
-pub(super) fn tell_stopped(groups: &mut Groups, reasons: &GroupedReasons) {
-    for (path, weights) in reasons {
-        let Some(group) = groups.get_mut(path) else { continue };
-        let is_rest = |column: Option<&str>| match column {
-            Some(SLEEP | STOPPED) => true,
-            Some(BLOCK) => group.blocked_ns.is_none(),
-            _ => false,
-        };
-        let of = |is: &dyn Fn(&GroupReason) -> bool| {
-            weights.iter().filter(|(reason, _)| is(reason)).map(|(_, weight)| weight.ns as f64).sum::<f64>()
-        };
-        let stopped = of(&|reason| reason.column() == Some(STOPPED));
-        if stopped > 0.0 {
-            group.stopped_part = stopped / of(&|reason| is_rest(reason.column()));
-        }
-    }
-}
-
-/// Returns the program that the process of these threads runs. Files of 0.3.0 have it only in the rows of threads.
+/// What the process of threads runs. Files of 0.3.0 say it only in the rows of threads.
 fn program_of<'t>(sampled: &'t SampledThreads, threads: &'t ThreadTotals) -> Option<&'t Name> {
     sampled.program.as_ref().or_else(|| threads.programs.get(&sampled.tgid?))
 }

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{GroupBy, GroupFacts, LONGEST_PATH, ProcessMemory, Throttled, Turnover};
-use crate::model::{CgroupCpuStats, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadState, Totals};
+use super::{GroupBy, GroupFacts, HaltedNs, LONGEST_PATH, ProcessMemory, Throttled, Turnover};
+use crate::model::{
+    CgroupCpuStats, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Totals,
+};
 
 /// Totals of a group: the work of its threads, and their number.
 #[derive(Clone, Debug, Default)]
@@ -15,10 +17,12 @@ pub(super) struct GroupTotals {
     pub(super) alive_ns: u64,
     /// How long others were alive in programs that they left, in nanoseconds.
     left_ns: u64,
-    /// Number of threads that had exited before the window, and that their parents had not waited for at its end.
+    /// Number of threads that had exited, and that their parents had not waited for at the end of the window.
     zombies: u64,
-    /// The part of the time in which they neither ran nor waited nor were blocked that they were stopped, 0 to 1, by samples.
-    pub(super) stopped_part: f64,
+    /// How long threads were zombies in the window, in nanoseconds.
+    zombie_ns: u64,
+    /// How long threads were in each of the states of [`HALTED`], in nanoseconds, by samples.
+    pub(super) halted_ns: HaltedNs,
     /// How long they were blocked, in nanoseconds; `None` if it is unknown for all threads.
     pub(super) blocked_ns: Option<u64>,
     pub(super) blocked_of: u64,
@@ -109,7 +113,8 @@ impl GroupTotals {
             self.exited_work.entry(kind).or_default().add_work(&thread.metrics);
             return self.totals.add_work(&thread.metrics);
         }
-        self.turnover.add(span);
+        let has_left = span.exited && span.zombie_ns == 0;
+        self.turnover.add(ThreadSpan { exited: has_left, ..span });
         let alive_ns = if span.count > 0 { &mut self.alive_ns } else { &mut self.left_ns };
         *alive_ns = alive_ns.saturating_add(span.alive_ns);
         let run_ns = thread.metrics.run_time_ns.map_or(0, u64::from);
@@ -118,11 +123,12 @@ impl GroupTotals {
         }
         let blocked_ns = blocked_ns(thread);
         self.add_blocked(blocked_ns);
-        if span.exited {
+        if has_left {
             return self.totals.add_work(&thread.metrics);
         }
         self.threads += 1;
-        self.zombies += u64::from(thread.has_exited() && thread.span.is_some_and(|span| span.alive_ns == 0));
+        self.zombies += u64::from(span.zombie_ns > 0);
+        self.zombie_ns = self.zombie_ns.saturating_add(span.zombie_ns);
         self.blocked_of += u64::from(blocked_ns.is_some());
         self.whole_names += u64::from(thread.name_complete);
         self.leaders += u64::from(thread.is_leader());
@@ -163,7 +169,8 @@ impl GroupTotals {
 
     /// How long its zombies were there in a window of this length, in nanoseconds; `None` without one.
     pub(super) fn zombie_ns(&self, duration_ns: u64) -> Option<u64> {
-        Some(self.zombies).filter(|zombies| *zombies > 0).map(|zombies| zombies.saturating_mul(duration_ns))
+        let most_ns = self.zombies.saturating_mul(duration_ns);
+        Some(self.zombie_ns.min(most_ns)).filter(|ns| *ns > 0)
     }
 
     /// Whether all are threads of the capturing process, or work of its exited threads.
@@ -250,7 +257,8 @@ impl GroupTotals {
             alive_ns,
             left_ns,
             zombies,
-            stopped_part: _,
+            zombie_ns,
+            halted_ns: _,
             blocked_ns,
             blocked_of,
             own,
@@ -274,6 +282,7 @@ impl GroupTotals {
         self.alive_ns = self.alive_ns.saturating_add(*alive_ns);
         self.left_ns = self.left_ns.saturating_add(*left_ns);
         self.zombies = self.zombies.saturating_add(*zombies);
+        self.zombie_ns = self.zombie_ns.saturating_add(*zombie_ns);
         self.add_blocked(*blocked_ns);
         self.blocked_of += *blocked_of;
         self.own = self.own.saturating_add(*own);

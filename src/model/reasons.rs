@@ -219,7 +219,9 @@ impl WaitPlace {
             (_, ReasonClass::CpuQuota) => "CPU quota".to_owned(),
             (_, ReasonClass::Idle) => "idle".to_owned(),
             (_, ReasonClass::Run) => self.at.as_ref().map_or_else(|| "on a CPU".to_owned(), |at| format!("in {at}")),
-            (_, ReasonClass::Stopped) => "by a signal, tracer or freezer".to_owned(),
+            (_, ReasonClass::Stopped) => "by a signal".to_owned(),
+            (_, ReasonClass::Traced) => "by its tracer".to_owned(),
+            (_, ReasonClass::Frozen) => "by the freezer of its cgroup".to_owned(),
             (_, ReasonClass::Zombie) => "not waited for by the parent".to_owned(),
             (_, ReasonClass::Unread) => "not readable".to_owned(),
             _ => {
@@ -289,8 +291,12 @@ pub enum ReasonClass {
     Sleep,
     /// Asleep for the whole window: part of the rest of the time.
     Idle,
-    /// Stopped, traced or frozen.
+    /// Stopped by a signal. In files of 0.3.0, also by a tracer or a freezer.
     Stopped,
+    /// Stopped by its tracer, as a debugger does it.
+    Traced,
+    /// Frozen with its cgroup.
+    Frozen,
     /// Exited, and not waited for by its parent. Only reports have it: samples are of threads that have not exited.
     Zombie,
     /// The process may not be looked into: part of the rest of the time.
@@ -304,7 +310,7 @@ pub enum ReasonClass {
 impl ReasonClass {
     /// Whether a thread with this reason is neither on a CPU nor ready to run.
     pub fn is_sleep(self) -> bool {
-        matches!(self, Self::Block | Self::Sleep | Self::Idle | Self::Stopped)
+        matches!(self, Self::Block | Self::Sleep | Self::Idle | Self::Stopped | Self::Traced | Self::Frozen)
     }
 }
 

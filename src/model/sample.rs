@@ -122,8 +122,12 @@ pub enum Activity {
     Blocked,
     /// It is in another sleep (states S and I).
     Asleep,
-    /// It is stopped, traced or frozen.
+    /// It is stopped by a signal.
     Stopped,
+    /// It is stopped by its tracer.
+    Traced,
+    /// It is frozen.
+    Frozen,
 }
 
 /// How a thread got into the kernel.
@@ -146,10 +150,12 @@ impl KernelEntry {
     pub const X32: u32 = 0x4000_0000;
 }
 
-/// `TASK_UNINTERRUPTIBLE`, `TASK_STOPPED` and `TASK_TRACED`, `TASK_NOLOAD`, `TASK_WAKING`, `TASK_NEW`, `TASK_RTLOCK_WAIT`,
-/// `TASK_FROZEN` of include/linux/sched.h.
+/// `TASK_UNINTERRUPTIBLE`, `TASK_STOPPED`, `TASK_TRACED`, `TASK_FROZEN`, `TASK_NOLOAD`, `TASK_WAKING`, `TASK_NEW` and
+/// `TASK_RTLOCK_WAIT` of include/linux/sched.h.
 const UNINTERRUPTIBLE: u64 = 0x2;
-const STOPPED: u64 = 0x4 | 0x8 | 0x8000;
+const STOPPED: u64 = 0x4;
+const TRACED: u64 = 0x8;
+const FROZEN: u64 = 0x8000;
 const DEAD: u64 = 0x10 | 0x20 | 0x80;
 const NOLOAD: u64 = 0x400;
 const READY_SOON: u64 = 0x200 | 0x800;
@@ -162,6 +168,8 @@ impl Activity {
             0 => Self::Runnable,
             _ if state & DEAD != 0 => return None,
             _ if state & STOPPED != 0 => Self::Stopped,
+            _ if state & TRACED != 0 => Self::Traced,
+            _ if state & FROZEN != 0 => Self::Frozen,
             _ if state & LOCK_WAIT != 0 || (state & UNINTERRUPTIBLE != 0 && state & NOLOAD == 0) => Self::Blocked,
             _ if state & READY_SOON != 0 => Self::Runnable,
             _ => Self::Asleep,
@@ -170,7 +178,7 @@ impl Activity {
 
     /// Whether a thread that does this is not ready to run.
     pub fn is_sleep(self) -> bool {
-        matches!(self, Self::Blocked | Self::Asleep | Self::Stopped)
+        matches!(self, Self::Blocked | Self::Asleep | Self::Stopped | Self::Traced | Self::Frozen)
     }
 }
 
@@ -180,12 +188,12 @@ mod tests {
 
     #[test]
     fn states_of_the_kernel_are_what_threads_do() {
-        use Activity::{Asleep, Blocked, Runnable, Stopped};
+        use Activity::{Asleep, Blocked, Frozen, Runnable, Stopped, Traced};
         // TASK_INTERRUPTIBLE, TASK_UNINTERRUPTIBLE, TASK_KILLABLE, TASK_IDLE, TASK_FREEZABLE, TASK_WAKING, TASK_NEW, TASK_STOPPED,
         // TASK_TRACED, TASK_FROZEN, TASK_PARKED, TASK_RTLOCK_WAIT.
         let states = [0, 1, 2, 0x102, 0x402, 0x2001, 0x200, 0x800, 0x104, 8, 0x8000, 0x40, 0x1000];
         let expected = [
-            Runnable, Asleep, Blocked, Blocked, Asleep, Asleep, Runnable, Runnable, Stopped, Stopped, Stopped, Asleep,
+            Runnable, Asleep, Blocked, Blocked, Asleep, Asleep, Runnable, Runnable, Stopped, Traced, Frozen, Asleep,
             Blocked,
         ];
         assert_eq!(states.map(Activity::of_state), expected.map(Some));

@@ -23,6 +23,8 @@ pub struct ThreadId {
 pub struct ThreadSpan {
     /// How long it was alive in the window, in nanoseconds.
     pub alive_ns: u64,
+    /// How long it was a zombie in the window, in nanoseconds: from its exit until its parent waits for it.
+    pub zombie_ns: u64,
     /// How many threads it stands for. Exited threads with equal names are one, with the sum of their values. What processes did in
     /// programs that they left is of no thread: 0.
     pub count: u64,
@@ -34,7 +36,7 @@ pub struct ThreadSpan {
 
 impl Default for ThreadSpan {
     fn default() -> Self {
-        Self { alive_ns: 0, count: 1, started: false, exited: false }
+        Self { alive_ns: 0, zombie_ns: 0, count: 1, started: false, exited: false }
     }
 }
 
@@ -97,6 +99,8 @@ pub struct ThreadState {
     pub read_at_ns: Option<u64>,
     /// Values of all metrics.
     pub metrics: Box<Metrics>,
+    /// `CLOCK_MONOTONIC` at its exit in nanoseconds, of a zombie in a capture; `None` if nobody saw it exit.
+    pub exited_monotonic_ns: Option<u64>,
     /// The part of the window in which it was alive; `None` outside of windows.
     pub span: Option<ThreadSpan>,
     /// The kind of exited work, if it is not a thread but exited work of the process. Its `tid` is 0.

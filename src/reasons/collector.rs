@@ -405,6 +405,8 @@ impl ReasonCollector {
             Activity::Blocked => ReasonClass::Block,
             Activity::Asleep => ReasonClass::Sleep,
             Activity::Stopped => ReasonClass::Stopped,
+            Activity::Traced => ReasonClass::Traced,
+            Activity::Frozen => ReasonClass::Frozen,
         };
         let by = match class {
             ReasonClass::Wait => sample.cpu.and_then(|cpu| others.running.get(&cpu)).copied(),

@@ -40,7 +40,11 @@ const PLUMBING: [&str; 6] = [
     "__cond_resched",
 ];
 
-/// Functions of the kernel for page faults: every thread that waits in a page fault has one in its stack.
+/// Functions in which threads sleep that a cgroup of version 2 has frozen: their state is that of any sleep. Compilers make the
+/// first one a part of the second, where threads sleep for no other reason.
+const OF_FREEZER: [&str; 2] = ["do_freezer_trap", "get_signal"];
+
+/// Functions of which one is in the stack of every thread that waits in a page fault.
 const OF_PAGE_FAULTS: [&str; 10] = [
     "asm_exc_page_fault",
     "exc_page_fault",
@@ -97,11 +101,14 @@ impl ReasonCollector {
     }
 
     fn named(&self, raw: &RawReason, known: &Conclusion<'_>) -> Reason {
-        // Wherever a thread is stopped, it waits for whoever stopped it.
-        if raw.class == ReasonClass::Stopped {
-            return Reason { class: raw.class, ..Reason::default() };
-        }
         let functions = raw.stack.iter().filter_map(|address| known.functions.get(address));
+        let is_in_freezer = functions.clone().next().is_some_and(|name| OF_FREEZER.contains(&&**name));
+        let is_frozen = raw.class == ReasonClass::Sleep && is_in_freezer;
+        let class = if is_frozen { ReasonClass::Frozen } else { raw.class };
+        // Wherever a thread is stopped, it waits for whoever stopped it.
+        if matches!(class, ReasonClass::Stopped | ReasonClass::Traced | ReasonClass::Frozen) {
+            return Reason { class, ..Reason::default() };
+        }
         let functions: Vec<_> = functions.skip_while(|name| PLUMBING.contains(&&***name)).cloned().collect();
         let entry = match raw.entry {
             KernelEntry::Unknown => None,

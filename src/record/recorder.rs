@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::error::RecordError;
 use super::pass_rate::SampledAs;
-use super::sampler::{EndedSamples, OpenSamples, Sampler, monotonic};
+use super::sampler::{EndedSamples, OpenSamples, Sampler, ends_in, monotonic};
 use super::until::{Until, WindowEnd};
 use super::zombies::complete_zombies;
 use crate::capture::{CaptureError, Capturer, ExitListener, ExitSink, Options, RecordedExits, Smaps};
@@ -180,7 +180,9 @@ impl OpenWindow<'_> {
         let reaped = end.conclude(&mut later)?;
         let host = later.head.host.clone().unwrap_or_default();
         let mut records = listener.as_mut().map(|listener| listener.drain(&host, &later.threads));
-        complete_zombies(&mut later.threads, records.iter().flat_map(RecordedExits::threads));
+        let sampled = sampled.and_then(EndedSamples::wait);
+        let recorded = records.iter().flat_map(RecordedExits::threads);
+        complete_zombies(&mut later.threads, recorded, ends_in(&sampled), |_| None);
         let command = reaped.map(|command| command.complete(&mut later.threads));
         let each = |add: &mut dyn FnMut(ExitedThread)| {
             records.iter().flat_map(RecordedExits::all).filter(|exit| is_selected(pids, exit)).for_each(add);
@@ -191,7 +193,7 @@ impl OpenWindow<'_> {
         let recording = Recording { exits, recorder: Some(std::process::id()), command, requested_ns };
         let mut window = window::recorded(&earlier, threads, later, recording)?;
         records.iter_mut().for_each(|records| records.name_containers(&mut window));
-        if let Some(mut sampled) = sampled.and_then(EndedSamples::wait) {
+        if let Some(mut sampled) = sampled {
             if let Some(records) = &records {
                 sampled.add_ends(records.threads());
             }

@@ -76,6 +76,8 @@ pub(super) struct SampledWindow {
     /// Processes that may not be looked into.
     unread: HashSet<u32>,
     cost: Duration,
+    /// Ends of threads that samples noticed, without records of exits: each between the last pass that had the thread and the next one.
+    ends: Vec<ThreadEnd>,
     /// Whether the window has threads that have exited.
     has_exited: bool,
 }
@@ -162,6 +164,11 @@ impl NotedEnds {
     }
 }
 
+/// Ends of threads that samples noticed in a window.
+pub(super) fn ends_in(sampled: &Option<SampledWindow>) -> &[ThreadEnd] {
+    sampled.as_ref().map_or(&[], |sampled| &sampled.ends)
+}
+
 impl SampledWindow {
     /// Adds the ends of threads that have exited, which are known late. The window has those threads.
     pub(super) fn add_ends(&mut self, exits: impl Iterator<Item = ExitedThread>) {
@@ -203,6 +210,7 @@ fn serve(
             continue;
         }
         let collector = current.collector.next_window();
+        let ends = std::mem::take(&mut current.ends);
         *lock(entries) = [sampler.entries(), current.collector.entries()].concat();
         sampling = Some(current);
         let addresses: BTreeSet<u64> = collector.addresses().collect();
@@ -215,8 +223,18 @@ fn serve(
         let cost = thread_cpu_time().saturating_sub(before) + of_stacks;
         let (source, unread) = (sampler.source(), sampler.unread());
         let has_exited = false;
-        let sampled =
-            SampledWindow { collector, source, functions, stacks, no_functions, no_stacks, unread, cost, has_exited };
+        let sampled = SampledWindow {
+            collector,
+            source,
+            functions,
+            stacks,
+            no_functions,
+            no_stacks,
+            unread,
+            cost,
+            ends,
+            has_exited,
+        };
         // Nobody waits for a window that failed.
         let _ = window.sampled.send(sampled);
     }
@@ -229,6 +247,8 @@ struct SamplingSession {
     began: Duration,
     /// When the last pass was made.
     before_at: u64,
+    /// Ends of threads that passes of the window noticed.
+    ends: Vec<ThreadEnd>,
     /// Whether threads may have ended that sleep on here.
     lacks_ends: bool,
 }
@@ -242,6 +262,7 @@ impl SamplingSession {
             rate: PassRate::new(period, nanoseconds(monotonic())),
             began: monotonic(),
             before_at: 0,
+            ends: Vec::new(),
             lacks_ends: false,
         }
     }
@@ -328,7 +349,10 @@ impl SamplingSession {
         let (running, of_each) = sampler.running();
         self.collector.add_running(&running, nanoseconds(of_each));
         for end in sampler.take_ends() {
-            self.collector.end(&ThreadEnd { monotonic_ns: self.before_at, ..end });
+            self.collector.end(&ThreadEnd { monotonic_ns: self.before_at, ..end.clone() });
+            if self.ends.len() < MAX_ENDS {
+                self.ends.push(ThreadEnd { monotonic_ns: self.before_at.midpoint(moment.at_ns), ..end });
+            }
         }
         self.before_at = moment.at_ns;
         Ok(())
@@ -396,6 +420,7 @@ mod tests {
             rate: PassRate::new(Duration::from_millis(20), 0),
             began: monotonic(),
             before_at: 1,
+            ends: Vec::new(),
             lacks_ends: false,
         };
         session.end(&NotedEnds::default());

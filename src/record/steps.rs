@@ -8,7 +8,7 @@ use super::error::RecordError;
 use super::exited_containers::ExitedContainers;
 use super::pass_rate::SampledAs;
 use super::recorder::{Recorder, is_selected, time_since};
-use super::sampler::{EndedSamples, OpenSamples};
+use super::sampler::{EndedSamples, OpenSamples, ends_in};
 use super::step_length::StepLength;
 use super::until::{Until, WindowEnd, arguments};
 use super::zombies::complete_zombies;
@@ -181,8 +181,9 @@ impl OpenSeries<'_> {
         let mut records = listener.as_mut().map(|listener| listener.drain(&host, &later.threads));
         // Those that are listed since an earlier step have been carried.
         let recorded = records.iter().flat_map(RecordedExits::threads);
-        let carried = self.carried.iter().filter(|exit| !exit.executed);
-        complete_zombies(&mut later.threads, carried.cloned().chain(recorded));
+        let exits = self.carried.iter().filter(|exit| !exit.executed).cloned().chain(recorded);
+        let sampled = sampled.and_then(EndedSamples::wait);
+        complete_zombies(&mut later.threads, exits, ends_in(&sampled), |id| self.moment.threads().get(&id));
         let command = reaped.map(|command| command.complete(&mut later.threads));
         later.head.window = command.map(|command| WindowInfo { command: Some(command), ..WindowInfo::default() });
         if !is_last {
@@ -210,7 +211,7 @@ impl OpenSeries<'_> {
             samples.ends.take_from(&ends);
             exits.exited().for_each(|exit| samples.ends.add(exit));
         }
-        let reasons = sampled.and_then(EndedSamples::wait).map(|mut sampled| {
+        let reasons = sampled.map(|mut sampled| {
             if records.is_some() {
                 sampled.add_ends(exits.exited().cloned());
             }

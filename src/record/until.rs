@@ -159,7 +159,7 @@ impl WindowEnd {
     pub(super) fn conclude(self, later: &mut CtprofSnapshot) -> Result<Option<ReapedCommand>, RecordError> {
         let (child, command) = match self.command {
             Some((Some(child), command)) => (child, command),
-            runs_on => return Ok(runs_on.map(|(_, command)| ReapedCommand { command, peak: None })),
+            runs_on => return Ok(runs_on.map(|(_, command)| ReapedCommand { command, process: None })),
         };
         let id = child.id();
         let used = child.reap().map_err(RecordError::CannotWaitForCommand)?;
@@ -174,7 +174,7 @@ impl WindowEnd {
             process.read_bytes.get_or_insert(used.read_bytes.into());
             process.write_bytes.get_or_insert(used.write_bytes.into());
         }
-        Ok(Some(ReapedCommand { command, peak: used.peak_bytes.map(|bytes| (id, bytes)) }))
+        Ok(Some(ReapedCommand { command, process: Some((id, used.peak_bytes)) }))
     }
 }
 
@@ -183,16 +183,19 @@ pub(super) struct ReapedCommand {
     command: RecordedCommand,
     /// Process id of the command, and the largest resident set of the command and the children that it waited for; `None` if it
     /// is unknown.
-    peak: Option<(u32, u64)>,
+    process: Option<(u32, Option<u64>)>,
 }
 
 impl ReapedCommand {
     /// Adds the peak of the memory to the command's threads where nothing else has it: without exit record, the peak of an exited
     /// process is unknown. Returns the record of the command.
     pub(super) fn complete(self, threads: &mut [ThreadState]) -> RecordedCommand {
-        if let Some((id, peak)) = self.peak {
-            let leader = threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());
-            leader.into_iter().for_each(|leader| _ = leader.metrics.hiwater_rss_bytes.get_or_insert(peak.into()));
+        if let Some((id, peak)) = self.process
+            && let Some(leader) = threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader())
+        {
+            leader.exited_monotonic_ns = None;
+            let hiwater = &mut leader.metrics.hiwater_rss_bytes;
+            *hiwater = hiwater.or(peak.map(Into::into));
         }
         self.command
     }

@@ -55,7 +55,9 @@ impl PivotColumn {
     /// `rank` is the place of a value among the ones that matter most for the report.
     pub(super) fn dispensable(&self, rank: impl Fn(&str) -> Option<usize>) -> Option<usize> {
         match self {
-            Self::Group | Self::Verdict | Self::Value("run" | "wait" | "stopped" | "zombie", _) => None,
+            Self::Group
+            | Self::Verdict
+            | Self::Value("run" | "wait" | "stopped" | "traced" | "frozen" | "zombie", _) => None,
             Self::Change => Some(0),
             Self::Value("block", _) => Some(1),
             Self::Threads => Some(2),

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::{NS_PER_TICK, SnapshotHead, start_ns};
+use crate::model::{NS_PER_TICK, SnapshotHead, ThreadState, start_ns};
+
+/// Parents need a moment to wait for their children: an exited process is a zombie if it is listed for longer.
+const SHORTEST_ZOMBIE_NS: u64 = 10_000_000;
 
 /// Why two snapshots are not the ends of a window.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -107,6 +110,16 @@ impl Clocks {
     pub(super) fn alive_ns(&self, started_monotonic_ns: u64, elapsed_ns: u64) -> u64 {
         let before = self.start_monotonic_ns.map_or(0, |start| start.saturating_sub(started_monotonic_ns));
         elapsed_ns.saturating_sub(before).min(self.duration_ns)
+    }
+
+    /// How long a thread of the later capture had been a zombie, of the time in which it was listed, in nanoseconds; 0 if it
+    /// has not exited, or if nobody saw it exit.
+    pub(super) fn zombie_ns(&self, thread: &ThreadState, listed_ns: u64) -> u64 {
+        let exited_ns = thread.exited_monotonic_ns.filter(|_| thread.has_exited());
+        let dead_ns = exited_ns.zip(self.end_monotonic_ns).map_or(0, |(exited_ns, end_ns)| {
+            end_ns.saturating_add(thread.read_at_ns.unwrap_or(0)).saturating_sub(exited_ns)
+        });
+        if dead_ns < SHORTEST_ZOMBIE_NS { 0 } else { dead_ns.min(listed_ns) }
     }
 
     /// Time since boot of a start in ticks, in nanoseconds; 0, before all others, if it is unknown or before the clock began.

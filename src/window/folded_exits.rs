@@ -114,7 +114,7 @@ impl FoldedExits {
             let impossible = u64::from(whole.state.metrics.remove_impossible_delays(whole.elapsed_ns));
             self.impossible_delays = self.impossible_delays.saturating_add(impossible);
             let (alive_ns, count) = (whole.elapsed_ns, u64::from(!whole.executed));
-            whole.state.span = Some(ThreadSpan { alive_ns, count, started: true, exited: true });
+            whole.state.span = Some(ThreadSpan { alive_ns, zombie_ns: 0, count, started: true, exited: true });
             let mut part = whole.clone();
             // Another thread that calls execve(2) has done only what it did itself.
             before.iter().filter(|_| whole.state.is_leader()).for_each(|before| take(before, &mut part));

@@ -263,12 +263,12 @@ impl<T: Threads> Join<T> {
         let earlier = &start.earlier.threads[place];
         let [before, read] = [earlier, &thread].map(|thread| thread.read_at_ns.unwrap_or(0));
         let listed_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(before);
-        // One that had exited, and that nobody has waited for, does not even sleep.
-        let alive_ns = if earlier.has_exited() { 0 } else { listed_ns };
+        let zombie_ns = if earlier.has_exited() { listed_ns } else { start.clocks.zombie_ns(&thread, listed_ns) };
+        let alive_ns = listed_ns - zombie_ns;
         let totals = (start.values == JoinedValues::Totals).then(|| thread.metrics.clone());
         let count = |metric: &Metric| *self.sums.backwards.entry(metric.id).or_default() += 1;
         subtract(&earlier.metrics, &mut thread.metrics, count);
-        thread.span = Some(ThreadSpan { alive_ns, ..ThreadSpan::default() });
+        thread.span = Some(ThreadSpan { alive_ns, zombie_ns, ..ThreadSpan::default() });
         start.leave_programs(&mut thread);
         let work = Work::of_thread(&thread.metrics);
         self.explain(work, thread.owner);
@@ -282,6 +282,7 @@ impl<T: Threads> Join<T> {
             self.before.add(renamed(earlier, &thread));
             (thread.metrics, thread.span) = (totals, None);
         } else {
+            thread.exited_monotonic_ns = None;
             let exited = thread.has_exited() && !earlier.has_exited();
             thread.span.iter_mut().for_each(|span| span.exited = exited);
             // They are totals, which a window does not have.
@@ -300,15 +301,17 @@ impl<T: Threads> Join<T> {
     fn add_started(&mut self, start: &WindowStart, seen: Seen, mut thread: ThreadState) {
         let ticks = thread.start_time_clock_ticks.unwrap_or(0);
         let read = thread.read_at_ns.unwrap_or(0);
-        let alive_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(start.clocks.until_start(ticks));
+        let listed_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(start.clocks.until_start(ticks));
+        let zombie_ns = start.clocks.zombie_ns(&thread, listed_ns);
+        let alive_ns = listed_ns - zombie_ns;
         let exited = start.values == JoinedValues::Increases && thread.has_exited();
-        thread.span = Some(ThreadSpan { alive_ns, started: true, exited, ..ThreadSpan::default() });
+        thread.span = Some(ThreadSpan { alive_ns, zombie_ns, started: true, exited, ..ThreadSpan::default() });
         start.leave_programs(&mut thread);
         let work = Work::of_thread(&thread.metrics);
         self.explain(work, thread.owner);
         self.processes.add(&thread, work, seen);
         if start.values == JoinedValues::Increases {
-            (thread.process, thread.process_after) = (None, None);
+            (thread.process, thread.process_after, thread.exited_monotonic_ns) = (None, None, None);
         }
         self.threads.add(thread);
     }

@@ -31,7 +31,7 @@ impl LeftPrograms {
             state.cgroup = state.cgroup.take().or_else(|| leader.cgroup.clone());
         }
         let alive_ns = clocks.alive_ns(executed.started_monotonic_ns, executed.elapsed_ns);
-        state.span = Some(ThreadSpan { alive_ns, count: 0, started: leader.is_none(), exited: true });
+        state.span = Some(ThreadSpan { alive_ns, zombie_ns: 0, count: 0, started: leader.is_none(), exited: true });
         let key = (state.tgid, state.start_time_clock_ticks, executed.exited_monotonic_ns());
         self.0.insert(key, executed);
     }

@@ -106,10 +106,11 @@ pub fn recorded(
 
 /// A thread in a window of this length in which nothing of it changed.
 pub fn unchanged(thread: &ThreadState, duration_ns: u64) -> ThreadState {
-    let alive_ns = if thread.has_exited() { 0 } else { duration_ns };
+    let [alive_ns, zombie_ns] = if thread.has_exited() { [0, duration_ns] } else { [duration_ns, 0] };
     let mut unchanged = thread.clone();
     earlier_threads::subtract(&thread.metrics, &mut unchanged.metrics, |_| {});
-    unchanged.span = Some(ThreadSpan { alive_ns, ..ThreadSpan::default() });
+    unchanged.span = Some(ThreadSpan { alive_ns, zombie_ns, ..ThreadSpan::default() });
+    unchanged.exited_monotonic_ns = None;
     (unchanged.process, unchanged.process_after) = (None, None);
     unchanged
 }

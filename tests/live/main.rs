@@ -13,6 +13,7 @@ mod format_reader;
 mod hostile_hosts;
 #[cfg(target_arch = "x86_64")]
 mod jemalloc;
+mod rare_states;
 mod reasons;
 #[path = "../support/screen.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]

@@ -78,7 +78,7 @@ fn a_process_that_writes_through_waits_for_its_file() {
 }
 
 /// What the processes of `causes.c` wait for: the names of their system calls on one architecture or the other.
-const CAUSES: [(&str, ReasonClass, &[&str]); 22] = [
+const CAUSES: [(&str, ReasonClass, &[&str]); 23] = [
     ("slept", ReasonClass::Sleep, &["clock_nanosleep"]),
     ("locked", ReasonClass::Sleep, &["futex"]),
     ("signalled", ReasonClass::Sleep, &["futex"]),
@@ -101,6 +101,7 @@ const CAUSES: [(&str, ReasonClass, &[&str]); 22] = [
     ("timed", ReasonClass::Sleep, &["read"]),
     ("asynchronou", ReasonClass::Sleep, &["io_getevents"]),
     ("stopped", ReasonClass::Stopped, &[""]),
+    ("traced", ReasonClass::Traced, &[""]),
 ];
 
 #[test]

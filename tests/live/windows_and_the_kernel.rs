@@ -1,6 +1,6 @@
 //! Windows agree with what the kernel counts for the same processes, whoever asks, and however the work ended.
 
-use crate::support::{Missing, copy_program, skipped};
+use crate::support::{Missing, skipped};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::{alone, states};
+use crate::alone;
 
 /// Who runs the load and ctprof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -765,60 +765,5 @@ impl Orphan {
 impl Drop for Orphan {
     fn drop(&mut self) {
         let _ = kill(self.0, Signal::SIGKILL);
-    }
-}
-
-/// Processes that end with the test.
-struct Started(Vec<Child>);
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-#[test]
-fn zombies_and_stopped_threads_do_not_sleep_and_all_states_are_the_time_of_the_threads() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = |name: &str| dir.path().join(name);
-    for name in ["dead-states", "stop-states", "slow-states"] {
-        copy_program("/bin/sleep", path(name));
-    }
-    let start = |name: &str, seconds: &str| Command::new(path(name)).arg(seconds).spawn().unwrap();
-    let dead: Vec<_> = (0..3).map(|_| start("dead-states", "0")).collect();
-    let [stopped, slow] = ["stop-states", "slow-states"].map(|name| start(name, "100"));
-    let state = |child: &Child| {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
-        stat.rsplit(") ").next().unwrap().chars().next()
-    };
-    let wait_for = |child: &Child, expected: char| {
-        while state(child) != Some(expected) {
-            thread::sleep(Duration::from_millis(5));
-        }
-    };
-    let started = Started(dead.into_iter().chain([stopped, slow]).collect());
-    started.0[..3].iter().for_each(|child| wait_for(child, 'Z'));
-    wait_for(&started.0[4], 'S');
-    let id = i32::try_from(started.0[3].id()).unwrap();
-    kill(Pid::from_raw(id), Signal::SIGSTOP).unwrap();
-    wait_for(&started.0[3], 'T');
-    for engine in ["auto", "procfs"] {
-        let mut record = Command::new(env!("CARGO_BIN_EXE_ctprof"));
-        record.args(["record", "-q", "-d", "1s", "-f", "json", "--engine", engine, "--group-by", "process"]);
-        record.args(["--only", "*-states"]);
-        let printed = record.output().unwrap();
-        let report: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
-        assert_eq!(states::assert_states_add_up(&report), 3, "{engine}");
-        let value = |group: &str, column: &str| {
-            let rows = report["rows"].as_array().unwrap();
-            let row = rows.iter().find(|row| row["group"] == group && row["metric"] == column);
-            (row.and_then(|row| row["value"].as_f64()).unwrap_or(0.0) / 10.0).round() * 10.0
-        };
-        let of = |group: &str| ["sleep", "stopped", "zombie"].map(|column| value(group, column));
-        let found = ["dead-states", "stop-states", "slow-states"].map(of);
-        assert_eq!(found, [[0.0, 0.0, 300.0], [0.0, 100.0, 0.0], [100.0, 0.0, 0.0]], "{engine}");
     }
 }

@@ -13,6 +13,7 @@
 #include <sys/file.h>
 #include <sys/msg.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/select.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
@@ -196,6 +197,17 @@ static void stopped(void) {
     for (;;) raise(SIGSTOP);
 }
 
+static void traced(void) {
+    pid_t tracee = fork();
+    if (tracee == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+        for (;;) raise(SIGSTOP);
+    }
+    prctl(PR_SET_NAME, "tracer");
+    while (waitpid(tracee, NULL, 0) == tracee) { rest(); ptrace(PTRACE_CONT, tracee, NULL, NULL); }
+}
+
 static void spin(void) { for (;;) continue; }
 static void *spinning(void *nothing) { spin(); return nothing; }
 static void pinned(void) {
@@ -212,7 +224,8 @@ int main(int count, char **arguments) {
         {"accepted", accepted}, {"epolled", epolled}, {"polled", polled}, {"selected", selected}, {"reaped", reaped},
         {"vforked", vforked}, {"synced", synced}, {"datasynced", datasynced}, {"through", through}, {"flocked", flocked},
         {"regions", regions}, {"awaited", awaited}, {"semaphore", semaphore}, {"messages", messages}, {"timed", timed},
-        {"asynchronous", asynchronous}, {"stopped", stopped}, {"spin", spin}, {"pinned", pinned},
+        {"asynchronous", asynchronous}, {"stopped", stopped}, {"traced", traced},
+        {"spin", spin}, {"pinned", pinned},
     };
     seconds = count > 1 ? atoi(arguments[1]) : 1;
     for (unsigned each = 0; each < sizeof CAUSES / sizeof *CAUSES; each++) {

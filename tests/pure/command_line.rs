@@ -306,8 +306,26 @@ fn the_states_of_each_group_take_the_time_of_its_threads() {
         for axis in ["command", "process", "thread", "pid", "tid", "cgroup", "all"] {
             let path = format!("{fixtures}/{file}");
             let shown = run(&["show", &path, "-f", "json", "--group-by", axis]);
-            checked += crate::states::assert_states_add_up(&serde_json::from_slice(&shown.stdout).unwrap());
+            let report = serde_json::from_slice(&shown.stdout).unwrap();
+            checked += crate::states::assert_states_add_up(&report);
+            assert_all_have_the_rare_states_of_each(&report);
         }
     }
     assert!(checked > 20, "{checked}");
+}
+
+/// Asserts that all groups together have the time of their groups in states that few threads are in.
+fn assert_all_have_the_rare_states_of_each(report: &serde_json::Value) {
+    let rows: Vec<_> = report["rows"].as_array().unwrap().iter().filter(|row| row["section"] == "overview").collect();
+    for state in ["stopped", "traced", "frozen", "zombie"] {
+        let of = |is_total: bool| {
+            let rows = rows
+                .iter()
+                .filter(|row| row["metric"] == state && row["path"].as_array().unwrap().is_empty() == is_total);
+            let rows = rows.filter(|row| row["path"].as_array().unwrap().len() < 2);
+            rows.filter_map(|row| row["value"].as_f64()).sum::<f64>()
+        };
+        let [total, sum] = [true, false].map(of);
+        assert!((total - sum).abs() <= 0.001 * total, "{state}: {total} of all, {sum} of the groups");
+    }
 }

@@ -522,7 +522,7 @@ fn exited_threads_and_exited_work_are_marked_in_windows() {
     let fleet = Fleet { hosts: 1, days: 1, windows: 1, threads: 80 };
     let path = fleet.write(&template(), dir.path()).remove(0);
     let mut window = CtprofSnapshot::load(&path).unwrap();
-    window.threads[0].span = Some(ThreadSpan { alive_ns: 7, count: 4, started: true, exited: true });
+    window.threads[0].span = Some(ThreadSpan { alive_ns: 7, zombie_ns: 0, count: 4, started: true, exited: true });
     window.threads[1].exited_work = Some(ExitedWork::Children);
     window.write(&path).unwrap();
     let output = dir.path().join("out");

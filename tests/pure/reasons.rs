@@ -218,7 +218,7 @@ fn reasons_with_fewer_than_five_samples_are_others_whose_time_adds_up_to_that_of
     let found = rows(&["show", &path]);
     let all = [
         ("sleep: other", 6120),
-        ("stopped: by a signal, tracer or freezer", 2040),
+        ("stopped: by a signal", 2040),
         ("block: other", 1000),
         ("wait: other", 500),
         ("run: on a CPU", 340),

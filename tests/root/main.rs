@@ -23,6 +23,7 @@ mod exact_trace;
 #[path = "../support/example.rs"]
 mod example;
 mod exit_records;
+mod frozen;
 #[path = "../support/hanging.rs"]
 mod hanging;
 mod histories;

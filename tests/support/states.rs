@@ -22,7 +22,7 @@ pub(crate) fn assert_states_add_up(report: &Value) -> usize {
         if exited || ["run", "wait", "sleep"].map(value).contains(&None) {
             continue;
         }
-        let states = ["run", "wait", "block", "sleep", "stopped", "zombie"];
+        let states = ["run", "wait", "block", "sleep", "stopped", "traced", "frozen", "zombie"];
         let sum: f64 = states.iter().filter_map(|name| value(name)).sum();
         let time = run["members"].as_f64().unwrap() * 100.0;
         let text = format!("{}: {sum} of {time}: {:?}", run["path"], states.map(value));

@@ -144,6 +144,8 @@ impl ProcfsSampler {
         };
         let (comm, is_user): (Name, _) = (printable(name).into(), flags & PF_KTHREAD == 0);
         let Some(activity) = activity(state, before, schedstat) else {
+            // It has ended, though it is listed until its parent waits for it.
+            self.threads.entry(tid).and_modify(|seen| seen.pass = 0);
             return Ok(None);
         };
         let is_asleep = activity.is_sleep();
@@ -208,7 +210,8 @@ fn activity(state: u8, before: [u64; 3], now: [u64; 3]) -> Option<Activity> {
         b'R' => Activity::Runnable,
         b'S' | b'I' | b'P' => Activity::Asleep,
         b'D' => Activity::Blocked,
-        b'T' | b't' => Activity::Stopped,
+        b'T' => Activity::Stopped,
+        b't' => Activity::Traced,
         _ => return None,
     })
 }

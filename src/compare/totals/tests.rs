@@ -76,7 +76,7 @@ fn leader(tid: u32) -> ThreadState {
 /// Two leaders, a thread that is none, three exited threads as one, and work of exited threads.
 fn crowd() -> Vec<ThreadState> {
     let worker = ThreadState { name_complete: false, owner: None, tgid: 1, ..leader(3) };
-    let span = ThreadSpan { alive_ns: 20, count: 3, exited: true, started: false };
+    let span = ThreadSpan { alive_ns: 20, zombie_ns: 0, count: 3, exited: true, started: false };
     let exited = ThreadState { span: Some(span), ..leader(4) };
     let work = ThreadState { exited_work: Some(ExitedWork::Threads), span: None, ..leader(5) };
     vec![leader(1), leader(2), worker, exited, work]

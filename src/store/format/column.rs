@@ -11,12 +11,14 @@ pub(super) enum ValueField {
     StartTime,
     ReadAt,
     Alive,
+    Zombie,
+    Exited,
     Metric(&'static Metric),
 }
 
 impl ValueField {
     /// The fields that are no metrics.
-    pub(super) const TIMES: [Self; 3] = [Self::StartTime, Self::ReadAt, Self::Alive];
+    pub(super) const TIMES: [Self; 5] = [Self::StartTime, Self::ReadAt, Self::Alive, Self::Zombie, Self::Exited];
 
     pub(super) fn all() -> impl Iterator<Item = Self> {
         Self::TIMES.into_iter().chain(METRICS.iter().map(Self::Metric))
@@ -27,6 +29,8 @@ impl ValueField {
             Self::StartTime => "start_time_clock_ticks",
             Self::ReadAt => "read_at_ns",
             Self::Alive => "alive_ns",
+            Self::Zombie => "zombie_ns",
+            Self::Exited => "exited_monotonic_ns",
             Self::Metric(metric) => metric.name,
         }
     }
@@ -40,6 +44,8 @@ impl ValueField {
             Self::StartTime => thread.start_time_clock_ticks.map(Value::Unsigned),
             Self::ReadAt => thread.read_at_ns.map(Value::Unsigned),
             Self::Alive => thread.span.map(|span| Value::Unsigned(span.alive_ns)),
+            Self::Zombie => thread.span.map(|span| span.zombie_ns).filter(|ns| *ns > 0).map(Value::Unsigned),
+            Self::Exited => thread.exited_monotonic_ns.map(Value::Unsigned),
             Self::Metric(metric) => metric.get(&thread.metrics),
         }
     }
@@ -53,6 +59,8 @@ impl ValueField {
             Self::StartTime => thread.start_time_clock_ticks = Some(value.try_into()?),
             Self::ReadAt => thread.read_at_ns = Some(value.try_into()?),
             Self::Alive => thread.span.get_or_insert_default().alive_ns = value.try_into()?,
+            Self::Zombie => thread.span.get_or_insert_default().zombie_ns = value.try_into()?,
+            Self::Exited => thread.exited_monotonic_ns = Some(value.try_into()?),
             Self::Metric(metric) => metric.set(&mut thread.metrics, value)?,
         }
         Ok(())
@@ -63,7 +71,8 @@ impl ValueField {
         match self {
             Self::StartTime => thread.start_time_clock_ticks = None,
             Self::ReadAt => thread.read_at_ns = None,
-            Self::Alive => {}
+            Self::Alive | Self::Zombie => {}
+            Self::Exited => thread.exited_monotonic_ns = None,
             Self::Metric(metric) => metric.clear(&mut thread.metrics),
         }
     }

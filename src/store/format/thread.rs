@@ -342,7 +342,7 @@ mod tests {
             euid: Some(33),
             cpu_cgroup: Some("/limited".into()),
             name_complete: true,
-            span: Some(ThreadSpan { alive_ns: 5, count: 3, started: true, exited: true }),
+            span: Some(ThreadSpan { alive_ns: 5, zombie_ns: 2, count: 3, started: true, exited: true }),
             exited_work: Some(ExitedWork::Children),
             owner: Some(Owner::Command),
             process: Some(Box::new(ProcessState { ppid: Some(2), ..ProcessState::default() })),
