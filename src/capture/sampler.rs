@@ -1,6 +1,7 @@
 //! Samplers of threads, and the meaning of their samples.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -11,9 +12,10 @@ use super::mutex_owners::MutexOwners;
 use super::options::{CodeSampling, Engine, Options, Tree};
 use super::procfs::directory::ProcDirectory;
 use super::procfs::samples::ProcfsSampler;
+use super::procfs::wait_functions::WaitFunctions;
 use super::running::RunningSampler;
 use super::sampled_stacks::SampledStacks;
-use crate::model::{BpfObstacle, KernelEntry, Name, PassScope, RunSample, Sampling, ThreadEnd, ThreadSample};
+use crate::model::{Activity, BpfObstacle, KernelEntry, Name, PassScope, RunSample, Sampling, ThreadEnd, ThreadSample};
 
 /// Starts to sample what runs; says why that is not possible.
 fn start_running() -> Option<RunningSampler> {
@@ -34,13 +36,18 @@ pub struct ThreadSampler {
     /// Sampler that reads procfs, used without BPF.
     procfs: ProcfsSampler,
     mutex_owners: MutexOwners,
+    /// With BPF, where nothing else can name functions of the kernel.
+    wait_functions: WaitFunctions,
     /// `None` if stacks are not wanted, or if the kernel has no BPF programs that find threads by their ids.
     stacks: Option<SampledStacks>,
     /// Why there are no stacks, although there is BPF.
     no_stacks: Option<&'static str>,
 }
 
-/// Reason for missing stacks: they need a program that asks whether a thread still sleeps when its stack has been read.
+/// Files `wchan` that are read per pass and state, at most: each takes some 5 µs. A pass over all threads has a sample of each.
+const MAX_WCHANS: usize = 1024;
+
+/// What stacks need: a program that asks whether a thread still sleeps when its stack has been read.
 const NO_THREADS_BY_ID: &str = "the kernel's BPF programs cannot find threads by their ids";
 
 /// Why threads cannot be sampled.
@@ -81,8 +88,9 @@ impl ThreadSampler {
         });
         let why = if is_wanted { NO_THREADS_BY_ID } else { Sampling::STACKS_NOT_WANTED };
         let no_stacks = Some(why).filter(|_| bpf.is_some() && stacks.is_none());
-        let (procfs, mutex_owners) = (ProcfsSampler::new(procfs), MutexOwners::new());
-        Ok(Self { bpf: bpf.map(Box::new), procfs, mutex_owners, stacks, no_stacks })
+        let (procfs, mutex_owners, wait_functions) =
+            (ProcfsSampler::new(procfs), MutexOwners::new(), WaitFunctions::default());
+        Ok(Self { bpf: bpf.map(Box::new), procfs, mutex_owners, wait_functions, stacks, no_stacks })
     }
 
     /// Returns the source of the samples, as files name it.
@@ -106,10 +114,29 @@ impl ThreadSampler {
                 tracing::info!("this kernel samples by BPF only with the capabilities that ctprof has dropped");
                 self.bpf = None;
             }
-            Some(by_bpf) => return by_bpf,
+            Some(by_bpf) => {
+                self.replace_stacks(samples);
+                return by_bpf;
+            }
             None => {}
         }
         self.procfs.pass(samples).map(|()| 0)
+    }
+
+    /// Where BPF cannot name functions of the kernel, replaces the stacks of the first samples by the function that procfs names,
+    /// those of blocked threads first.
+    fn replace_stacks(&mut self, samples: &mut [ThreadSample]) {
+        if self.bpf.as_ref().is_none_or(|bpf| !bpf.has_no_names()) {
+            return;
+        }
+        samples.iter_mut().for_each(|sample| sample.stack.clear());
+        for activity in [Activity::Blocked, Activity::Asleep] {
+            let some = samples.iter_mut().filter(|sample| sample.activity == activity).take(MAX_WCHANS);
+            for sample in some {
+                let wchan = fs::read(format!("/proc/{}/task/{}/wchan", sample.tgid, sample.tid)).unwrap_or_default();
+                sample.stack.extend(self.wait_functions.number(&wchan));
+            }
+        }
     }
 
     /// Threads that the last pass did not find any more, where passes find all that live. When they exited is unknown.
@@ -152,7 +179,10 @@ impl ThreadSampler {
     pub fn forget(&mut self) {
         self.stacks.iter_mut().for_each(SampledStacks::forget);
         match &mut self.bpf {
-            Some(bpf) => bpf.forget(),
+            Some(bpf) => {
+                bpf.forget();
+                self.wait_functions.forget();
+            }
             None => self.procfs.forget(),
         }
     }
@@ -167,8 +197,33 @@ impl ThreadSampler {
     /// The functions of the kernel that these addresses are in, and why there are none.
     pub fn functions(&mut self, addresses: &BTreeSet<u64>) -> (HashMap<u64, Name>, Option<String>) {
         match &mut self.bpf {
+            Some(bpf) if bpf.has_no_names() && self.wait_functions.entries() > 0 => (self.wait_functions.names(), None),
             Some(bpf) => bpf.functions(addresses),
             None => (self.procfs.functions(), None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn where_no_program_may_name_functions_procfs_does_for_sampled_threads() {
+        let Ok(mut sampler) = ThreadSampler::load(&Options::default()) else { return };
+        let Some(bpf) = sampler.bpf.as_mut() else { return };
+        bpf.refuse_names();
+        let mut sleep = Command::new("sleep").arg("100").spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        let mut samples = Vec::new();
+        sampler.pass(PassScope::All, &mut samples).unwrap();
+        let sample = samples.iter().find(|sample| sample.tid == sleep.id()).unwrap();
+        let (functions, why) = sampler.functions(&BTreeSet::new());
+        let names: Vec<_> = sample.stack.iter().map(|number| &*functions[number]).collect();
+        assert!(matches!(names[..], [name] if name.contains("nanosleep")), "{names:?}");
+        assert_eq!(why, None);
+        sleep.kill().and_then(|()| sleep.wait()).unwrap();
     }
 }

@@ -53,6 +53,8 @@ pub struct ThreadSample {
     pub object: Option<Name>,
     /// Id of the thread that owns the lock that it waits for.
     pub owner: Option<u32>,
+    /// Id of the process that holds the lock on a file that it waits for: which of its threads does is unknown.
+    pub owner_process: Option<u32>,
 }
 
 /// A thread that ran on a CPU when a clock interrupted it.

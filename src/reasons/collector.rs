@@ -410,7 +410,10 @@ impl ReasonCollector {
         };
         let by = match class {
             ReasonClass::Wait => sample.cpu.and_then(|cpu| others.running.get(&cpu)).copied(),
-            _ => sample.owner.and_then(|owner| self.threads.get(&owner)).map(|owner| owner.names),
+            _ => {
+                let owner = sample.owner.or(sample.owner_process);
+                owner.and_then(|owner| self.threads.get(&owner)).map(|owner| owner.names)
+            }
         };
         if !activity.is_sleep() || !sample.activity.is_sleep() {
             return RawReason { class, by, ..RawReason::default() };

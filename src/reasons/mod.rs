@@ -15,7 +15,7 @@ mod system_call;
 pub use self::collector::ReasonCollector;
 pub use self::conclude::Conclusion;
 pub use self::moment::PassMoment;
-pub use self::system_call::{waits_for_mutex, works_on_descriptor};
+pub use self::system_call::{waits_for_file_lock, waits_for_mutex, works_on_descriptor};
 
 #[cfg(test)]
 mod tests;

@@ -52,7 +52,13 @@ pub fn waits_for_mutex(entry: KernelEntry) -> Option<u64> {
     (is_wait && sysno(number) == Some(Sysno::futex)).then_some(address)
 }
 
-/// Flag of futex(2), from `include/uapi/linux/futex.h`.
+/// Whether a system call may wait for a lock on a file, if it sleeps.
+pub fn waits_for_file_lock(entry: KernelEntry) -> bool {
+    let KernelEntry::SystemCall(number, _) = entry else { return false };
+    matches!(sysno(number), Some(Sysno::flock | Sysno::fcntl))
+}
+
+/// Of `include/uapi/linux/futex.h`.
 const FUTEX_PRIVATE_FLAG: u32 = 128;
 
 #[cfg(test)]
@@ -92,6 +98,12 @@ mod tests {
         let found = [0, 128, 0xdead_0000_0000_0080, 1, 9 | 128].map(|operation| waits_for_mutex(futex(operation)));
         assert_eq!(found, [Some(0x1000), Some(0x1000), Some(0x1000), None, None]);
         assert_eq!(waits_for_mutex(call(libc::SYS_read, 0)), None);
+    }
+
+    #[test]
+    fn flock_and_fcntl_wait_for_locks_on_files() {
+        let calls = [libc::SYS_flock, libc::SYS_fcntl, libc::SYS_read].map(|number| call(number, 3));
+        assert_eq!(calls.map(waits_for_file_lock), [true, true, false]);
     }
 
     #[test]

@@ -10,10 +10,12 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::gettid;
 
 use super::pass_rate::{PassRate, SampledAs};
-use crate::capture::{NoSamples, Options, ThreadSampler, add_files, nanoseconds, thread_cpu_time};
+use crate::capture::{NoSamples, Options, ThreadSampler, add_files, add_lock_holders, nanoseconds, thread_cpu_time};
 use crate::model::{ExitedThread, Name, PassScope, Reasons, ThreadEnd, ThreadSample, ThreadState};
 use crate::process::{self, RaisedPriority, lock, start_reader, with_file_capabilities, without_stops};
-use crate::reasons::{Conclusion, PassMoment, ReasonCollector, waits_for_mutex, works_on_descriptor};
+use crate::reasons::{
+    Conclusion, PassMoment, ReasonCollector, waits_for_file_lock, waits_for_mutex, works_on_descriptor,
+};
 
 /// Names of functions take some 0.1 s. A window does not wait for a sampler that the host has stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -345,6 +347,7 @@ impl SamplingSession {
         sampler.add_stacks(samples);
         add_files(samples, works_on_descriptor);
         sampler.add_owners(samples, waits_for_mutex);
+        add_lock_holders(samples, waits_for_file_lock);
         self.collector.add(moment, samples, lost);
         let (running, of_each) = sampler.running();
         self.collector.add_running(&running, nanoseconds(of_each));

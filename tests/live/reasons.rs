@@ -139,6 +139,12 @@ fn each_planted_cause_is_the_first_one_of_its_group_with_bpf_and_without() {
         let owners = locked.iter().filter(|(_, reason)| is_held(reason)).flat_map(|(_, reason)| &reason.by);
         let owners: Vec<_> = owners.map(|by| &*by.pcomm).collect();
         assert!(!owners.is_empty() && owners.iter().all(|owner| *owner == "for-locked"), "{engine}: {locked:#?}");
+        for (waiter, call) in [("for-flocked", "flock"), ("for-regions", "fcntl")] {
+            let times = times(&reasons, waiter);
+            let of_call = times.iter().filter(|(_, reason)| reason.entry.as_deref() == Some(call));
+            let holders: Vec<_> = of_call.filter_map(|(_, reason)| Some(&*reason.by.as_ref()?.pcomm)).collect();
+            assert!(!holders.is_empty() && holders.iter().all(|holder| *holder == "feeder"), "{engine}: {times:#?}");
+        }
         let pinned = times(&reasons, "for-pinned");
         let of_class =
             |class| pinned.iter().filter(|(_, reason)| reason.class == class).map(|(time, _)| time).sum::<f64>();

@@ -159,8 +159,12 @@ impl BpfSampler {
         }
     }
 
-    /// Returns, once, the program that asks whether a thread still sleeps; `None` for a kernel that finds no threads by their ids
-    /// (before Linux 6.4).
+    /// Whether nothing can name functions of the kernel: a security module refuses the program that does.
+    pub(in crate::capture) fn has_no_names(&self) -> bool {
+        self.functions.is_err()
+    }
+
+    /// What asks whether a thread still sleeps, once; `None` for a kernel that finds no threads by their ids (Linux 6.4).
     pub(in crate::capture) fn take_check(&mut self) -> Option<SleepCheck> {
         self.check.take()
     }
@@ -263,6 +267,7 @@ impl SampleFields {
             code: None,
             object: None,
             owner: id(Some(extra[OWNER])).filter(|_| asleep),
+            owner_process: None,
         })
     }
 }
@@ -297,6 +302,14 @@ fn code_registers(extra: &[u64; EXTRA_WORDS]) -> [u64; CODE_REGISTERS] {
 fn stack(extra: &[u64; EXTRA_WORDS]) -> Vec<u64> {
     let frames = usize::try_from(extra[STACK_BYTES].cast_signed()).unwrap_or(0) / 8;
     extra[STACK..][..frames.min(FRAMES)].iter().copied().take_while(|&address| address != 0).collect()
+}
+
+#[cfg(test)]
+impl BpfSampler {
+    /// Makes it as it is where a security module refuses the program that names functions.
+    pub(in crate::capture) fn refuse_names(&mut self) {
+        self.functions = Err(NoBpf::with_detail(crate::model::BpfObstacle::NoTaskIterator, "refused"));
+    }
 }
 
 #[cfg(test)]

@@ -9,5 +9,6 @@ pub(super) mod pids;
 pub(in crate::capture) mod samples;
 pub(super) mod task;
 pub(super) mod text;
+pub(in crate::capture) mod wait_functions;
 pub(super) mod walk;
 pub(super) mod whole_process;

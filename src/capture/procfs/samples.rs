@@ -13,12 +13,11 @@ use super::call_table::CallTables;
 use super::directory::{Numbered, ProcDirectory};
 use super::last_schedstats::schedstat;
 use super::text::StatFields;
+use super::wait_functions::WaitFunctions;
 use crate::model::{Activity, KernelEntry, Name, ThreadEnd, ThreadSample, printable};
 
 /// After so many passes, rights and names of processes are examined again.
 const EXAMINED_AGAIN: u64 = 64;
-/// Distinct functions that are remembered.
-const MAX_FUNCTIONS: usize = 1 << 14;
 
 /// Reads the files of threads, one pass at a time.
 pub(in crate::capture) struct ProcfsSampler {
@@ -29,8 +28,7 @@ pub(in crate::capture) struct ProcfsSampler {
     names: HashMap<u32, Name>,
     /// Processes that may not be traced.
     denied: HashSet<u32>,
-    /// Functions in the place of addresses.
-    functions: HashMap<Name, u64>,
+    functions: WaitFunctions,
     tables: CallTables,
     buffer: Vec<u8>,
 }
@@ -52,7 +50,7 @@ impl ProcfsSampler {
             threads: HashMap::new(),
             names: HashMap::new(),
             denied: HashSet::new(),
-            functions: HashMap::new(),
+            functions: WaitFunctions::default(),
             tables: CallTables::new(),
             buffer: Vec::new(),
         }
@@ -105,19 +103,19 @@ impl ProcfsSampler {
         vec![
             ("sampled threads", threads.len()),
             ("sampled names", names.len() + denied.len()),
-            ("functions", functions.len()),
+            ("functions", functions.entries()),
         ]
     }
 
     /// Makes the next pass sample all threads. The samples before have other numbers of functions.
     pub(in crate::capture) fn forget(&mut self) {
-        self.functions.clear();
+        self.functions.forget();
         self.threads.values_mut().for_each(|thread| thread.is_asleep = false);
     }
 
     /// The functions in the place of addresses.
     pub(in crate::capture) fn functions(&self) -> HashMap<u64, Name> {
-        self.functions.iter().map(|(name, &number)| (number, Name::clone(name))).collect()
+        self.functions.names()
     }
 
     /// The sample of a thread, which will be at `at`; `None` if it is in the same sleep as before.
@@ -155,9 +153,7 @@ impl ProcfsSampler {
             if is_user {
                 entry = self.tables.entry(at, tgid, files.read("syscall", &mut self.buffer)?);
             }
-            let function = files.read("wchan", &mut self.buffer).unwrap_or_default();
-            let function = Some(function.trim_ascii()).filter(|name| !matches!(*name, b"" | b"0"));
-            stack.extend(function.and_then(|name| number(&mut self.functions, name)));
+            stack.extend(self.functions.number(files.read("wchan", &mut self.buffer).unwrap_or_default()));
             if stack.is_empty() && !is_user {
                 return Err(Errno::EPERM);
             }
@@ -191,18 +187,8 @@ impl ProcfsSampler {
     }
 }
 
-/// A number in the place of a function's address.
-fn number(functions: &mut HashMap<Name, u64>, name: &[u8]) -> Option<u64> {
-    let name: Name = printable(name).into();
-    if !functions.contains_key(&name) && functions.len() >= MAX_FUNCTIONS {
-        return None;
-    }
-    let next = u64::try_from(functions.len() + 1).ok()?;
-    Some(*functions.entry(name).or_insert(next))
-}
-
-/// Returns the activity of a thread, from its state and its `schedstat` before and now. Procfs does not tell running threads from
-/// threads that are ready to run: the larger part of the time since decides.
+/// What a thread does, by its state and its `schedstat` before and now. Procfs does not tell threads that run from those that
+/// are ready to run: a thread is taken to do what it did for the larger part of the time since.
 fn activity(state: u8, before: [u64; 3], now: [u64; 3]) -> Option<Activity> {
     let increase = |index: usize| now[index].saturating_sub(before[index]);
     Some(match state {
@@ -356,14 +342,6 @@ mod tests {
         let tids: Vec<_> = pass(&mut sampler).iter().map(|sample| (sample.tid, sample.stack.len())).collect();
         assert_eq!(tids, [(7, 0)], "a thread of a program has its system call");
         assert!(sampler.denied.contains(&2));
-    }
-
-    #[test]
-    fn functions_beyond_the_bound_have_no_number() {
-        let mut functions = HashMap::new();
-        let numbers: Vec<_> = (0..=MAX_FUNCTIONS).map(|n| number(&mut functions, format!("f{n}").as_bytes())).collect();
-        assert_eq!((numbers[0], numbers[MAX_FUNCTIONS - 1], numbers[MAX_FUNCTIONS]), (Some(1), Some(1 << 14), None));
-        assert_eq!(number(&mut functions, b"f9"), Some(10), "a known one keeps its number");
     }
 
     #[test]
