@@ -1,13 +1,15 @@
 //! Reports on standard output or standard error.
 
 use std::env;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::Context;
 use clap::ColorChoice;
 use nix::unistd::User;
+use tempfile::{Builder, NamedTempFile};
 use terminal_size::{Height, Width, terminal_size_of};
 
 use super::{Format, ViewArgs, usage_error};
@@ -109,8 +111,35 @@ pub(super) fn check_exports(view: &ViewArgs, inputs: &[&Path]) -> anyhow::Result
     if !view.export.is_empty() && inputs.contains(&Path::new("-")) {
         return Err(usage_error("--export needs a file that can be read twice, not standard input"));
     }
-    let open = |path: &Path| OpenOptions::new().append(true).create(true).open(path);
-    view.export.iter().try_for_each(|(_, file)| open(file).map(drop).with_context(|| cannot_export(file)))
+    let open = |path: &Path| match replacement_of(path) {
+        Some(file) => file.map(drop),
+        None => OpenOptions::new().append(true).open(path).map(drop),
+    };
+    view.export.iter().try_for_each(|(_, file)| open(file).with_context(|| cannot_export(file)))
+}
+
+/// A temporary file beside a path, which takes its place once the report is whole: a run that fails leaves what was there. `None`
+/// for what is there and no regular file, such as a pipe, `/dev/stdout` or another link, which is written to.
+fn replacement_of(path: &Path) -> Option<io::Result<NamedTempFile>> {
+    if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+        return None;
+    }
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // What the umask leaves of it, as of other new files.
+    Some(Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory))
+}
+
+/// Writes a file of `--export`.
+fn export_to(path: &Path, write: impl FnOnce(&mut dyn Write, Terminal) -> io::Result<()>) -> io::Result<()> {
+    let plain = Terminal { width: None, has_color: false };
+    let write_to = |file: &File| {
+        let mut out = BufWriter::new(file);
+        write(&mut out, plain).and_then(|()| out.flush())
+    };
+    let Some(file) = replacement_of(path) else { return write_to(&File::create(path)?) };
+    let file = file?;
+    write_to(file.as_file())?;
+    file.persist(path).map(drop).map_err(|error| error.error)
 }
 
 fn cannot_export(path: &Path) -> String {
@@ -124,11 +153,7 @@ pub(super) fn write_to(
     write: impl FnOnce(&mut dyn Write, Terminal) -> io::Result<()>,
 ) -> anyhow::Result<()> {
     if let Some(path) = &view.file {
-        let written = File::create(path).map(BufWriter::new).and_then(|mut out| {
-            write(&mut out, Terminal { width: None, has_color: false })?;
-            out.flush()
-        });
-        return written.with_context(|| cannot_export(path));
+        return export_to(path, write).with_context(|| cannot_export(path));
     }
     let terminal = Terminal { width: stream.width(), has_color: has_color(view.color, stream) };
     match stream {
