@@ -76,6 +76,7 @@ export interface CourseReason {
 
 /** The parts of a series. */
 export interface Course {
+  start: string;
   started_at_unix_ns: number[];
   duration_ns: number[];
   columns: CourseColumn[];

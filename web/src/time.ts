@@ -140,8 +140,7 @@ export class TimeView {
       return svg("g", { class: at < LEADING ? `band${at}` : "other" }, ...rects);
     });
     const heading = headingOf(column.name, column.unit);
-    const start = new Date((this.course.started_at_unix_ns[0] ?? 0) / 1e6).toISOString().slice(11, 19);
-    const label = `${heading} over time from ${start} UTC, 0 to ${text(top)}${isOfCpus ? ", which is all CPUs" : ""}`;
+    const label = `${heading} over time from ${this.course.start}, 0 to ${text(top)}${isOfCpus ? ", which is all CPUs" : ""}`;
     const names = bands.map(({ name }, at): [string, string] => [at < LEADING ? `band${at}` : "other", name]);
     const cut = sums.filter((value) => value > top * 1.01);
     const scale = this.app.report.scale(column.unit);

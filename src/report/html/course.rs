@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::super::number;
+use super::super::{number, window::local_clock};
 use super::shared::{Paths, significant};
 use crate::compare::{GroupReason, GroupTrend, OverviewColumn, Trend};
 use crate::model::{Cell, ReasonClass};
@@ -12,6 +12,8 @@ use crate::model::{Cell, ReasonClass};
 /// The course of a series, in parts.
 #[derive(Serialize)]
 pub(super) struct CourseData<'p> {
+    /// The local time of the start, with its zone: `12:03:05 CET`.
+    start: String,
     started_at_unix_ns: &'p [u64],
     duration_ns: &'p [u64],
     columns: Vec<CourseColumn<'p>>,
@@ -67,7 +69,8 @@ impl<'p> CourseData<'p> {
         };
         let columns = trends.iter().filter(|trend| trend.reason.is_none()).map(&mut column).collect();
         let (reasons, groups_without_reasons) = course_reasons(trends, paths);
-        Some(Self { started_at_unix_ns, duration_ns, columns, reasons, groups_without_reasons })
+        let start = local_clock(started_at_unix_ns.first().copied().unwrap_or(0), "%H:%M:%S").unwrap_or_default();
+        Some(Self { start, started_at_unix_ns, duration_ns, columns, reasons, groups_without_reasons })
     }
 }
 

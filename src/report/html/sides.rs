@@ -2,21 +2,20 @@
 
 use std::borrow::Cow;
 
-use jiff::Timestamp;
 use serde::Serialize;
 
-use super::super::described;
+use super::super::{described, window::local_clock};
 use super::sections::SectionData;
 use super::shared::Shared;
 use crate::compare::{Header, Report, SideSummary};
 
-/// `redis-server, 2026-01-31 12:00 UTC`: the commands, else the files, and when the last capture was made.
+/// `redis-server, 2026-01-31 12:00 CET`: the commands, else the files, and when the last capture was made, in local time.
 pub(super) fn title(report: &Report) -> String {
     let sides: Vec<_> = report.header.iter().flat_map(|header| header.sides.iter()).collect();
     let mut names: Vec<_> = sides.iter().map(|side| name(side)).filter(|name| !name.is_empty()).collect();
     names.dedup();
     let names = if names.is_empty() { "ctprof".to_owned() } else { names.join(" → ") };
-    let when = sides.last().and_then(|side| captured(side, "%Y-%m-%d %H:%M UTC"));
+    let when = sides.last().and_then(|side| local_clock(side.captured_at_unix_ns, "%Y-%m-%d %H:%M"));
     format!("{names}{}", when.map(|when| format!(", {when}")).unwrap_or_default())
 }
 
@@ -24,12 +23,6 @@ fn name(side: &SideSummary) -> String {
     let command = side.window.as_ref().and_then(|window| window.info.command.as_ref());
     let arguments = command.map(|command| command.arguments.join(" ")).filter(|arguments| !arguments.is_empty());
     arguments.unwrap_or_else(|| side.file.rsplit('/').next().unwrap_or_default().to_owned())
-}
-
-/// When a side was captured; `None` if the file does not say it.
-fn captured(side: &SideSummary, format: &str) -> Option<String> {
-    let when = Some(i128::from(side.captured_at_unix_ns)).filter(|when| *when > 0)?;
-    Some(Timestamp::from_nanosecond(when).ok()?.strftime(format).to_string())
 }
 
 /// The shares of a host's CPU time: what threads explain, and what was busy.
