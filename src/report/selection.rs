@@ -217,17 +217,26 @@ impl<'r> ShownSection<'r> {
 /// A group that waited and was blocked for less than this share of what the most hindered one did is no victim.
 const LEAST_HINDERED: f64 = 0.05;
 
-/// The groups that waited for a CPU or were blocked most, at most so many.
+/// Returns the groups that waited for a CPU or were blocked most, at most so many. One of them is the group that was held most,
+/// if any was: nothing else shows that a group is stopped or dead.
 pub(super) fn most_hindered(groups: &[&[&Row]], most: usize) -> HashSet<usize> {
-    let mut hindered: Vec<_> = groups.iter().map(|rows| (hindered(rows), rows[0].group)).collect();
-    hindered.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    let least = hindered.first().map_or(0.0, |(first, _)| first * LEAST_HINDERED);
-    hindered.into_iter().take(most).filter(|(time, _)| *time > 0.0 && *time >= least).map(|(_, group)| group).collect()
+    let mut all: Vec<_> = groups.iter().map(|rows| (time_in(HINDERED, rows), rows[0].group)).collect();
+    all.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let least = all.first().map_or(0.0, |(first, _)| first * LEAST_HINDERED);
+    let held = groups.iter().map(|rows| (time_in(HELD, rows), rows[0].group)).filter(|(time, _)| *time > 0.0);
+    let held = held.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, group)| group).filter(|_| most > 0);
+    let hindered = all.into_iter().filter(|(time, group)| *time > 0.0 && *time >= least && Some(*group) != held);
+    hindered.map(|(_, group)| group).take(most - held.iter().len()).chain(held).collect()
 }
 
-/// How long a group waited or was blocked; of two sides, how much that changed.
-fn hindered(rows: &[&Row]) -> f64 {
-    rows.iter().filter(|row| matches!(&*row.name, "wait" | "block")).map(|row| row.amount()).sum()
+/// The columns of time in which groups could not run although they had something to do.
+const HINDERED: &[&str] = &["wait", "block"];
+/// The columns of time in which groups could do nothing.
+const HELD: &[&str] = &["stopped", "traced", "frozen", "zombie"];
+
+/// How long a group was in the states of these columns; of two sides, how much that changed.
+fn time_in(columns: &[&str], rows: &[&Row]) -> f64 {
+    rows.iter().filter(|row| columns.contains(&&*row.name)).map(|row| row.amount()).sum()
 }
 
 impl List<'_> {
@@ -241,7 +250,7 @@ impl List<'_> {
 mod tests {
     use super::*;
     use crate::compare::{CompareOptions, Grouping, Per, Selection, compare, parse_metric, parse_sort_key, show};
-    use crate::model::{CtprofSnapshot, ThreadState};
+    use crate::model::{CtprofSnapshot, ThreadSpan, ThreadState, WindowInfo};
 
     /// A snapshot of threads: cgroup, process, thread, page faults.
     fn snapshot(threads: &[(&str, &str, &str, u64)]) -> CtprofSnapshot {
@@ -313,6 +322,26 @@ mod tests {
             (1, vec!["a", "b", "idle"]),
             "what is idle is hidden, not cut"
         );
+    }
+
+    #[test]
+    fn the_group_that_was_held_most_is_one_of_those_that_replace_the_least_busy_ones() {
+        let threads = [("a", 5, 0), ("b", 4, 0), ("c", 0, 9), ("dead", 0, 0)].map(|(name, run, wait)| {
+            let mut thread = ThreadState { pcomm: name.into(), comm: name.into(), ..ThreadState::default() };
+            thread.metrics.run_time_ns = Some((run * 1_000_000_000).into());
+            thread.metrics.wait_time_ns = Some((wait * 1_000_000_000).into());
+            let zombie_ns = if name == "dead" { 10_000_000_000 } else { 0 };
+            thread.span = Some(ThreadSpan { alive_ns: 10_000_000_000 - zombie_ns, zombie_ns, ..ThreadSpan::default() });
+            thread
+        });
+        let mut window = CtprofSnapshot { threads: threads.into(), ..CtprofSnapshot::default() };
+        window.head.window = Some(WindowInfo { duration_ns: 10_000_000_000, ..WindowInfo::default() });
+        let report = show(&window, &CompareOptions::default());
+        let overview = report.section(Section::Overview).unwrap();
+        let options = DisplayOptions { groups: Some(3), victims: 2, ..DisplayOptions::default() };
+        let section = ShownSection::of_groups(overview, &options);
+        let labels: Vec<_> = section.rows_of_groups().iter().map(|rows| &*section.group(rows[0]).label).collect();
+        assert_eq!(labels, ["a", "c", "dead"]);
     }
 
     #[test]
