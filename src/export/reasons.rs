@@ -57,7 +57,7 @@ pub(super) fn columns() -> Vec<Column<ReasonRow>> {
         cgroup: Text in "" = |row| row.threads.cgroup.as_deref().map(Into::into), "Path of the cgroup.";
         cgroup_pattern: Text by cgroup_pattern in "" = |row| row.threads.cgroup.as_deref().map(Into::into), "Path of the cgroup, with ids of instances replaced.";
         party: Text in "" = |row| row.threads.owner.map(party), "`ctprof` for the capturing process, `command` for a recorded command and its descendants.";
-        class: Text in "" = |row| word(Some(row.reason.class)), "`run`, `wait`, `cpu_quota`, `block`, `sleep`, `idle`, `stopped`, `traced`, `frozen` or `unread`: [classes](report.md#reasons).";
+        class: Text in "" = |row| word(Some(row.reason.class)), "`run`, `wait`, `cpu_quota`, `block`, `sleep`, `idle`, `stopped`, `traced`, `frozen` or `unread`: [classes](screen.md#reasons).";
         entry: Text in "" = |row| row.reason.entry.as_deref().map(Into::into), "System call, or `page fault`.";
         function: Text in "" = |row| row.reason.function_names().next().map(Into::into), "Innermost function of the kernel that is not the scheduler's.";
         reason: Text in "" = |row| Some(row.name().into()), "Name of the reason as in reports, without a place in the code of the program.";
