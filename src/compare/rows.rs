@@ -235,10 +235,14 @@ impl Row {
         self.values.as_ref().map(|cell| one_run(cell.as_ref())).of_all()
     }
 
-    /// The numbers of both sides; 0 where there is none, or no such side.
+    /// The numbers of both sides; 0 on a side without the group. Where one side has the group without its value, the other
+    /// side's number stands for both: an unknown difference explains nothing.
     pub(super) fn numbers(&self) -> [f64; 2] {
-        [self.values.baseline.as_ref(), self.values.of_candidate()]
-            .map(|cell| cell.and_then(delta::number).unwrap_or(0.0))
+        let numbers = [self.values.baseline.as_ref(), self.values.of_candidate()].map(|cell| delta::number(cell?));
+        match (self.change, numbers) {
+            (Some(Change::Incomparable), [Some(known), _] | [_, Some(known)]) => [known; 2],
+            _ => numbers.map(|number| number.unwrap_or(0.0)),
+        }
     }
 
     /// How much it changed, or of one side how much it is. A group on one side has no value on the other, which counts as 0.

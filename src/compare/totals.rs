@@ -117,8 +117,8 @@ impl GroupTotals {
         self.turnover.add(ThreadSpan { exited: has_left, ..span });
         let alive_ns = if span.count > 0 { &mut self.alive_ns } else { &mut self.left_ns };
         *alive_ns = alive_ns.saturating_add(span.alive_ns);
-        let run_ns = thread.metrics.run_time_ns.map_or(0, u64::from);
-        if span.count == 1 && span.alive_ns > 0 && run_ns >= span.alive_ns / HOT_PARTS {
+        let is_hot = |run_ns: &u64| span.count == 1 && span.alive_ns > 0 && *run_ns >= span.alive_ns / HOT_PARTS;
+        if let Some(run_ns) = thread.metrics.run_time_ns.map(u64::from).filter(is_hot) {
             self.hottest_ns = self.hottest_ns.max(run_ns);
         }
         let blocked_ns = blocked_ns(thread);
@@ -347,7 +347,7 @@ impl Lifetimes {
         }
         self.threads += 1;
         self.start_ticks += u128::from(start);
-        self.read_at_ns += u128::from(thread.read_at_ns.unwrap_or(0));
+        self.read_at_ns += u128::from(thread.read_after_ns());
     }
 
     fn merge(&mut self, other: Self) {

@@ -142,6 +142,11 @@ impl ThreadState {
         start_ns(self.start_time_clock_ticks?)
     }
 
+    /// When it was read, in nanoseconds after the capture began: at once, if the file does not say, as those of other programs.
+    pub fn read_after_ns(&self) -> u64 {
+        self.read_at_ns.unwrap_or(0)
+    }
+
     /// Whether it has user memory. Kernel threads have none, and neither have threads that exited but are
     /// still listed (states `Z` and `X`).
     pub fn has_memory(&self) -> bool {

@@ -143,7 +143,7 @@ impl OpenSeries<'_> {
     /// Notes how long the engine took to read a step, and says once that it makes the next ones longer.
     fn note_time(&mut self, step: &SnapshotHead) {
         let Some(capture) = step.capture.as_ref().filter(|capture| capture.engine == "procfs") else { return };
-        let took = Duration::from_nanos(capture.walk_ns.unwrap_or(0));
+        let Some(took) = capture.walk_ns.map(Duration::from_nanos) else { return };
         if self.length.note(took) {
             tracing::warn!(
                 "steps take {:?}: reading one from procfs takes {took:.0?}, and may take 2% of a CPU. Fix: let BPF read them (ctprof \

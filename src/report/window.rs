@@ -86,8 +86,8 @@ fn covered(side: &SideSummary, window: &WindowSide) -> String {
     let _ = write!(text, ", {threads} in {processes} ({started} started, {exited} exited)");
     if let Some(cpu) = &info.cpu {
         let _ = write!(text, "; {}", explained(cpu));
-        let interrupts = cpu.interrupt_ns.unwrap_or(0) as f64 / info.duration_ns.max(1) as f64;
-        if interrupts > MUCH_OF_CPU {
+        let interrupts = cpu.interrupt_ns.map(|ns| ns as f64 / info.duration_ns.max(1) as f64);
+        if let Some(interrupts) = interrupts.filter(|interrupts| *interrupts > MUCH_OF_CPU) {
             let _ = write!(text, "; interrupts took {:.0}% of a CPU", interrupts * 100.0);
         }
     }
@@ -186,11 +186,9 @@ fn unexplained(cpu: &Accounting) -> Option<String> {
         return None;
     }
     let mut causes = Vec::new();
-    let interrupts = cpu.interrupt_ns.unwrap_or(0).min(rest);
-    if interrupts > 0 {
-        causes.push(format!("{} in interrupts", seconds(interrupts)));
-    }
-    let unknown = rest - interrupts;
+    let interrupts = cpu.interrupt_ns.map(|ns| ns.min(rest)).filter(|ns| *ns > 0);
+    causes.extend(interrupts.map(|ns| format!("{} in interrupts", seconds(ns))));
+    let unknown = rest - interrupts.unwrap_or(0);
     if unknown >= LEAST_UNKNOWN_NS {
         let while_reading = read_for(cpu, unknown).map(|time| format!("while threads were read, which took {time}"));
         causes.push(format!("{} {}", seconds(unknown), while_reading.as_deref().unwrap_or("unknown")));

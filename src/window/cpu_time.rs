@@ -10,35 +10,33 @@ const LONG_WALK_NS: u64 = 100_000_000;
 pub(super) struct CpuReadings {
     before: Option<HostCpuTime>,
     after: Option<HostCpuTime>,
-    walk_ns: u64,
+    /// How long it took to read the threads.
+    walk_ns: Option<u64>,
 }
 
 impl CpuReadings {
     pub(super) fn of(snapshot: &SnapshotHead) -> Self {
         let walk_ns = snapshot.capture.as_ref().and_then(|capture| capture.walk_ns);
-        Self {
-            before: snapshot.cpu_time.clone(),
-            after: snapshot.cpu_time_after.clone(),
-            walk_ns: walk_ns.unwrap_or(0),
-        }
+        Self { before: snapshot.cpu_time.clone(), after: snapshot.cpu_time_after.clone(), walk_ns }
     }
 
     /// Whether the CPU time at any moment of the capture is known.
     pub(super) fn cover_the_walk(&self) -> bool {
-        self.before.is_some() && self.after.is_some() && self.walk_ns > 0
+        self.before.is_some() && self.after.is_some() && self.walk_ns > Some(0)
     }
 
     /// Returns the time that both captures took to read the threads, in nanoseconds, ignoring captures that took only a moment.
     pub(super) fn reading_ns(&self, later: &Self) -> Option<u64> {
-        let long = [self.walk_ns, later.walk_ns].into_iter().filter(|walk_ns| *walk_ns >= LONG_WALK_NS);
+        let long = [self.walk_ns, later.walk_ns].into_iter().flatten().filter(|walk_ns| *walk_ns >= LONG_WALK_NS);
         long.reduce(u64::saturating_add)
     }
 
     /// The CPU time so many nanoseconds after the start: in proportion between both readings.
     fn at(&self, ns: u64) -> Option<HostCpuTime> {
         let (before, Some(after)) = (self.before.as_ref()?, &self.after) else { return self.before.clone() };
-        // Files of 0.2.0 do not say when it was read.
-        let (first, last) = (before.at_ns.unwrap_or(0), after.at_ns.unwrap_or(self.walk_ns));
+        // Files of 0.2.0 do not say when it was read: first and last.
+        let first = before.at_ns.unwrap_or(0);
+        let Some(last) = after.at_ns.or(self.walk_ns) else { return Some(before.clone()) };
         let (since, whole) = (ns.clamp(first, last.max(first)) - first, last.saturating_sub(first).max(1));
         let between = |a: Option<u64>, b: Option<u64>| {
             let (a, b) = a.zip(b)?;
@@ -96,7 +94,7 @@ mod tests {
 
     fn readings(before: u64, after: Option<u64>) -> CpuReadings {
         let time = |idle| HostCpuTime { idle_ticks: Some(idle), cpus: Some(2), ..HostCpuTime::default() };
-        CpuReadings { before: Some(time(before)), after: after.map(time), walk_ns: 100 }
+        CpuReadings { before: Some(time(before)), after: after.map(time), walk_ns: Some(100) }
     }
 
     #[test]
@@ -113,7 +111,7 @@ mod tests {
     #[test]
     fn only_captures_that_read_threads_for_long_say_so() {
         let walks = |a, b| {
-            let of = |walk_ns| CpuReadings { walk_ns, ..CpuReadings::default() };
+            let of = |walk_ns| CpuReadings { walk_ns: Some(walk_ns), ..CpuReadings::default() };
             of(a).reading_ns(&of(b))
         };
         let [short, long] = [LONG_WALK_NS - 1, LONG_WALK_NS];
@@ -132,7 +130,8 @@ mod tests {
     #[test]
     fn the_process_that_made_both_captures_counts_from_the_first_on() {
         let own = |ns| HostCpuTime { own_ns: Some(ns), ..HostCpuTime::default() };
-        let readings = |before, after| CpuReadings { before: Some(own(before)), after: Some(own(after)), walk_ns: 100 };
+        let readings =
+            |before, after| CpuReadings { before: Some(own(before)), after: Some(own(after)), walk_ns: Some(100) };
         let (a, b) = (readings(10, 30), readings(100, 140));
         assert_eq!(super::own(Some((&a, 50)), (&b, 25)), Some(90));
         assert_eq!(super::own(None, (&b, 25)), Some(110));
@@ -143,7 +142,8 @@ mod tests {
     fn cpus_that_came_or_went_leave_their_number_and_the_run_time_of_tasks_unknown() {
         let of =
             |cpus| HostCpuTime { cpus: Some(cpus), idle_ticks: Some(7), run_ns: Some(9), ..HostCpuTime::default() };
-        let readings = |before, after| CpuReadings { before: Some(of(before)), after: Some(of(after)), walk_ns: 100 };
+        let readings =
+            |before, after| CpuReadings { before: Some(of(before)), after: Some(of(after)), walk_ns: Some(100) };
         let between = |earlier: [u64; 2], later: [u64; 2]| {
             let [a, b] = [earlier, later].map(|[before, after]| readings(before, after));
             let window = increase((&a, 50), (&b, 50)).unwrap();

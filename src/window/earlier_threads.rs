@@ -92,7 +92,7 @@ pub(super) fn renamed(earlier: &ThreadState, later: &ThreadState) -> ThreadState
         start_time_clock_ticks: earlier.start_time_clock_ticks,
         kernel_thread: earlier.kernel_thread,
         name_complete: later.name_complete,
-        read_at_ns: Some(earlier.read_at_ns.unwrap_or(0)),
+        read_at_ns: Some(earlier.read_after_ns()),
         owner: earlier.owner,
         metrics: earlier.metrics.clone(),
         smaps_rollup_kib: earlier.smaps_rollup_kib.clone(),

@@ -142,19 +142,22 @@ impl<T: Threads> Threads for Join<T> {
         let start = Arc::clone(&self.start);
         let place = start.earlier.find(thread.id());
         let same = place.filter(|place| {
-            let earlier = &start.earlier.threads[*place];
-            earlier.start_time_clock_ticks == thread.start_time_clock_ticks
+            let earlier = start.earlier.threads[*place].start_time_clock_ticks;
+            // One that is older than the window is the one that had its ids when it began.
+            let is_older = |ticks| earlier.is_none() && !start.clocks.started_within(ticks);
+            earlier == thread.start_time_clock_ticks || thread.start_time_clock_ticks.is_some_and(is_older)
         });
-        match (same, thread.start_time_clock_ticks) {
-            (Some(place), _) if start.is_replaced(place, &thread) => {
+        match (same, place, thread.start_time_clock_ticks) {
+            (Some(place), ..) if start.is_replaced(place, &thread) => {
                 self.processes.add(&thread, Work::default(), Seen::AtBothEnds);
                 self.replaced.push((place, thread));
             }
-            (Some(place), _) => self.add_known(&start, place, thread),
-            (None, Some(ticks)) if start.clocks.started_within(ticks) => {
-                self.sums.started.push((thread.id(), ticks));
-                self.add_started(&start, Seen::Started, thread);
+            (Some(place), ..) => self.add_known(&start, place, thread),
+            (None, _, Some(ticks)) if start.clocks.started_within(ticks) => {
+                self.add_started(&start, Seen::Started, thread, ticks);
             }
+            // Its start cannot be read while its process executes a program. It may be the thread that was there.
+            (None, Some(place), None) => self.add_without_values(&start, place),
             _ => self.sums.missed += 1,
         }
     }
@@ -218,10 +221,10 @@ impl<T: Threads> Join<T> {
             } else if let Some(tid) = start.replaced.get(&(thread.tgid, thread.start_time_clock_ticks)) {
                 match start.earlier.find(ThreadId { tid: *tid, ..thread.id() }) {
                     Some(place) => self.add_known(start, place, thread),
-                    None => {
-                        self.sums.started.extend(thread.start_time_clock_ticks.map(|ticks| (thread.id(), ticks)));
-                        self.add_started(start, Seen::AtBothEnds, thread);
-                    }
+                    None => match thread.start_time_clock_ticks {
+                        Some(ticks) => self.add_started(start, Seen::AtBothEnds, thread, ticks),
+                        None => self.sums.missed += 1,
+                    },
                 }
             } else {
                 let mut possible = siblings.filter(|place| start.continues(*place, &thread));
@@ -249,19 +252,25 @@ impl<T: Threads> Join<T> {
         for (place, earlier) in start.earlier.threads.iter().enumerate() {
             let has_exited = exited.contains(&(earlier.id(), earlier.start_time_clock_ticks));
             if later.is_unread(earlier.id()) && !has_exited && !start.found[place].load(Ordering::Relaxed) {
-                self.sums.unread += 1;
-                let mut thread = renamed(earlier, earlier);
-                (thread.metrics, thread.smaps_rollup_kib) = Default::default();
-                self.add_known(start, place, thread);
+                self.add_without_values(start, place);
             }
         }
+    }
+
+    /// Adds an earlier thread of which the later capture could not read what it did.
+    fn add_without_values(&mut self, start: &WindowStart, place: usize) {
+        self.sums.unread += 1;
+        let earlier = &start.earlier.threads[place];
+        let mut thread = renamed(earlier, earlier);
+        (thread.metrics, thread.smaps_rollup_kib) = Default::default();
+        self.add_known(start, place, thread);
     }
 
     /// Adds a thread that was alive at both ends.
     fn add_known(&mut self, start: &WindowStart, place: usize, mut thread: ThreadState) {
         start.found[place].store(true, Ordering::Relaxed);
         let earlier = &start.earlier.threads[place];
-        let [before, read] = [earlier, &thread].map(|thread| thread.read_at_ns.unwrap_or(0));
+        let [before, read] = [earlier, &thread].map(ThreadState::read_after_ns);
         let listed_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(before);
         let zombie_ns = if earlier.has_exited() { listed_ns } else { start.clocks.zombie_ns(&thread, listed_ns) };
         let alive_ns = listed_ns - zombie_ns;
@@ -298,12 +307,10 @@ impl<T: Threads> Join<T> {
     }
 
     /// Adds a thread that started in the window: its totals are of the window. `seen` is when its process was.
-    fn add_started(&mut self, start: &WindowStart, seen: Seen, mut thread: ThreadState) {
-        let ticks = thread.start_time_clock_ticks.unwrap_or(0);
-        let read = thread.read_at_ns.unwrap_or(0);
-        let listed_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(start.clocks.until_start(ticks));
-        let zombie_ns = start.clocks.zombie_ns(&thread, listed_ns);
-        let alive_ns = listed_ns - zombie_ns;
+    fn add_started(&mut self, start: &WindowStart, seen: Seen, mut thread: ThreadState, ticks: u64) {
+        self.sums.started.push((thread.id(), ticks));
+        let until_read = start.clocks.duration_ns.saturating_add(thread.read_after_ns());
+        let alive_ns = until_read.saturating_sub(start.clocks.until_start(ticks));
         let exited = start.values == JoinedValues::Increases && thread.has_exited();
         thread.span = Some(ThreadSpan { alive_ns, zombie_ns, started: true, exited, ..ThreadSpan::default() });
         start.leave_programs(&mut thread);

@@ -12,4 +12,5 @@ mod packages;
 mod security;
 #[path = "../support/skip.rs"]
 mod skip;
+mod unknown;
 mod words;

@@ -228,6 +228,19 @@ mod order_of_groups {
         assert_eq!(leaders(&comparison), expected);
     }
 
+    #[test]
+    fn a_value_that_one_side_lacks_has_not_changed_and_leads_no_group() {
+        let side = |wait: Value, more: u64| {
+            window(&[
+                process(1, "unknown", &json!({"run_time_ns": SECOND + more / 10, "wait_time_ns": wait})),
+                process(2, "waits", &json!({"run_time_ns": SECOND, "wait_time_ns": more})),
+            ])
+        };
+        let comparison = compare(&side(Value::Null, 0), &side(json!(9 * SECOND), SECOND), &CompareOptions::default());
+        let expected = [("waits", "wait"), ("unknown", "run")].map(|(group, row)| (group.to_owned(), row.to_owned()));
+        assert_eq!(leaders(&comparison), expected);
+    }
+
     fn runs(of_run: impl Fn(u64) -> CtprofSnapshot, options: &CompareOptions) -> Runs {
         let mut runs = Runs::default();
         (0..8).for_each(|run| runs.add(Digest::of_snapshot(&of_run(run), options)));

@@ -88,14 +88,18 @@ mod threads {
     }
 
     #[test]
-    fn threads_without_a_start_time_are_joined_with_each_other_only() {
+    fn a_thread_whose_start_is_unknown_has_not_exited() {
         let unknown = |tid: u32| json!({"tgid": tid, "tid": tid, "start_time_clock_ticks": null, "minflt": 10 * tid});
-        let a = snapshot(10, &[unknown(1), thread(2, 2, 1, &json!({}))]);
+        let known = |tid, start| thread(tid, tid, start, &json!({"minflt": 64}));
+        let a = snapshot(10, &[unknown(1), known(2, 1), unknown(4), unknown(5)]);
         let later = with(unknown(1), &json!({"minflt": 14}));
-        let b = snapshot(15, &[later, unknown(2), unknown(3)]);
+        let b = snapshot(15, &[later, unknown(2), unknown(3), known(4, 1), known(5, 12)]);
         let window = between(a, b).unwrap();
-        assert_eq!((&row(&window, 1)["minflt"], row(&window, 2)["exited"].as_bool()), (&json!(4), Some(true)));
-        assert_eq!(window.head.window.unwrap().missed, 2, "nobody knows when 2 and 3 started");
+        let faults = [1, 2, 4].map(|tid| (row(&window, tid)["minflt"].as_u64(), row(&window, tid)["exited"].as_bool()));
+        assert_eq!(faults, [(Some(4), None), (None, None), (Some(24), None)]);
+        assert_eq!(rows_of(&window, 5).len(), 2, "what started in the window is another thread");
+        let info = window.head.window.unwrap();
+        assert_eq!((info.unread, info.missed), (1, 1), "2 can be the one that was there, and 3 cannot");
     }
 
     #[test]

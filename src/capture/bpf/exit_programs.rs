@@ -117,18 +117,18 @@ impl ExitPrograms {
     }
 
     /// Returns the numbers of events without a record, since the programs were attached.
-    pub(super) fn without_record(&self) -> WithoutRecord {
+    pub(super) fn without_record(&self, before: WithoutRecord) -> WithoutRecord {
         WithoutRecord {
             no_room: self.without_room.get(0),
-            not_run: self.not_run(),
+            not_run: self.not_run().unwrap_or(before.not_run),
             execs: self.execs.as_ref().map_or(0, |execs| execs.without_room.get(0)),
         }
     }
 
     /// Threads for whose exit the kernel did not run the program.
-    fn not_run(&self) -> u64 {
+    fn not_run(&self) -> Option<u64> {
         let fdinfo = format!("/proc/self/fdinfo/{}", self.program.as_raw_fd());
-        recursion_misses(&fs::read_to_string(fdinfo).unwrap_or_default())
+        fs::read_to_string(fdinfo).ok().map(|fdinfo| recursion_misses(&fdinfo))
     }
 }
 

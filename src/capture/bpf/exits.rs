@@ -303,7 +303,7 @@ impl Inbox {
     }
 
     fn drain(&mut self, exited_before_ns: u64) -> (Vec<u8>, ExitRecords) {
-        self.received.drain(exited_before_ns, self.programs.without_record())
+        self.received.drain(exited_before_ns, self.programs.without_record(self.received.counted))
     }
 }
 

@@ -6,6 +6,7 @@ use super::super::context::{CaptureContext, in_all_workers};
 use super::super::process::Process;
 use super::super::procfs::directory::is_gone;
 use super::super::procfs::parsers::Parsers;
+use super::super::read_threads::Answer;
 use super::cpu_time::CpuTime;
 use super::read::BpfThread;
 use crate::model::{FieldForm, METRICS, Metric, Metrics, SourceFile};
@@ -51,12 +52,17 @@ impl ResidentMemory {
         if resident_bytes.is_some() && self.metrics.iter().all(|metric| metric.get(&leader.metrics).is_some()) {
             return;
         }
-        // A process that has exited meanwhile has no memory left.
-        let process = Process::open(context, leader.tgid, SourceFile::Status).read();
         // Below Linux 6.2, a lockdown keeps the counters from BPF.
-        let pages = || process.as_ref().and_then(Process::resident_pages).unwrap_or(0);
-        resident_bytes.get_or_insert_with(|| pages().saturating_mul(context.page_size));
-        let Some(process) = process else { return };
+        let process = match Process::open(context, leader.tgid, SourceFile::Status) {
+            Answer::Read(process) => process,
+            Answer::Gone => {
+                resident_bytes.get_or_insert(0);
+                return;
+            }
+            Answer::Unread => return,
+        };
+        let pages = || process.resident_pages().map(|pages| pages.saturating_mul(context.page_size));
+        *resident_bytes = resident_bytes.or_else(pages);
         let mut read = Metrics::default();
         match process.directory.read("status", &mut self.buffer) {
             Ok(text) => self.parsers.put_all(&SourceFile::Status, text, &mut read),

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 
 use super::super::thread_flags::PF_KTHREAD;
 use super::call_table::CallTables;
-use super::directory::{Numbered, ProcDirectory};
+use super::directory::{Numbered, ProcDirectory, is_gone};
 use super::last_schedstats::schedstat;
 use super::text::StatFields;
 use super::wait_functions::WaitFunctions;
@@ -38,7 +38,8 @@ struct SeenThread {
     schedstat: [u64; 3],
     is_asleep: bool,
     pass: u64,
-    /// Record that the exit of the thread will make.
+    tgid: u32,
+    /// What its exit will be.
     end: ThreadEnd,
 }
 
@@ -68,15 +69,29 @@ impl ProcfsSampler {
             if self.denied.contains(&tgid) {
                 continue;
             }
-            // A process that has exited meanwhile has no threads.
-            let Ok(tasks) = self.procfs.directory(&format!("{tgid}/task")) else { continue };
-            for tid in tasks.ids().unwrap_or_default() {
+            let listed = self.procfs.directory(&format!("{tgid}/task")).and_then(|tasks| Ok((tasks.ids()?, tasks)));
+            let (tids, tasks) = match listed {
+                Ok(listed) => listed,
+                // A process that has exited meanwhile has no threads.
+                Err(errno) if is_gone(errno) => continue,
+                // Nobody knows which of its threads have exited.
+                Err(_) => {
+                    let of_it = self.threads.values_mut().filter(|thread| thread.tgid == tgid);
+                    of_it.for_each(|thread| thread.pass = self.passes);
+                    continue;
+                }
+            };
+            for tid in tids {
                 match self.thread(&tasks, [tgid, tid], samples.len()) {
                     Err(Errno::EPERM | Errno::EACCES) => {
                         self.denied.insert(tgid);
                         // They live on.
-                        tasks.ids().unwrap_or_default().iter().for_each(|tid| drop(self.threads.remove(tid)));
+                        self.threads.retain(|_, thread| thread.tgid != tgid);
                         break;
+                    }
+                    // A thread that cannot be read now has not exited.
+                    Err(errno) if !is_gone(errno) => {
+                        self.threads.entry(tid).and_modify(|thread| thread.pass = self.passes);
                     }
                     sample => samples.extend(sample.ok().flatten()),
                 }
@@ -170,7 +185,7 @@ impl ProcfsSampler {
             comm: Name::clone(&comm),
             program: None,
         };
-        self.threads.insert(tid, SeenThread { schedstat, is_asleep, pass, end });
+        self.threads.insert(tid, SeenThread { schedstat, is_asleep, pass, tgid, end });
         Ok(Some(ThreadSample {
             tid,
             tgid,
@@ -255,6 +270,25 @@ mod tests {
         let mut samples = Vec::new();
         sampler.pass(&mut samples).unwrap();
         samples
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_read_has_not_exited() {
+        let tree = Tree(tempfile::tempdir().unwrap());
+        [[7, 7], [7, 8], [9, 9]].into_iter().for_each(|ids| tree.write(ids, SLEEPER));
+        let mut sampler = tree.sampler();
+        pass(&mut sampler);
+        let task = |ids: &str| tree.0.path().join(ids);
+        // Directories, of which reading fails with EISDIR and ENOTDIR.
+        std::fs::remove_file(task("7/task/8/schedstat")).unwrap();
+        std::fs::create_dir(task("7/task/8/schedstat")).unwrap();
+        std::fs::rename(task("9/task"), task("9/moved")).unwrap();
+        std::fs::write(task("9/task"), "").unwrap();
+        pass(&mut sampler);
+        assert_eq!(sampler.take_ends(), []);
+        std::fs::remove_file(task("9/task")).unwrap();
+        pass(&mut sampler);
+        assert_eq!(sampler.take_ends().iter().map(|end| end.tid).collect::<Vec<_>>(), [9]);
     }
 
     const FUTEX: &str = "202 0x7f0000000000 0x189 0x0 0x0 0x0 0x0 0x7ffd00000000 0x7f3a00000000\n";
