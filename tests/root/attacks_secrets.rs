@@ -11,7 +11,7 @@ use nix::unistd::mkfifo;
 use crate::attacks_support::{Granted, as_nobody, attacked, directory, finished};
 use crate::host::Killed;
 use crate::stacks::compiled;
-use crate::support::copy_program;
+use crate::support::{Missing, copy_program, skipped};
 
 /// In each secret.
 const PLANTED: &str = "planted";
@@ -91,3 +91,65 @@ fn file_capabilities_give_nobody_what_other_users_keep_to_themselves() {
         assert!(!has_stacks || has_all, "{options:?}: root sees {functions:?}");
     }
 }
+
+/// Variables of which programs and libraries open the file or the directory.
+const NAMING_FILES: [&str; 12] = [
+    "TZ",
+    "TZDIR",
+    "HOME",
+    "TMPDIR",
+    "XDG_CONFIG_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_RUNTIME_DIR",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "MALLOC_CONF",
+    "LOCPATH",
+    "DEBUGINFOD_CACHE_PATH",
+];
+
+#[test]
+fn files_that_the_environment_names_are_opened_with_the_rights_of_the_caller() {
+    let Some(granted) = Granted::new() else { return };
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skipped(Missing::Tool("strace"));
+    }
+    let closed = directory(&granted.directory().join("closed"), 0o700);
+    let zone = closed.join("planted");
+    fs::write(&zone, ZONE_OF_NINE_HOURS).unwrap();
+    let own = granted.writable("own");
+    let traced = |zone: &Path, arguments: &[&str]| {
+        let trace = granted.directory().join("trace");
+        let mut command = Command::new("strace");
+        // Of a user in whose name strace starts it, a program has the capabilities of its file.
+        command.args(["-u", "nobody", "-f", "-qq", "-e", "trace=file", "-o"]).arg(&trace);
+        for name in NAMING_FILES {
+            command.arg("-E").arg(format!("{name}={}", zone.display()));
+        }
+        let output = finished(command.arg(&granted.program).args(arguments).current_dir(&own));
+        let opened = fs::read_to_string(trace).unwrap();
+        // The program's own environment is in no call but the first.
+        let opened: Vec<_> = opened.lines().filter(|line| line.contains(PLANTED)).map(str::to_owned).collect();
+        (String::from_utf8_lossy(&output.expect("ctprof hangs").stdout).into_owned(), opened)
+    };
+    let commands: [&[&str]; 6] = [
+        &["record", "-q", "-d", "50ms", "-o", "window"],
+        &["record", "-q", "-d", "50ms", "--every", "20ms", "--engine", "procfs", "-o", "series"],
+        &["capture", "-q", "-o", "capture"],
+        &["doctor"],
+        &["show", "series", "--steps"],
+        &["show", "window"],
+    ];
+    for command in commands {
+        let (shown, opened) = traced(&zone, command);
+        assert!(opened.iter().all(|call| call.contains("EACCES")), "{command:?}: {opened:#?}");
+        assert!(!shown.contains("PLANT"), "{command:?}: {shown}");
+    }
+    let readable = own.join("planted");
+    fs::write(&readable, ZONE_OF_NINE_HOURS).unwrap();
+    assert!(traced(&readable, commands[5]).0.contains("PLANT"), "the zone of a file that the caller can read");
+}
+
+/// A file of version 1 of tzfile(5) with one zone, "PLANT", nine hours east of Greenwich.
+const ZONE_OF_NINE_HOURS: &[u8] = b"TZif\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+    \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\x06\0\0\x7e\x90\0\0PLANT\0";
