@@ -13,7 +13,7 @@ mod engine;
 mod enrich;
 mod error;
 mod executed;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod host;
 mod lasting;

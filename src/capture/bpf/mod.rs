@@ -39,7 +39,7 @@ mod value;
 mod verifier_log;
 pub(in crate::capture) mod walk;
 
-#[cfg(any(fuzzing, test))]
+#[cfg(any(feature = "fuzzing", test))]
 pub(in crate::capture) mod fuzz;
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub(in crate::capture) fn file_mappings(mut maps: File) -> Result<Vec<Mapping>, 
 }
 
 /// Parses any bytes as a text of `maps`.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(in crate::capture) fn fuzz_maps(bytes: &[u8]) {
     super::modules::modules(parse(bytes), b"/bin/program");
 }

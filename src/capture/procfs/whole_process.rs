@@ -60,7 +60,7 @@ pub(in crate::capture) fn add_io(process: &mut ProcessState, text: &[u8]) {
 }
 
 /// Reads `bytes` as both files.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(in crate::capture) fn fuzz(bytes: &[u8]) {
     add_io(&mut stat(bytes).unwrap_or_default().0, bytes);
 }

@@ -131,7 +131,7 @@ impl Taskstats {
 }
 
 /// Parses any bytes as a message.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(bytes: &[u8]) {
     if let Some((_, Ok(answer))) = parse(bytes) {
         let _ = stats(answer, 7);

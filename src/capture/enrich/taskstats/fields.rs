@@ -15,7 +15,7 @@ pub(crate) struct CountedFamilies {
 }
 
 impl CountedFamilies {
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) const ALL: Self = Self { built: Built::On, delay: true, watermarks: true };
 
     pub(crate) fn of(host: &HostContext) -> Self {
@@ -50,7 +50,7 @@ impl CountedFamilies {
 const BESIDE_BYTES: usize = 560;
 
 /// Reads fields from any bytes.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(stats: &[u8]) {
     fill(stats, CountedFamilies::ALL, &mut ThreadState::default());
 }

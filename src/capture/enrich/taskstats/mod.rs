@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use rayon::ThreadPool;
 
 pub(crate) use self::fields::CountedFamilies;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) use self::fields::fuzz;
 use self::fields::{fill, version};
 use super::super::context::{CaptureContext, in_all_workers};
