@@ -1,6 +1,9 @@
 //! Sizes and times as people write them: one grammar for options and gates, and one time zone for what is read and shown.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
+use std::{env, fs};
 
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
@@ -38,9 +41,16 @@ pub(crate) fn time_written(text: &str) -> Option<Duration> {
     Duration::try_from(text.parse::<SignedDuration>().ok()?).ok()
 }
 
-/// The time zone of this host, as `TZ` or `/etc/localtime` has it; UTC without one.
+/// More than any file of a time zone has.
+const LARGEST_ZONE: u64 = 1 << 20;
+
+/// The time zone of this host, as `TZ` or `/etc/localtime` has it; UTC without one. `TZ` can name a file, which is read whole:
+/// of a FIFO or a device, that would take forever.
 pub(crate) fn local_zone() -> TimeZone {
-    TimeZone::try_system().unwrap_or(TimeZone::UTC)
+    let is_no_zone = |path: &OsStr| fs::metadata(path).is_ok_and(|file| !file.is_file() || file.len() > LARGEST_ZONE);
+    let name = env::var_os("TZ").unwrap_or_default();
+    let path = OsStr::from_bytes(name.as_bytes().strip_prefix(b":").unwrap_or(name.as_bytes()));
+    if is_no_zone(path) { TimeZone::UTC } else { TimeZone::try_system().unwrap_or(TimeZone::UTC) }
 }
 
 #[cfg(test)]

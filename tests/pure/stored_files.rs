@@ -385,3 +385,17 @@ fn a_missing_directory_is_reported_before_the_capture() {
     let error = OutputTarget::create(Path::new("/no/such/dir/snap")).unwrap_err().to_string();
     assert_eq!(error, "cannot write /no/such/dir/snap");
 }
+
+#[test]
+fn a_time_zone_that_is_no_file_of_one_is_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let [fifo, large] = ["fifo", "large"].map(|name| directory.path().join(name));
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
+    for zone in [fifo, large] {
+        let mut show = Command::new("timeout");
+        show.args(["-s", "KILL", "60", env!("CARGO_BIN_EXE_ctprof"), "show"]).env("TZ", &zone);
+        let shown = show.arg(fixture("v2-window-linux-6.18.ctprof.zst")).output().unwrap();
+        assert!(shown.status.success() && String::from_utf8_lossy(&shown.stdout).contains(" UTC "), "{shown:?}");
+    }
+}
