@@ -73,6 +73,13 @@ impl Granted {
     }
 }
 
+/// A copy of the binary without capabilities, for a directory that all may enter.
+pub(crate) fn copied_for_all(directory: &Path) -> PathBuf {
+    let program = directory.join("ctprof-plain");
+    copy_program(attacked(), &program);
+    program
+}
+
 /// A new directory of this mode.
 pub(crate) fn directory(path: &Path, mode: u32) -> PathBuf {
     fs::create_dir(path).unwrap();
