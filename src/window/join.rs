@@ -310,7 +310,9 @@ impl<T: Threads> Join<T> {
     fn add_started(&mut self, start: &WindowStart, seen: Seen, mut thread: ThreadState, ticks: u64) {
         self.sums.started.push((thread.id(), ticks));
         let until_read = start.clocks.duration_ns.saturating_add(thread.read_after_ns());
-        let alive_ns = until_read.saturating_sub(start.clocks.until_start(ticks));
+        let listed_ns = until_read.saturating_sub(start.clocks.until_start(ticks));
+        let zombie_ns = start.clocks.zombie_ns(&thread, listed_ns);
+        let alive_ns = listed_ns - zombie_ns;
         let exited = start.values == JoinedValues::Increases && thread.has_exited();
         thread.span = Some(ThreadSpan { alive_ns, zombie_ns, started: true, exited, ..ThreadSpan::default() });
         start.leave_programs(&mut thread);
