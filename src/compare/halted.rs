@@ -4,11 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::measure::rest_of;
-use super::{BLOCK, GroupReason, GroupTotals, GroupedReasons, Groups, HALTED, SLEEP, whole};
+use super::{BLOCK, GroupReason, GroupTotals, GroupedReasons, Groups, HALTED, HaltedNs, SLEEP, whole};
 use crate::model::{SampledTime, SnapshotHead};
-
-/// Nanoseconds in each of the states of [`HALTED`].
-pub(super) type HaltedNs = [u64; HALTED.len()];
 
 /// Tells groups how long their threads were halted. Groups of groups have the sums, so that the rows of a report add up.
 pub(super) fn tell(groups: &mut Groups, reasons: &GroupedReasons, head: &SnapshotHead) {

@@ -50,7 +50,6 @@ mod until;
 mod why;
 
 use self::group::{Groups, Naming};
-use self::halted::HaltedNs;
 pub(crate) use self::overview::word;
 use self::reasons::{GroupedReasons, ReasonRows, Wanted};
 use self::smaps::ProcessMemory;

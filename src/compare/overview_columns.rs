@@ -145,6 +145,8 @@ pub(super) const SLEEP: &str = "sleep";
 /// States in which a thread can do nothing until somebody else lets it: parts of the time in which threads neither run nor wait
 /// nor are blocked.
 pub(super) const HALTED: [&str; 3] = ["stopped", "traced", "frozen"];
+/// Nanoseconds in each of the states of [`HALTED`].
+pub(super) type HaltedNs = [u64; HALTED.len()];
 pub(super) const ZOMBIE: &str = "zombie";
 const RESIDENT: &[M] = &[M::rss_anon_bytes, M::rss_file_bytes, M::rss_shmem_bytes];
 /// Metrics of blocked time, as the scheduler counts it, or as delays.
