@@ -40,7 +40,7 @@ pub struct ThreadSampler {
     wait_functions: WaitFunctions,
     /// `None` if stacks are not wanted, or if the kernel has no BPF programs that find threads by their ids.
     stacks: Option<SampledStacks>,
-    /// Why there are no stacks, although there is BPF.
+    /// Why there are no stacks; `None` if there are, or if BPF was not wanted.
     no_stacks: Option<&'static str>,
 }
 
@@ -49,6 +49,7 @@ const MAX_WCHANS: usize = 1024;
 
 /// What stacks need: a program that asks whether a thread still sleeps when its stack has been read.
 const NO_THREADS_BY_ID: &str = "the kernel's BPF programs cannot find threads by their ids";
+const NO_BPF_SAMPLES: &str = "threads are sampled without BPF";
 
 /// Why threads cannot be sampled.
 #[derive(Debug, thiserror::Error)]
@@ -86,11 +87,13 @@ impl ThreadSampler {
             let running = wants_running.then(start_running).flatten();
             SampledStacks::new(check, options.pids.clone(), running)
         });
-        let why = if is_wanted { NO_THREADS_BY_ID } else { Sampling::STACKS_NOT_WANTED };
-        let no_stacks = Some(why).filter(|_| bpf.is_some() && stacks.is_none());
-        let (procfs, mutex_owners, wait_functions) =
-            (ProcfsSampler::new(procfs), MutexOwners::new(), WaitFunctions::default());
-        Ok(Self { bpf: bpf.map(Box::new), procfs, mutex_owners, wait_functions, stacks, no_stacks })
+        let no_stacks = match (is_wanted, &bpf) {
+            (false, _) => Some(Sampling::STACKS_NOT_WANTED),
+            (true, Some(_)) => Some(NO_THREADS_BY_ID).filter(|_| stacks.is_none()),
+            (true, None) => Some(NO_BPF_SAMPLES).filter(|_| options.engine != Engine::Procfs),
+        };
+        let (procfs, mutex_owners) = (ProcfsSampler::new(procfs), MutexOwners::new());
+        Ok(Self { bpf: bpf.map(Box::new), procfs, mutex_owners, stacks, no_stacks })
     }
 
     /// Returns the source of the samples, as files name it.

@@ -190,7 +190,7 @@ pub(super) fn reasons(evidence: &Evidence<'_>) -> Option<Finding> {
             partial(Cause::Denied { capability: Capability::SysPtrace, errno: Errno::EPERM })
         }
         (true, Some(why)) => partial(Cause::NoFunctionNames { why: why.clone() }),
-        (true, None) if no_stacks.is_some() => partial(Cause::NoStacks { why: no_stacks.cloned().unwrap_or_default() }),
+        (_, None) if no_stacks.is_some() => partial(Cause::NoStacks { why: no_stacks.cloned().unwrap_or_default() }),
         (true, None) if !evidence.is_root && has_stacks() => partial(Cause::StacksOfUserOnly),
         _ => Some(Finding::complete(DataSource::Reasons)),
     }

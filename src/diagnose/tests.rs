@@ -505,20 +505,23 @@ fn reasons_that_are_not_of_all_threads_or_lack_functions_say_what_helps() {
 
 #[test]
 fn it_is_said_whose_stacks_reasons_lack() {
-    let sampled = |no_stacks: Option<&str>, stack: Option<&str>, is_root: bool| {
-        let mut snapshot = holding(CtprofSnapshot::default(), &[]);
+    let sampled_by = |source: &str, no_stacks: Option<&str>, stack: Option<&str>, is_root: bool| {
+        let mut snapshot = holding(CtprofSnapshot::default(), &[Capability::SysPtrace]);
         snapshot.head.capture.as_mut().unwrap().euid = if is_root { 0 } else { 1000 };
         let no_stacks = no_stacks.map(str::to_owned);
-        let sampling = Sampling { source: "bpf".to_owned(), no_stacks, ..Sampling::default() };
+        let sampling = Sampling { source: source.to_owned(), no_stacks, ..Sampling::default() };
         let reasons = vec![Reason { stack: stack.map(Into::into), ..Reason::default() }];
         snapshot.head.reasons = Some(Box::new(Reasons { sampling, reasons, ..Reasons::default() }));
         finding(&snapshot, DataSource::Reasons)
     };
+    let sampled = |no_stacks, stack, is_root| sampled_by("bpf", no_stacks, stack, is_root);
     assert_eq!(sampled(None, Some("app:get"), true).cause, None);
     assert_eq!(sampled(None, Some("app:get"), false).cause, Some(Cause::StacksOfUserOnly));
     assert_eq!(sampled(None, None, false).cause, None, "a file of an older version");
     assert_eq!(sampled(Some("--no-stacks"), None, false).cause, None);
     assert_eq!(sampled(Some("too old"), None, true).reason().as_deref(), Some("no functions of programs (too old)"));
+    let without_bpf = sampled_by("procfs", Some("no BPF"), None, true);
+    assert_eq!(without_bpf.reason().as_deref(), Some("no functions of programs (no BPF)"));
 }
 
 #[test]

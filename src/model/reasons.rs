@@ -121,7 +121,7 @@ stored! {
         pub cost_ns: u64,
         /// Why reasons have no functions of the kernel, if they have none.
         optional no_functions: Option<String>,
-        /// Why reasons have no stacks of programs, although BPF took the samples; `None` if they can have some.
+        /// Why reasons have no stacks of programs; `None` if they can have some, or if BPF was not wanted.
         optional no_stacks: Option<String>,
     }
 }
