@@ -172,3 +172,34 @@ impl SampledStacks {
         usize::try_from(self.random % u64::try_from(end).unwrap_or(1).max(1)).unwrap_or(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::thread::sleep;
+
+    use super::super::bpf::samples::BpfSampler;
+    use super::*;
+    use crate::skip::{Missing, skipped};
+
+    #[test]
+    fn what_cpus_ran_before_a_window_is_not_of_it() {
+        let check = BpfSampler::load().ok().and_then(|mut sampler| sampler.take_check());
+        let (Some(check), Ok(running)) = (check, RunningSampler::start()) else {
+            return skipped(Missing::Privilege("BPF, and perf events of all CPUs"));
+        };
+        let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn().unwrap();
+        let mut stacks = SampledStacks::new(check, vec![child.id()], Some(running));
+        let until_sampled = (0..100).find(|_| {
+            sleep(Duration::from_millis(100));
+            !stacks.running().0.is_empty()
+        });
+        sleep(Duration::from_millis(500));
+        // From here on, it does not run.
+        child.kill().unwrap();
+        child.wait().unwrap();
+        stacks.forget();
+        let (later, _) = stacks.running();
+        assert!(until_sampled.is_some() && later.is_empty(), "{until_sampled:?}, then {}", later.len());
+    }
+}
