@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::runtimes::is_of_runtime;
+use super::runtimes::{hides_another, is_of_runtime};
 use super::shortened;
 use crate::model::{CodeFunction, Name};
 
@@ -34,11 +34,22 @@ impl fmt::Display for CodeSite {
 
 /// Maximum length of a function's name, in characters: names of templates and closures have no end.
 const LONGEST_NAME: usize = 64;
-/// Returns the functions of a stack, the innermost first, without functions of runtimes and without names. A function that calls
-/// itself is one.
+
+/// The functions of a stack without those of runtimes and without names, the innermost first; if none has a name, those without.
+/// What calls itself is one, and so are functions that a runtime keeps to itself.
 pub(super) fn telling(stack: &str) -> Vec<CodeFunction<'_>> {
-    let named = CodeFunction::all(stack).filter(|function| !function.name.is_empty() && !is_of_runtime(*function));
-    let mut functions: Vec<_> = named.collect();
+    let all = CodeFunction::all(stack);
+    let callers = all.clone().skip(1).map(Some).chain([None]);
+    let told =
+        all.zip(callers).map(
+            |(function, caller)| {
+                if hides_another(function, caller) { CodeFunction::WITHOUT_FRAMES } else { function }
+            },
+        );
+    let outside: Vec<_> = told.filter(|function| !is_of_runtime(*function)).collect();
+    let has_names = outside.iter().any(|function| function.is_named());
+    let is_wanted = |function: &CodeFunction<'_>| function.is_named() || function.is_gap() || !has_names;
+    let mut functions: Vec<_> = outside.into_iter().filter(is_wanted).collect();
     functions.dedup();
     functions
 }
@@ -50,13 +61,12 @@ pub(super) fn label(function: CodeFunction<'_>) -> Name {
 
 /// The site of the owner of a lock.
 pub(super) fn of_owner(stack: &str) -> Option<CodeSite> {
-    let functions = telling(stack);
-    let Some(function) = functions.first() else { return without_name(stack) };
-    Some(CodeSite { function: label(*function), caller: functions.get(1).copied().map(label) })
+    at(&telling(stack), 0)
 }
 
-/// The file of the innermost function that is of no runtime, if none has a name.
-pub(super) fn without_name(stack: &str) -> Option<CodeSite> {
-    let mut unnamed = CodeFunction::all(stack).filter(|function| !is_of_runtime(*function));
-    unnamed.next().map(|function| CodeSite { function: label(function), caller: None })
+/// The site of a function with its caller, of those that [`telling`] returns.
+pub(super) fn at(functions: &[CodeFunction<'_>], place: usize) -> Option<CodeSite> {
+    let (function, caller) = (functions.get(place)?.without_place(), functions.get(place + 1));
+    let caller = caller.map(|caller| caller.without_place()).filter(|caller| *caller != function);
+    Some(CodeSite { function: label(function), caller: caller.map(label) })
 }

@@ -6,7 +6,7 @@ use crate::model::CodeFunction;
 type Runtime = (&'static str, &'static str);
 
 /// Runtimes, or parts of runtimes, one per row. An empty text stands for any.
-const RUNTIMES: [Runtime; 54] = [
+const RUNTIMES: [Runtime; 62] = [
     // C: the library, the loader, the start of programs.
     ("libc.so", ""),
     ("libc-", ""),
@@ -66,14 +66,37 @@ const RUNTIMES: [Runtime; 54] = [
     ("(node)", ""),
     // Go.
     ("", "runtime."),
+    ("", "runtime/"),
     ("", "syscall."),
     ("", "internal/"),
+    ("", "os.(*"),
+    ("", "net.(*"),
+    ("", "sync.(*"),
+    // What all waits of PostgreSQL are in.
+    ("postgres", "WaitEventSet"),
+    ("postgres", "WaitLatch"),
+    ("postgres", "ProcSleep"),
+    ("postgres", "LockAcquire"),
 ];
+
+/// Functions in whose place the stack lacks functions of a program, which they interpret.
+const INTERPRETERS: [Runtime; 2] = [("", "Builtins_InterpreterEntryTrampoline"), ("(jvm)", "Interpreter")];
+/// The same of CPython. It can put functions of no file in between, to give its callers names.
+const NAMING_INTERPRETER: [Runtime; 1] = [("", "_PyEval_EvalFrameDefault")];
 
 /// Whether a function is of a runtime.
 pub(super) fn is_of_runtime(function: CodeFunction<'_>) -> bool {
-    let is_of = |(file, name): &Runtime| function.module.starts_with(file) && function.name.starts_with(name);
-    RUNTIMES.iter().any(is_of)
+    !function.is_gap() && is_in(&RUNTIMES, function)
+}
+
+/// Whether a function with this caller interprets another one, which the stack lacks.
+pub(super) fn hides_another(function: CodeFunction<'_>, caller: Option<CodeFunction<'_>>) -> bool {
+    let is_told = || caller.is_some_and(|caller| caller.is_named() && !is_of_runtime(caller));
+    is_in(&INTERPRETERS, function) || (is_in(&NAMING_INTERPRETER, function) && !is_told())
+}
+
+fn is_in(rows: &[Runtime], function: CodeFunction<'_>) -> bool {
+    rows.iter().any(|(file, name)| function.module.starts_with(file) && function.name.starts_with(name))
 }
 
 #[cfg(test)]
@@ -95,6 +118,9 @@ mod tests {
             ("(node)", "spawnSync"),
             ("", "java.lang.Object.wait"),
             ("server", "runtime.futex"),
+            ("server", "runtime/internal/syscall.Syscall6"),
+            ("server", "os.(*File).Sync"),
+            ("postgres", "LockAcquireExtended"),
         ] {
             assert!(of(module, name), "{module} {name}");
         }
@@ -105,6 +131,7 @@ mod tests {
             ("app", "store::Cache::get"),
             ("python3.13", "time_sleep"),
             ("server", "main.handle"),
+            ("postgres", "XactLockTableWait"),
             ("server.js", "handle"),
         ] {
             assert!(!of(module, name), "{module} {name}");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::GroupReason;
-use super::code_site::{CodeSite, label, telling, without_name};
+use super::code_site::{self, CodeSite, telling};
 use crate::model::{CodeFunction, Name, ReasonClass};
 
 /// How far out from the innermost function the site of a stack can be, and how far apart wrappers of one wait are.
@@ -28,7 +28,8 @@ impl<'r> SharedWaits<'r> {
             let Some(stack) = &reason.stack else { continue };
             let functions = telling(stack);
             let callers = waits.entry(wait(reason)).or_default();
-            for place in 0..functions.len().min(FARTHEST) {
+            // What is missing from stacks is no wrapper, whatever called it.
+            for place in (0..functions.len().min(FARTHEST)).filter(|place| !functions[*place].is_gap()) {
                 let of_caller = callers.entry(functions[place]).or_default();
                 *of_caller.entry(functions.get(place + 1).copied()).or_default() += samples;
             }
@@ -60,12 +61,7 @@ impl<'r> SharedWaits<'r> {
         {
             place = next;
         }
-        match functions.get(place) {
-            Some(function) => {
-                Some(CodeSite { function: label(*function), caller: functions.get(place + 1).copied().map(label) })
-            }
-            None => without_name(stack),
-        }
+        code_site::at(&functions, place)
     }
 }
 
@@ -100,10 +96,24 @@ mod tests {
             ("libc.so.6:futex;libstdc++.so.6:;libc.so.6:clone", 9),
             ("libc.so.6:futex;server:;libc.so.6:clone", 9),
             (":;:", 9),
+            ("libc.so.6:futex;app:?stripped+0x10;app:?stripped+0x20;libc.so.6:clone", 9),
+            ("libc.so.6:poll;app:?stripped+0x10;app:exported;app:?stripped+0x20", 9),
+            ("ld-musl-x86_64.so.1:poll;ld-musl-x86_64.so.1:?no unwind tables", 9),
+            ("libc.so.6:futex;libjvm.so:park;:?runtime without frames", 9),
+            ("libc.so.6:select;python3:time_sleep;python3:_PyEval_EvalFrameDefault;python3:PyEval_EvalCode", 9),
+            ("libc.so.6:select;python3:time_sleep;python3:_PyEval_EvalFrameDefault;app.py:nap;app.py:main", 9),
+            ("libjvm.so:park;:java.lang.Thread.sleep;(jvm):Interpreter;:shop.Cart.add", 9),
             ("libc.so.6:pause;app:main;app:_start", 9),
         ];
-        let expected = ["rest ← lookup", "pool::wait ← main", "-", "[server]", "[compiled code]", "main"];
-        assert_eq!(sites(&stacks), expected);
+        let expected =
+            ["rest ← lookup", "pool::wait ← main", "-", "[server]", "[unknown code]", "[app: stripped]", "exported"];
+        let expected = [
+            &expected[..],
+            &["[ld-musl-x86_64.so.1: no unwind tables]", "[runtime without frames]"],
+            &["time_sleep ← [runtime without frames]", "time_sleep ← nap"],
+            &["[runtime without frames] ← shop.Cart.add", "main"],
+        ];
+        assert_eq!(sites(&stacks), expected.concat());
     }
 
     #[test]

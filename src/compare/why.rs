@@ -64,10 +64,14 @@ fn of_columns(overview: &[Row], reasons: &[&Row], (busiest, has_entries): (f64, 
             let whole = if column == SLEEP { awake } else { active };
             let told = reasons.iter().filter(|row| is_told(row, column));
             let mut rows: Vec<Row> = told.map(|row| (*row).clone()).collect();
-            rows.sort_by(|a, b| b.amount().total_cmp(&a.amount()));
-            let is_much = rows.first().is_some_and(|row| row.amount() > 0.0 && row.amount() >= whole * LEAST_REASON);
+            let is_much = rows.iter().any(|row| row.amount() > 0.0 && row.amount() >= whole * LEAST_REASON);
             rows.retain(|row| row.amount() >= whole * LEAST_OTHER_REASON);
+            // The threads that runtimes have for themselves sleep for long: what the program's own functions wait for comes first.
+            let is_in_program = |row: &Row| row.reason.as_ref().is_some_and(|reason| reason.at.is_some());
+            rows.sort_by(|a, b| b.amount().total_cmp(&a.amount()));
+            rows.sort_by_key(|row| !is_in_program(row));
             rows.truncate(MOST_REASONS);
+            rows.sort_by(|a, b| b.amount().total_cmp(&a.amount()));
             let all = rows.iter().map(Row::amount).sum();
             is_much.then_some((all, Why { group: overview[0].group, column, rows }))
         })

@@ -21,8 +21,9 @@ const OF_OBJECTS: &str = "anon_inode dev eventfd eventpoll inotify memfd null pi
      timerfd tty urandom zero";
 
 /// Words in the names of runtimes and of libraries that all programs use: reports pass over their functions.
-const OF_CODE: &str = "alloc api core crossbeam futures gcc gnu internal ld libc libgcc libjvm libpthread libpython libstdc linux \
-     lock lot mio node parking python rayon runtime so start std syscall tokio uv";
+/// And those that say why a function has no name.
+const OF_CODE: &str = "alloc api core crossbeam frames futures gcc gnu internal ld libc libgcc libjvm libpthread libpython libstdc \
+     linux lock lot mio no node parking python rayon runtime so start std stripped syscall tables tokio unwind uv without";
 
 impl CtprofSnapshot {
     /// Replaces the names of processes, threads, cgroups and the host by hashes under `key`. Equal
@@ -284,7 +285,7 @@ mod tests {
                 entry: Some("fdatasync".into()),
                 object: Some("/var/lib/postgres/wal".into()),
                 by: Some(OtherThread { pcomm, comm, cgroup }),
-                stack: Some("libc.so.6:poll;redis-server:std::thread::park;redis-server:aof::flush".into()),
+                stack: Some("libc.so.6:poll;redis-server:std::thread::park;redis-server:aof::flush;redis-server:?no unwind tables".into()),
                 held_in: Some("redis-server:postgres".into()),
                 ..Reason::default()
             };
@@ -312,7 +313,10 @@ mod tests {
         }
         let reasons = a.head.reasons.unwrap();
         let stack = reasons.reasons[0].stack.as_deref().unwrap();
-        assert!(stack.starts_with("libc.so.6:") && stack.contains(":std::"), "{stack}");
+        assert!(
+            stack.starts_with("libc.so.6:") && stack.contains(":std::") && stack.ends_with(":?no unwind tables"),
+            "{stack}"
+        );
         assert_eq!(reasons.threads[0].comm, a.threads[0].comm);
         assert_eq!(&*reasons.threads[1].comm, "ksoftirqd/0");
         assert_eq!(reasons.reasons[0].entry.as_deref(), Some("fdatasync"));

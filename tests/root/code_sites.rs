@@ -35,9 +35,14 @@ fn recorded(process: &Killed, options: &[&str], format: &[&str]) -> String {
 
 /// Checks that a recording of a process says that it waits there.
 fn assert_waits_in(process: &Killed, places: &[&str]) {
+    assert_waits_in_any(process, &[], places);
+}
+
+/// Checks the same of a process and others.
+fn assert_waits_in_any(process: &Killed, others: &[&str], places: &[&str]) {
     let mut seen = String::new();
     for _ in 0..ATTEMPTS {
-        seen = recorded(process, &[], &[]);
+        seen = recorded(process, others, &[]);
         if places.iter().all(|place| seen.contains(place)) {
             return;
         }
@@ -127,4 +132,122 @@ fn a_script_of_node_waits_in_its_own_functions_if_node_writes_their_names() {
         assert_waits_in(&node, &["futex in nap ← loadConfig", " in runTool"]);
     }
     let _ = fs::remove_file(Path::new("/tmp").join(format!("perf-{}.map", node.0.id())));
+}
+
+#[test]
+fn what_is_not_known_of_a_stack_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let without_tables = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
+    for (options, function, caller) in
+        [(&["-s"][..], "[stacks: stripped]", ""), (&without_tables[..], "nap", "[stacks: no unwind tables]")]
+    {
+        let Some(program) = compiled("cc", "stacks.c", options, directory.path()) else { return };
+        let program = started(Command::new(program).arg("sleeps").arg(directory.path().join("times"))).unwrap();
+        if !has_stacks(&program.0) {
+            return;
+        }
+        let arrow = if caller.is_empty() { "" } else { " ← " };
+        assert_waits_in(&program, &[&format!("clock_nanosleep in {function}{arrow}{caller}")]);
+        let json = recorded(&program, &[], &["--format", "json"]);
+        assert!(json.contains(&format!("\"function\":\"{function}\"")), "{json}");
+    }
+}
+
+#[test]
+fn a_script_of_python_waits_in_its_own_functions_if_python_writes_their_names_and_else_in_a_runtime_without_frames() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("service.py");
+    let text = "import time\ndef nap(): time.sleep(0.04)\ndef load_config(): nap()\nprint('ready', flush=True)\n\
+        while True: load_config()\n";
+    fs::write(&script, text).unwrap();
+    let Some(python) = started(Command::new("python3").arg(&script)) else {
+        return skipped(Missing::Tool("python3"));
+    };
+    if !has_stacks(&python.0) {
+        return;
+    }
+    assert_waits_in(&python, &["[runtime without frames]"]);
+    let version = Command::new("python3").args(["-c", "import sys; assert sys.version_info >= (3, 12)"]).status();
+    if !version.is_ok_and(|status| status.success()) {
+        return skipped(Missing::Kernel("Python 3.12, which writes the names of functions"));
+    }
+    let python = started(Command::new("python3").args(["-X", "perf"]).arg(&script)).unwrap();
+    assert_waits_in(&python, &[" ← nap"]);
+    let _ = fs::remove_file(Path::new("/tmp").join(format!("perf-{}.map", python.0.id())));
+}
+
+#[test]
+fn a_program_of_go_waits_in_the_function_that_makes_the_system_call() {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, program) = (directory.path().join("main.go"), directory.path().join("server"));
+    let text = "package main\nimport (\"fmt\"; \"syscall\")\n//go:noinline\nfunc askDevice() { \
+        syscall.Nanosleep(&syscall.Timespec{Nsec: 40000000}, nil) }\nfunc main() { fmt.Println(\"ready\"); for { askDevice() } }\n";
+    fs::write(&source, text).unwrap();
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(&program).arg(&source).env("GOCACHE", directory.path().join("cache"));
+    let Ok(status) = build.env("GO111MODULE", "off").status() else { return skipped(Missing::Tool("go")) };
+    assert!(status.success());
+    let server = started(&mut Command::new(&program)).unwrap();
+    if has_stacks(&server.0) {
+        assert_waits_in(&server, &["nanosleep in main.askDevice ← main.main"]);
+    }
+}
+
+/// Stops a server of PostgreSQL, which has processes of its own.
+struct Postgres(Killed);
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-QUIT", &self.0.0.id().to_string()]).status();
+        let _ = self.0.0.wait();
+    }
+}
+
+#[test]
+fn clients_of_postgres_wait_for_the_transaction_that_has_their_row() {
+    let directories = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let Some(programs) = directories.map(|version| version.path().join("bin")).max() else {
+        return skipped(Missing::Tool("postgresql"));
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let as_postgres = |program: &Path| {
+        let mut command = Command::new("runuser");
+        command.args(["-u", "postgres", "--"]).arg(program).current_dir(directory.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    let owner = Command::new("chown").arg("postgres").arg(directory.path()).status();
+    assert!(owner.unwrap().success());
+    let data = directory.path().join("data");
+    let initialized = as_postgres(&programs.join("initdb")).args(["-A", "trust", "-N", "-D"]).arg(&data).status();
+    assert!(initialized.unwrap().success());
+    let mut server = Command::new("setpriv");
+    server.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(programs.join("postgres"));
+    server.args(["-c", "listen_addresses=", "-c", "fsync=off", "-k"]).arg(directory.path()).arg("-D").arg(&data);
+    let server = server.current_dir(directory.path()).stderr(Stdio::null()).spawn().unwrap();
+    let server = Postgres(Killed(server));
+    let sql = |text: &str| {
+        let mut client = as_postgres(&programs.join("psql"));
+        client.arg("-h").arg(directory.path()).args(["-q", "-d", "postgres", "-c", text]);
+        client
+    };
+    let is_ready = (0..600).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        sql("create table t as select 1 as id, 0 as n").status().is_ok_and(|status| status.success())
+    });
+    assert!(is_ready);
+    let script = "begin;\nupdate t set n = n + 1 where id = 1;\n\\sleep 5 ms\ncommit;\n";
+    fs::write(directory.path().join("row.sql"), script).unwrap();
+    let mut bench = as_postgres(&programs.join("pgbench"));
+    bench.arg("-h").arg(directory.path()).args(["-n", "-f", "row.sql", "-c", "6", "-T", "600", "postgres"]);
+    let _bench = Killed(bench.spawn().unwrap());
+    if !has_stacks(&server.0.0) {
+        return;
+    }
+    let children = || {
+        let id = server.0.0.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        children.split_ascii_whitespace().collect::<Vec<_>>().join(",")
+    };
+    assert_waits_in_any(&server.0, &["-p", &children()], &["epoll_wait in XactLockTableWait ← "]);
 }

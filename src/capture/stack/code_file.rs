@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use gimli::{BaseAddresses, EhFrame, EndianSlice, LittleEndian, UnwindContext, UnwindSection};
+use gimli::{BaseAddresses, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, UnwindContext, UnwindSection};
 use object::Endianness;
 use object::elf::{self, ProgramHeader64};
 use object::read::elf::{ProgramHeader, SectionHeader};
@@ -27,6 +27,8 @@ const LONGEST_ENTRY: usize = 1 << 16;
 /// Executable segments of a file, at most: linkers make one or two.
 const MAX_SEGMENTS: usize = 16;
 
+type Bytes<'b> = EndianSlice<'b, LittleEndian>;
+
 /// A file with code.
 #[derive(Debug)]
 pub(super) struct CodeFile {
@@ -36,7 +38,7 @@ pub(super) struct CodeFile {
     pub(super) name: Name,
     pub(super) file: File,
     /// The executable parts of the file, and the address of each in the file's own terms.
-    segments: Vec<(Range<u64>, u64)>,
+    pub(super) segments: Vec<(Range<u64>, u64)>,
     rules: Section,
     /// `.eh_frame_hdr`, which finds rules by addresses. At 0 if there is none.
     table: Section,
@@ -88,6 +90,24 @@ impl CodeFile {
 
     /// The rule for an address in the file's own terms.
     pub(super) fn rule(&self, address: u64, context: &mut UnwindContext<usize>) -> Option<UnwindRule> {
+        self.with_entry(address, |entry, section, bases| {
+            let row = entry.unwind_info_for_address(section, bases, context, address).ok()?;
+            let (returns_to, is_of_signal) = (entry.cie().return_address_register(), entry.is_signal_trampoline());
+            UnwindRule::new::<EhFrame<Bytes<'_>>>(section, row, returns_to, is_of_signal)
+        })
+    }
+
+    /// Where the function around an address begins, in the file's own terms.
+    pub(super) fn function_start(&self, address: u64) -> Option<u64> {
+        self.with_entry(address, |entry, _, _| Some(entry.initial_address()))
+    }
+
+    /// Reads the entry of `.eh_frame` for an address.
+    fn with_entry<T>(
+        &self,
+        address: u64,
+        read: impl FnOnce(&FrameDescriptionEntry<Bytes<'_>>, &EhFrame<Bytes<'_>>, &BaseAddresses) -> Option<T>,
+    ) -> Option<T> {
         let description = self.description(address)?;
         let place = description.wrapping_sub(self.rules.address).wrapping_add(self.rules.place);
         // The entry, and what it has in common with others, are made a section of their own.
@@ -101,9 +121,7 @@ impl CodeFile {
         let section = EhFrame::new(&bytes, LittleEndian);
         let entry = section.fde_from_offset(&bases, common.into(), EhFrame::cie_from_offset).ok()?;
         let entry = Some(entry).filter(|entry| entry.contains(address))?;
-        let row = entry.unwind_info_for_address(&section, &bases, context, address).ok()?;
-        let (returns_to, is_of_signal) = (entry.cie().return_address_register(), entry.is_signal_trampoline());
-        UnwindRule::new::<EhFrame<EndianSlice<'_, LittleEndian>>>(&section, row, returns_to, is_of_signal)
+        read(&entry, &section, &bases)
     }
 
     /// The address of the entry that may describe an address: the last one in the table that begins before.
@@ -201,5 +219,9 @@ mod tests {
         let places = (0..1000).map(|place| address + (range.end - range.start) / 1000 * place);
         let found = places.filter(|place| code.rule(*place, &mut UnwindContext::new()).is_some()).count();
         assert!(found > 900, "{found} of 1000");
+        let middle = address + (range.end - range.start) / 2;
+        let start = (0..100).find_map(|back| code.function_start(middle - 16 * back)).unwrap();
+        assert_eq!((code.function_start(start), code.function_start(start + 1)), (Some(start), Some(start)));
+        assert_eq!(code.function_start(u64::MAX), None);
     }
 }

@@ -20,19 +20,27 @@ use crate::model::{Name, printable};
 /// The longest symbol that is read, in bytes.
 const LONGEST_SYMBOL: usize = 4096;
 
-/// The names of the functions at `addresses`, which are sorted, in one pass over the symbols that keeps nothing else: of the file,
-/// of its debug file on this host, else of what it exports.
-pub(super) fn names(file: &File, addresses: &[u64], shared: &SharedBudget) -> Vec<Option<Name>> {
-    let budget = shared.of_file();
-    of_file(file, addresses, &budget).unwrap_or_else(|| vec![None; addresses.len()])
+/// Names of the functions at some addresses of a file.
+#[derive(Default)]
+pub(super) struct NamedAddresses {
+    pub(super) names: Vec<Option<Name>>,
+    /// Whether there are only the symbols that other files need.
+    pub(super) is_stripped: bool,
 }
 
-fn of_file(file: &File, addresses: &[u64], budget: &ExamineBudget) -> Option<Vec<Option<Name>>> {
+/// The names of the functions at `addresses`, which are sorted, in one pass over the symbols that keeps nothing else: of the file,
+/// of its debug file on this host, else of what it exports.
+pub(super) fn names(file: &File, addresses: &[u64], shared: &SharedBudget) -> NamedAddresses {
+    of_file(file, addresses, &shared.of_file()).unwrap_or_default()
+}
+
+fn of_file(file: &File, addresses: &[u64], budget: &ExamineBudget) -> Option<NamedAddresses> {
+    let all = |names| NamedAddresses { names, is_stripped: false };
     let limited = LimitedFile::new(file, budget);
     let headers = Headers::parse(Machine::NATIVE, &limited).ok()?;
     let table = |kind| Symbols::find(&headers, kind);
     if let Some(symbols) = table(SHT_SYMTAB) {
-        return Some(symbols.names(file, &limited, addresses));
+        return Some(all(symbols.names(file, &limited, addresses)));
     }
     let own_root = ProcDirectory::open(Path::new("/proc/self")).ok();
     if let Some(debug) = own_root.and_then(|root| debug_file(&root, &headers)) {
@@ -40,10 +48,11 @@ fn of_file(file: &File, addresses: &[u64], budget: &ExamineBudget) -> Option<Vec
         let of_debug = Headers::parse(Machine::NATIVE, &limited).ok();
         let of_debug = of_debug.filter(|debug| debug.build_id() == headers.build_id());
         if let Some(symbols) = of_debug.and_then(|headers| Symbols::find(&headers, SHT_SYMTAB)) {
-            return Some(symbols.names(&debug, &limited, addresses));
+            return Some(all(symbols.names(&debug, &limited, addresses)));
         }
     }
-    Some(table(SHT_DYNSYM)?.names(file, &limited, addresses))
+    let names = table(SHT_DYNSYM).map(|symbols| symbols.names(file, &limited, addresses)).unwrap_or_default();
+    Some(NamedAddresses { names, is_stripped: true })
 }
 
 /// The places of a table of symbols, and of its texts, in a file.

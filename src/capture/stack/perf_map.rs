@@ -44,7 +44,7 @@ fn open_map(process: &ProcDirectory) -> Option<File> {
 }
 
 /// Lines of start and length in hexadecimal digits, and name. Later lines are of what was compiled later.
-fn read(map: impl Read, addresses: &[u64], names: &mut [Option<Name>]) {
+pub(super) fn read(map: impl Read, addresses: &[u64], names: &mut [Option<Name>]) {
     let mut map = BufReader::new(map.take(MAX_BYTES));
     let mut line = Vec::new();
     while map.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
@@ -75,12 +75,18 @@ fn function(text: &str) -> String {
         (_, Some((name, file))) => (file_name(file), name),
         // Java writes `void shop.Cart.add(int)`.
         _ => match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+            _ if is_of_jvm(text) => ("(jvm)", text),
             Some((before, _)) => ("", before.rsplit(' ').next().unwrap_or(before)),
-            None if text == "Interpreter" || text.ends_with(" stub") => ("(jvm)", text),
             None => ("", text),
         },
     };
     CodeFunction { module: &limited(module), name: &limited(name) }.text()
+}
+
+/// Whether the Java virtual machine calls its own code so: it has no parameters.
+fn is_of_jvm(text: &str) -> bool {
+    let ends = [" stub", "_Java", "Blob", " adapters"];
+    text == "Interpreter" || text.starts_with("StubRoutines (") || ends.iter().any(|end| text.ends_with(end))
 }
 
 /// `file.js` of `file.js:3:17`.
@@ -119,6 +125,8 @@ mod tests {
             ("py::load:/srv/app/config.py", "config.py:load"),
             ("java.util.List shop.Cart.add(int, java.lang.String)", ":shop.Cart.add"),
             ("counter_overflow Runtime1 stub", "(jvm):counter_overflow Runtime1 stub"),
+            ("StubRoutines (1)", "(jvm):StubRoutines (1)"),
+            ("_complete_monitor_locking_Java", "(jvm):_complete_monitor_locking_Java"),
             ("Builtin:ArrayMap", ":Builtin:ArrayMap"),
         ] {
             assert_eq!(function(text), expected, "{text}");

@@ -9,12 +9,15 @@ use super::super::elf::modules::Module;
 use super::super::procfs::directory::ProcDirectory;
 use super::code_file::{CodeFile, CodePlace};
 use super::code_files::CodeFiles;
+use super::unwinder::FoundCode;
 use crate::sys::memory::AddressSpace;
 
 /// Mappings of code of one process, at most.
 const MAX_MAPPINGS: usize = 1 << 12;
 /// How long the list of mappings is believed to have all.
 const LASTS: Duration = Duration::from_secs(1);
+/// The kernel's code for processes takes less.
+const VDSO_BYTES: u64 = 1 << 16;
 
 /// A program of a process: its memory, and its code.
 pub(super) struct ProcessCode {
@@ -29,6 +32,8 @@ pub(super) struct CodeMappings {
     /// Id of the process.
     id: u32,
     by_address: Vec<MappedCode>,
+    /// Where the kernel's code for processes begins; 0 if that is unknown.
+    vdso: u64,
     read_at: Instant,
 }
 
@@ -45,7 +50,8 @@ impl ProcessCode {
         let directory = directory(id)?;
         let open = |name| directory.file(name).ok();
         let space = AddressSpace { memory: open("mem")?, pages: open("pagemap")? };
-        let mappings = CodeMappings { id, by_address: mappings(&directory)?, read_at: Instant::now() };
+        let (by_address, vdso) = (mappings(&directory)?, vdso(&directory).unwrap_or(0));
+        let mappings = CodeMappings { id, by_address, vdso, read_at: Instant::now() };
         Some(Self { space, mappings })
     }
 
@@ -66,9 +72,18 @@ impl ProcessCode {
 }
 
 impl CodeMappings {
-    /// The code at an address, if it is of a file that the caller may open.
-    pub(super) fn find(&mut self, at: u64, files: &mut CodeFiles) -> Option<CodePlace> {
-        let (id, place) = (self.id, self.place(at)?);
+    /// The code at an address.
+    pub(super) fn find(&mut self, at: u64, files: &mut CodeFiles) -> FoundCode {
+        let is_vdso = at.checked_sub(self.vdso).is_some_and(|distance| distance < VDSO_BYTES);
+        match self.place(at) {
+            Some(place) => self.in_file(at, place, files).map_or(FoundCode::Unknown, FoundCode::InFile),
+            None if is_vdso => FoundCode::Unknown,
+            None => FoundCode::OfNoFile,
+        }
+    }
+
+    fn in_file(&mut self, at: u64, place: usize, files: &mut CodeFiles) -> Option<CodePlace> {
+        let id = self.id;
         let MappedCode { module, file } = &mut self.by_address[place];
         let open = || {
             let file = files.open(&directory(id)?, module)?;
@@ -84,6 +99,17 @@ impl CodeMappings {
         let place = self.by_address.partition_point(|mapped| mapped.module.mapping.start <= at).checked_sub(1)?;
         (at < self.by_address[place].module.mapping.end).then_some(place)
     }
+}
+
+/// The kernel tells a process where it put code for it (`AT_SYSINFO_EHDR` of `auxv`).
+fn vdso(directory: &ProcDirectory) -> Option<u64> {
+    const AT_SYSINFO_EHDR: u64 = 33;
+    let mut bytes = Vec::new();
+    let values = directory.read("auxv", &mut bytes).ok()?;
+    let (values, _) = values.as_chunks::<8>();
+    let (pairs, _) = values.as_chunks::<2>();
+    let mut pairs = pairs.iter().map(|pair| pair.map(u64::from_ne_bytes));
+    pairs.find_map(|[kind, value]| (kind == AT_SYSINFO_EHDR).then_some(value))
 }
 
 fn directory(id: u32) -> Option<ProcDirectory> {

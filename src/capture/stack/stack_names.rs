@@ -1,10 +1,13 @@
 //! Names of the functions of stacks, which are looked up at the end, for functions that appear.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::iter;
 use std::time::Duration;
 
 use super::super::elf::untrusted::SharedBudget;
+use super::code_file::CodeFile;
 use super::code_files::CodeFiles;
+use super::function_table::NamedAddresses;
 use super::stack_list::{StackList, index};
 use super::unwinder::CodeAddress;
 use super::{function_table, perf_map};
@@ -56,6 +59,7 @@ fn named(addresses: &[CodeAddress], files: &CodeFiles) -> Vec<Name> {
         match *address {
             CodeAddress::InFile(file, at) => in_files.entry(file).or_default().insert(at),
             CodeAddress::InProcess(process, at) => in_processes.entry(process).or_default().insert(at),
+            CodeAddress::Unknown | CodeAddress::NoRules(_) => false,
         };
     }
     let mut found: HashMap<CodeAddress, Name> = HashMap::new();
@@ -63,17 +67,35 @@ fn named(addresses: &[CodeAddress], files: &CodeFiles) -> Vec<Name> {
     for (number, wanted) in in_files {
         let Some(file) = files.file(number) else { continue };
         let wanted = Vec::from_iter(wanted);
-        let names = function_table::names(&file.file, &wanted, &budget);
+        let NamedAddresses { names, is_stripped } = function_table::names(&file.file, &wanted, &budget);
+        let names = names.into_iter().chain(iter::repeat(None));
         found.extend(wanted.into_iter().zip(names).map(|(at, name)| {
-            let function = CodeFunction { module: &file.name, name: name.as_deref().unwrap_or_default() };
+            let unnamed = || if is_stripped { stripped(file, at) } else { Name::default() };
+            let name = name.unwrap_or_else(unnamed);
+            let function = CodeFunction { module: &file.name, name: &name };
             (CodeAddress::InFile(number, at), function.text().as_str().into())
         }));
     }
     for (process, wanted) in in_processes {
         let wanted = Vec::from_iter(wanted);
         let names = perf_map::names(process, &wanted);
-        let named = wanted.into_iter().zip(names).filter_map(|(at, name)| Some((at, name?)));
+        let unnamed = || CodeFunction::WITHOUT_FRAMES.text().as_str().into();
+        let named = wanted.into_iter().zip(names).map(|(at, name)| (at, name.unwrap_or_else(unnamed)));
         found.extend(named.map(|(at, name)| (CodeAddress::InProcess(process, at), name)));
     }
-    addresses.iter().map(|address| found.remove(address).unwrap_or_else(|| ":".into())).collect()
+    let no_rules = |number| {
+        let module = &files.file(number)?.name;
+        Some(CodeFunction { module, name: CodeFunction::NO_UNWIND_TABLES }.text().as_str().into())
+    };
+    let name = |address: &CodeAddress| match *address {
+        CodeAddress::NoRules(file) => no_rules(file),
+        _ => found.remove(address),
+    };
+    addresses.iter().map(name).map(|name| name.unwrap_or_else(|| ":".into())).collect()
+}
+
+/// The name of a function of a file without symbols: where it begins in the file, or an address in it. A debug file elsewhere has
+/// its name.
+fn stripped(file: &CodeFile, address: u64) -> Name {
+    format!("{}+{:#x}", CodeFunction::STRIPPED, file.function_start(address).unwrap_or(address)).as_str().into()
 }

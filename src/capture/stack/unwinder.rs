@@ -23,6 +23,17 @@ pub(super) enum CodeAddress {
     InFile(u32, u64),
     /// In memory of a process that is of no file: what a just-in-time compiler wrote.
     InProcess(u32, u64),
+    /// In a file that cannot be read, or in the kernel's code for processes (vdso).
+    Unknown,
+    /// The callers of a function in this file are not known: it has no rule to find them.
+    NoRules(u32),
+}
+
+/// The code at an address of a process.
+pub(super) enum FoundCode {
+    InFile(CodePlace),
+    OfNoFile,
+    Unknown,
 }
 
 /// Unwinds stacks, and remembers the rules that it used, for all processes with the same file.
@@ -33,7 +44,7 @@ pub(super) struct Unwinder {
 }
 
 /// Finds the code at an address of a process.
-pub(super) type FindCode<'c> = dyn FnMut(u64) -> Option<CodePlace> + 'c;
+pub(super) type FindCode<'c> = dyn FnMut(u64) -> FoundCode + 'c;
 
 impl Unwinder {
     pub(super) fn new() -> Self {
@@ -59,12 +70,16 @@ impl Unwinder {
         memory: &mut ReadWord<'_>,
     ) -> Vec<CodeAddress> {
         let (mut addresses, mut is_exact) = (Vec::new(), true);
+        let mut end = StackEnd::default();
         while let Some(address) = registers[INSTRUCTION].filter(|address| *address > 0) {
             // The call can be the last instruction of a function that does not return.
             let at = if is_exact { address } else { address - 1 };
-            let place = code(at);
-            let in_file = place.as_ref().map(|place| CodeAddress::InFile(place.file.number, place.address));
-            addresses.push(in_file.unwrap_or(CodeAddress::InProcess(process, at)));
+            let (address, place) = match code(at) {
+                FoundCode::InFile(place) => (CodeAddress::InFile(place.file.number, place.address), Some(place)),
+                FoundCode::OfNoFile => (CodeAddress::InProcess(process, at), None),
+                FoundCode::Unknown => (CodeAddress::Unknown, None),
+            };
+            addresses.push(address);
             if addresses.len() == MAX_FRAMES {
                 break;
             }
@@ -74,6 +89,7 @@ impl Unwinder {
                 Some(rule) => rule.caller(&registers, memory),
                 None => by_frame_pointer(&registers, memory),
             };
+            end.add(address, rule.is_some(), caller.as_ref().err());
             is_exact = rule.is_some_and(|rule| rule.is_of_signal);
             let Ok(caller) = caller else { break };
             // Only a signal can be handled on another stack, which may be above.
@@ -83,15 +99,42 @@ impl Unwinder {
             }
             registers = caller;
         }
-        // What leads nowhere is as likely no return address as code of a just-in-time compiler.
-        let of_code = addresses.iter().rposition(|address| matches!(address, CodeAddress::InFile(..)));
-        addresses.truncate(of_code.unwrap_or(0) + 1);
+        end.cut(&mut addresses);
         addresses
     }
 
     fn rule(&mut self, file: &CodeFile, address: u64) -> Option<Arc<UnwindRule>> {
         let Self { rules, context } = self;
         rules.get_or_insert_with((file.number, address), || file.rule(address, context).map(Arc::new))
+    }
+}
+
+/// What is known of the last function of a file that a stack has so far.
+#[derive(Default)]
+struct StackEnd {
+    file: Option<u32>,
+    has_rule: bool,
+    /// Whether its callers were looked for by frame pointers that ended where a thread starts.
+    is_start: bool,
+}
+
+impl StackEnd {
+    fn add(&mut self, address: CodeAddress, has_rule: bool, error: Option<&NoCaller>) {
+        let CodeAddress::InFile(file, _) = address else { return };
+        // Where no function had a frame pointer so far, the register has anything, and 0 says nothing.
+        let was_found_so = self.file == Some(file) && !self.has_rule;
+        let is_start = was_found_so && error == Some(&NoCaller::Start);
+        *self = Self { file: Some(file), has_rule, is_start };
+    }
+
+    /// Ends a stack behind its last function of a file: what follows leads nowhere. If a rule led there, it is code of a
+    /// just-in-time compiler; else it is as likely no return address, and callers are unknown.
+    fn cut(&self, addresses: &mut Vec<CodeAddress>) {
+        let of_file = addresses.iter().rposition(|address| matches!(address, CodeAddress::InFile(..)));
+        let last = of_file.unwrap_or(0);
+        let is_whole = addresses.len() == last + 1 && (self.is_start || addresses.len() == MAX_FRAMES);
+        addresses.truncate(last + if self.has_rule { 2 } else { 1 });
+        addresses.extend(self.file.filter(|_| !self.has_rule && !is_whole).map(CodeAddress::NoRules));
     }
 }
 
@@ -123,9 +166,34 @@ mod tests {
             reads += 1;
             words.get(usize::try_from(address.checked_sub(0x1000)? / 8).ok()?).copied()
         };
-        let addresses = Unwinder::new().unwind(7, registers, &mut |_| None, &mut memory);
+        let addresses = Unwinder::new().unwind(7, registers, &mut |_| FoundCode::OfNoFile, &mut memory);
         assert_eq!(addresses, [CodeAddress::InProcess(7, 0x40)], "no code of a file follows");
         reads
+    }
+
+    #[test]
+    fn a_stack_says_where_rules_are_missing_and_what_code_of_no_file_a_rule_led_to() {
+        let [file, other, compiled] =
+            [CodeAddress::InFile(3, 0x10), CodeAddress::InFile(4, 0x20), CodeAddress::InProcess(7, 0x30)];
+        let (start, lost) = (Some(NoCaller::Start), Some(NoCaller::Unknown));
+        let ended = |functions: &[(CodeAddress, bool, Option<NoCaller>)]| {
+            let (mut end, mut addresses) = (StackEnd::default(), Vec::new());
+            for (address, has_rule, error) in functions {
+                addresses.push(*address);
+                end.add(*address, *has_rule, error.as_ref());
+            }
+            end.cut(&mut addresses);
+            addresses
+        };
+        let no_rules = CodeAddress::NoRules(4);
+        assert_eq!(ended(&[(file, true, None), (other, true, start)]), [file, other], "to its start");
+        assert_eq!(ended(&[(file, true, lost)]), [file], "memory that cannot be read");
+        assert_eq!(ended(&[(file, true, None), (other, false, lost)]), [file, other, no_rules]);
+        assert_eq!(ended(&[(other, false, start)]), [other, no_rules], "no function set a frame pointer");
+        assert_eq!(ended(&[(other, false, None), (other, false, start)]), [other, other], "by frame pointers");
+        assert_eq!(ended(&[(other, false, None), (compiled, false, lost)]), [other, no_rules], "no return address");
+        assert_eq!(ended(&[(file, true, None), (compiled, false, None), (compiled, false, lost)]), [file, compiled]);
+        assert_eq!(ended(&[(compiled, false, None), (file, true, start)]), [compiled, file]);
     }
 
     #[test]
