@@ -7,6 +7,7 @@ use super::host::cpu_time;
 use super::procfs::cgroup_paths::CgroupPaths;
 use super::procfs::text::{self, Keyed};
 use super::procfs::whole_process;
+use super::stack;
 use crate::model::METRICS;
 
 /// Reads `bytes` as the text of every file of a thread, a process and the host's CPU time.
@@ -36,6 +37,11 @@ pub fn text(bytes: &[u8]) {
 pub fn taskstats(bytes: &[u8]) {
     crate::sys::taskstats::fuzz(bytes);
     taskstats::fuzz(bytes);
+}
+
+/// Reads `bytes` as a program, unwinds stacks by its rules, and names its functions.
+pub fn code(bytes: &[u8]) {
+    stack::fuzz::code(bytes);
 }
 
 /// Reads `bytes` as the types of a kernel, emits programs for it, and reads `bytes` as their records.

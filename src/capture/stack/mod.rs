@@ -8,6 +8,8 @@ mod code_file;
 mod code_files;
 mod demangle;
 mod function_table;
+#[cfg(any(fuzzing, test))]
+pub(in crate::capture) mod fuzz;
 mod perf_map;
 mod process_code;
 pub(in crate::capture) mod registers;
