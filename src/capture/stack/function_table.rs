@@ -1,6 +1,7 @@
 //! Names of functions by addresses in a file, from its tables of symbols.
 
 use std::fs::File;
+use std::iter;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -14,6 +15,7 @@ use super::super::elf::machine::Machine;
 use super::super::elf::mapped_file::debug_file;
 use super::super::elf::untrusted::{ExamineBudget, LimitedFile, Pieces, SharedBudget};
 use super::super::procfs::directory::ProcDirectory;
+use super::compressed_symbols;
 use super::demangle::demangled;
 use crate::model::{Name, printable};
 
@@ -29,7 +31,7 @@ pub(super) struct NamedAddresses {
 }
 
 /// The names of the functions at `addresses`, which are sorted, in one pass over the symbols that keeps nothing else: of the file,
-/// of its debug file on this host, else of what it exports.
+/// of its debug file on this host, else of what it exports and of what it has compressed.
 pub(super) fn names(file: &File, addresses: &[u64], shared: &SharedBudget) -> NamedAddresses {
     of_file(file, addresses, &shared.of_file()).unwrap_or_default()
 }
@@ -51,8 +53,24 @@ fn of_file(file: &File, addresses: &[u64], budget: &ExamineBudget) -> Option<Nam
             return Some(all(symbols.names(&debug, &limited, addresses)));
         }
     }
-    let names = table(SHT_DYNSYM).map(|symbols| symbols.names(file, &limited, addresses)).unwrap_or_default();
-    Some(NamedAddresses { names, is_stripped: true })
+    let exported = table(SHT_DYNSYM).map(|symbols| symbols.names(file, &limited, addresses)).unwrap_or_default();
+    let Some(others) = compressed_names(&headers, addresses, budget) else {
+        return Some(NamedAddresses { names: exported, is_stripped: true });
+    };
+    let exported = exported.into_iter().chain(iter::repeat(None));
+    Some(all(others.into_iter().zip(exported).map(|(other, exported)| other.or(exported)).collect()))
+}
+
+/// The names of functions that a file does not export, if it has them compressed.
+fn compressed_names<'d>(
+    headers: &Headers<'d, &'d LimitedFile<'_>>,
+    addresses: &[u64],
+    budget: &ExamineBudget,
+) -> Option<Vec<Option<Name>>> {
+    let file = compressed_symbols::file(headers, budget)?;
+    let limited = LimitedFile::new(&file, budget);
+    let headers = Headers::parse(Machine::NATIVE, &limited).ok()?;
+    Some(Symbols::find(&headers, SHT_SYMTAB)?.names(&file, &limited, addresses))
 }
 
 /// The places of a table of symbols, and of its texts, in a file.
@@ -128,6 +146,19 @@ mod tests {
         let found = names(&symbols, b"\0outer\0inner\0", &[0x50, 0x100, 0x145, 0x150, 0x200, 0x300]);
         let found: Vec<_> = found.iter().map(Option::as_deref).collect();
         assert_eq!(found, [None, Some("outer"), Some("inner"), Some("outer"), None, None]);
+    }
+
+    #[test]
+    fn functions_whose_symbols_are_compressed_have_the_names_that_they_had_before_stripping() {
+        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/code");
+        let named = |file: &str| {
+            let addresses: Vec<u64> = (0x1000..0x1100).collect();
+            super::names(&File::open(seeds.join(file)).unwrap(), &addresses, &SharedBudget::default())
+        };
+        let [whole, stripped, compressed] = ["c.so", "stripped.so", "compressed.so"].map(named);
+        assert!(whole.names.iter().flatten().any(|name| &**name == "inner"));
+        assert_eq!((compressed.is_stripped, &compressed.names), (false, &whole.names));
+        assert!(stripped.is_stripped && stripped.names != whole.names);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod code_file;
 mod code_files;
+mod compressed_symbols;
 mod demangle;
 mod function_table;
 #[cfg(any(fuzzing, test))]
