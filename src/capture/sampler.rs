@@ -92,8 +92,9 @@ impl ThreadSampler {
             (true, Some(_)) => Some(NO_THREADS_BY_ID).filter(|_| stacks.is_none()),
             (true, None) => Some(NO_BPF_SAMPLES).filter(|_| options.engine != Engine::Procfs),
         };
-        let (procfs, mutex_owners) = (ProcfsSampler::new(procfs), MutexOwners::new());
-        Ok(Self { bpf: bpf.map(Box::new), procfs, mutex_owners, stacks, no_stacks })
+        let (procfs, mutex_owners, wait_functions) =
+            (ProcfsSampler::new(procfs), MutexOwners::new(), WaitFunctions::default());
+        Ok(Self { bpf: bpf.map(Box::new), procfs, mutex_owners, wait_functions, stacks, no_stacks })
     }
 
     /// Returns the source of the samples, as files name it.

@@ -63,7 +63,7 @@ pub(super) struct ViewArgs {
     /// N,M: the baseline did N units, the candidate M.
     #[arg(long, value_parser = units, value_name = "N[,M]", conflicts_with = "per", hide_short_help = true)]
     per_unit: Option<Units>,
-    /// Show only a part of the host: command, container:NAME, pod:NAME
+    /// Show only a part: command, container:NAME, pod:NAME
     ///
     /// `host` is everything, `command` the recorded command and its descendants. By default, comparisons and runs of recorded commands show the command, all else the host.
     #[arg(long, value_parser = Scope::parse, value_name = "SCOPE")]

@@ -86,10 +86,10 @@ mod tests {
         };
         let mut lives = zombie(9, 1);
         lives.metrics.state = Some('S');
-        let mut threads = [zombie(7, 1), zombie(7, 2), zombie(8, 1), lives];
+        let mut threads = [zombie(7, 1), zombie(6, 2), zombie(8, 1), lives];
         let end = |tid| ThreadEnd { tid, start_time_clock_ticks: 1, monotonic_ns: 50, ..ThreadEnd::default() };
         let known = ThreadState { exited_monotonic_ns: Some(20), ..zombie(8, 1) };
-        let ends = [7, 8, 9].map(end);
+        let ends = [6, 7, 8, 9].map(end);
         complete_zombies(&mut threads, std::iter::empty(), &ends, |id| Some(&known).filter(|known| known.id() == id));
         assert_eq!(threads.map(|thread| thread.exited_monotonic_ns), [Some(50), None, Some(20), None]);
     }

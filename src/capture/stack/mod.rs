@@ -9,7 +9,7 @@ mod code_files;
 mod compressed_symbols;
 mod demangle;
 mod function_table;
-#[cfg(any(fuzzing, test))]
+#[cfg(any(feature = "fuzzing", test))]
 pub(in crate::capture) mod fuzz;
 mod perf_map;
 mod process_code;
