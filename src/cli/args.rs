@@ -412,7 +412,7 @@ pub(super) struct TopArgs {
     /// Only groups whose name matches: 'make*' (repeatable)
     #[arg(help_heading = "Report", long, value_name = "GLOB", value_parser = GroupGlob::new)]
     only: Vec<GroupGlob>,
-    /// Show only a part of the host: container:NAME, pod:NAME
+    /// Show only a part: container:NAME, pod:NAME
     #[arg(help_heading = "Report", long, value_parser = Scope::parse, value_name = "SCOPE")]
     scope: Option<Scope>,
     /// When to use color: auto, always, never
