@@ -130,7 +130,9 @@ def lives(begin, end, exits):
     for thread in after.values():
         old = earlier(thread)
         if old or thread[start] >= first["capture"]["boottime_ns"] // 10_000_000:
-            yield thread, since(thread, old), thread.get("state") in ("Z", "X") and old.get("state") not in ("Z", "X")
+            exited = thread.get("state") in ("Z", "X") and old.get("state") not in ("Z", "X")
+            zombie_ns = end_ns + thread.get("read_at_ns", 0) - thread.get("exited_monotonic_ns", float("inf"))
+            yield thread, since(thread, old), exited and zombie_ns < 10_000_000
 
 
 def main(file, since="0", until="inf"):
@@ -145,7 +147,7 @@ def main(file, since="0", until="inf"):
         all = lives(*captures)
     else:
         waits = [times(first, {})]
-        all = [(thread, {}, thread.get("exited", False)) for thread in threads(first)]
+        all = [(thread, {}, thread.get("exited", False) and "zombie_ns" not in thread) for thread in threads(first)]
     sums = {}
 
     def of(name):

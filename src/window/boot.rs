@@ -116,9 +116,9 @@ impl Clocks {
     /// has not exited, or if nobody saw it exit.
     pub(super) fn zombie_ns(&self, thread: &ThreadState, listed_ns: u64) -> u64 {
         let exited_ns = thread.exited_monotonic_ns.filter(|_| thread.has_exited());
-        let dead_ns = exited_ns.zip(self.end_monotonic_ns).map_or(0, |(exited_ns, end_ns)| {
-            end_ns.saturating_add(thread.read_at_ns.unwrap_or(0)).saturating_sub(exited_ns)
-        });
+        let dead_ns = exited_ns
+            .zip(self.end_monotonic_ns)
+            .map_or(0, |(exited_ns, end_ns)| end_ns.saturating_add(thread.read_after_ns()).saturating_sub(exited_ns));
         if dead_ns < SHORTEST_ZOMBIE_NS { 0 } else { dead_ns.min(listed_ns) }
     }
 

@@ -170,7 +170,7 @@ fn runs_end_once_gates_and_elapsed_are_decided_and_all_are_made_where_their_numb
     assert!([8, 12].contains(&made), "{made} runs");
     assert_eq!(report["ended_early"], serde_json::json!({"planned": 20, "by": "decided"}));
     let expected = format!("ended after {made} of 20 runs per side: elapsed and all gates are decided\n");
-    assert!(error.contains("ctprof: up to 20 runs of each command: ") && error.contains(&expected), "{error}");
+    assert!(error.contains("ctprof: up to 20 runs of each command. ") && error.contains(&expected), "{error}");
     assert!((report["tail"].as_f64().unwrap() - 0.005).abs() < 1e-12);
     assert_eq!(report["gates"][0]["interval"], report["elapsed"]["interval"], "the one that is printed decides");
     assert!(error.contains(", 95% interval "), "of all looks together: {error}");

@@ -76,19 +76,27 @@ fn file_capabilities_give_nobody_what_other_users_keep_to_themselves() {
         let said: Vec<_> = all.match_indices(PLANTED).map(|(at, _)| &all[all.floor_char_boundary(at - 60)..]).collect();
         let said: Vec<_> = said.iter().map(|text| &text[..text.floor_char_boundary(120)]).collect();
         assert!(said.is_empty(), "{options:?}: {said:?}");
-        let by_root = own.join("by-root");
+        assert_root_sees_them(recording, &options, &own.join("by-root"));
+    }
+}
+
+/// On a busy host, few samples are taken.
+const ATTEMPTS: u32 = 10;
+
+/// What a recording would say if nothing were kept back: else its silence proves nothing.
+fn assert_root_sees_them(recording: &[&str], options: &[&str], file: &Path) {
+    let functions =
+        if recording.contains(&"--on-cpu") { &["planted_nap", "planted_count"][..] } else { &["planted_nap"] };
+    for attempt in 1..=ATTEMPTS {
         let mut command = Command::new(attacked());
-        assert!(command.args(&options).arg(&by_root).args(["-q"]).status().unwrap().success());
-        let is_sampled = recording[0] == "record" && text(&by_root).contains("\"reasons\"");
-        assert!(
-            !is_sampled || text(&by_root).contains("planted-fifo"),
-            "{options:?}: root sees the file that cat reads"
-        );
-        let has_stacks = text(&by_root).contains("\"stack\"");
-        let functions =
-            if recording.contains(&"--on-cpu") { &["planted_nap", "planted_count"][..] } else { &["planted_nap"] };
-        let has_all = functions.iter().all(|function| text(&by_root).contains(function));
-        assert!(!has_stacks || has_all, "{options:?}: root sees {functions:?}");
+        assert!(command.args(options).arg(file).args(["-q"]).status().unwrap().success());
+        let text = text(file);
+        let has_file = recording[0] != "record" || !text.contains("\"reasons\"") || text.contains("planted-fifo");
+        let has_functions = !text.contains("\"stack\"") || functions.iter().all(|function| text.contains(function));
+        if has_file && has_functions {
+            return;
+        }
+        assert!(attempt < ATTEMPTS, "{options:?}: root sees the file that cat reads, and {functions:?}");
     }
 }
 

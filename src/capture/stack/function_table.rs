@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn functions_whose_symbols_are_compressed_have_the_names_that_they_had_before_stripping() {
-        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/code");
+        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seeds/code");
         let named = |file: &str| {
             let addresses: Vec<u64> = (0x1000..0x1100).collect();
             super::names(&File::open(seeds.join(file)).unwrap(), &addresses, &SharedBudget::default())

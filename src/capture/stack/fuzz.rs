@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn real_programs_with_a_few_other_bytes_are_read_unwound_and_named() {
-        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/code");
+        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seeds/code");
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         let mut below = |end: usize| {
             random ^= random << 13;

@@ -76,6 +76,8 @@ impl Unwinder {
             let at = if is_exact { address } else { address - 1 };
             let (address, place) = match code(at) {
                 FoundCode::InFile(place) => (CodeAddress::InFile(place.file.number, place.address), Some(place)),
+                // A rule that is wrong leads anywhere, mostly where nothing is.
+                FoundCode::OfNoFile if !addresses.is_empty() && memory(at & !7).is_none() => break,
                 FoundCode::OfNoFile => (CodeAddress::InProcess(process, at), None),
                 FoundCode::Unknown => (CodeAddress::Unknown, None),
             };
