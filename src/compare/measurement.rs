@@ -157,6 +157,8 @@ pub(crate) struct GroupFacts {
     /// Ancestors of the group's processes that started and exited in the window, with the number of threads: the largest number
     /// first. With several runs, of all runs together.
     pub(crate) parents: Vec<(Name, u64)>,
+    /// In a window, how long the group's threads were zombies, in nanoseconds, by the process that had not waited for them.
+    pub(crate) zombie_parents: Vec<(Name, u64)>,
 }
 
 /// The periods of CPU quotas in a window, and those in which the quota ran out.

@@ -69,6 +69,11 @@ impl GroupReason {
         Some(Self::of_class(class))
     }
 
+    /// Returns the reason for which exited threads are listed: this process has not waited for them.
+    pub(super) fn not_waited_for_by(parent: &Name) -> Self {
+        Self { by: Some(Name::clone(parent)), ..Self::of_class(ReasonClass::Zombie) }
+    }
+
     fn of_class(class: ReasonClass) -> Self {
         Self { class, entry: None, functions: Vec::new(), object: None, by: None, at: None, held_in: None, stack: None }
     }
@@ -150,7 +155,8 @@ impl GroupReason {
     /// Returns the target of the wait, if `object` is the name of the object: ` on /data/wal`, `, held by cc1`.
     pub(crate) fn target(&self, object: impl Fn(&str) -> String) -> String {
         let object = self.object.as_ref().map(|name| format!(" on {}", object(name)));
-        let by = self.by.as_ref().filter(|_| self.class != ReasonClass::Wait);
+        let is_holder = !matches!(self.class, ReasonClass::Wait | ReasonClass::Zombie);
+        let by = self.by.as_ref().filter(|_| is_holder);
         let owner = match (by, &self.held_in) {
             (Some(by), Some(site)) if &**by != ITSELF => Some(format!(", held by {} in {site}", limited(by))),
             (_, Some(site)) => Some(format!(", held in {site}")),

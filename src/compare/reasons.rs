@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::shared_waits::SharedWaits;
 use super::{
     BLOCK, COARSEST, CompareOptions, GroupBy, GroupReason, ITSELF, Measurement, Naming, RUN, ReasonName, SLEEP,
-    SideGroup, SideSection, Sides, ThreadNames, ThreadTotals, WAIT, number, of_kind,
+    SideGroup, SideSection, Sides, ThreadNames, ThreadTotals, WAIT, ZOMBIE, number, of_kind,
 };
 use crate::diagnose::{Note, Side};
 use crate::model::{
@@ -212,6 +212,8 @@ pub(super) fn section(
 /// The time of a group in each column of the overview, and the weight of the samples that divide it.
 struct GroupTime<'g> {
     columns: BTreeMap<&'static str, (&'g Measurement, f64)>,
+    /// How long threads were zombies, by the process that had not waited for them.
+    zombie_parents: &'g [(Name, u64)],
     /// Shorter times may have no sample.
     shortest: f64,
     /// The part of the samples of waits for CPU quotas that the kernel's own times of cgroups allow for, 0 to 1.
@@ -225,7 +227,7 @@ impl<'g> GroupTime<'g> {
             columns.extend(measured.quantity.map(|column| (column.name(), (measured, 0.0))));
         }
         let shortest = (period_ns.saturating_mul(FEWEST_SAMPLES)) as f64;
-        let mut times = Self { columns, shortest, quota_part: 1.0 };
+        let mut times = Self { columns, zombie_parents: &group.facts.zombie_parents, shortest, quota_part: 1.0 };
         for (reason, weight) in weights {
             let column = times.column(reason);
             if let Some((_, all)) = column.and_then(|column| times.columns.get_mut(column)) {
@@ -292,9 +294,19 @@ impl<'g> GroupTime<'g> {
     /// The time of columns without a sample, so that the reasons of a group add up to its time.
     fn unsampled(&self) -> impl Iterator<Item = (Arc<GroupReason>, (&'static str, Option<f64>))> {
         let columns = self.columns.iter().filter(|(_, (_, all))| *all <= 0.0);
-        columns.filter_map(|(column, (counter, _))| {
-            let time = number(counter.cell.as_ref()?).filter(|time| *time > 0.0);
-            Some((Arc::new(GroupReason::other(column)?), (*column, Some(time?))))
+        columns.flat_map(|(column, (counter, _))| {
+            let mut rest = counter.cell.as_ref().and_then(number).unwrap_or(0.0);
+            let parents = self.zombie_parents.iter().filter(|_| *column == ZOMBIE);
+            let mut rows: Vec<_> = parents
+                .map(|(parent, ns)| {
+                    let amount = rest.min(*ns as f64);
+                    rest -= amount;
+                    (GroupReason::not_waited_for_by(parent), amount)
+                })
+                .collect();
+            rows.extend(GroupReason::other(column).map(|other| (other, rest)));
+            let rows = rows.into_iter().filter(|(_, amount)| *amount > 0.0);
+            rows.map(|(row, amount)| (Arc::new(row), (*column, Some(amount)))).collect::<Vec<_>>()
         })
     }
 

@@ -21,6 +21,8 @@ pub(super) struct GroupTotals {
     zombies: u64,
     /// How long threads were zombies in the window, in nanoseconds.
     zombie_ns: u64,
+    /// How long they were zombies, by the process that had not waited for them.
+    zombie_parents: BTreeMap<Name, u64>,
     /// How long threads were in each of the states of [`HALTED`], in nanoseconds, by samples.
     pub(super) halted_ns: HaltedNs,
     /// How long they were blocked, in nanoseconds; `None` if it is unknown for all threads.
@@ -107,7 +109,8 @@ impl GroupTotals {
             thread.cgroup.iter().chain(&thread.cpu_cgroup).for_each(|path| self.add_cgroup(path));
         }
         if let Some(parent) = &thread.parent {
-            self.add_parent(parent, span.count);
+            let by_parent = if span.zombie_ns > 0 { &mut self.zombie_parents } else { &mut self.parents };
+            add_parent(by_parent, parent, if span.zombie_ns > 0 { span.zombie_ns } else { span.count });
         }
         if let Some(kind) = thread.exited_work {
             self.exited_work.entry(kind).or_default().add_work(&thread.metrics);
@@ -145,14 +148,6 @@ impl GroupTotals {
     fn add_cgroup(&mut self, path: &Name) {
         if self.cgroups.len() <= MOST_CGROUPS && !self.cgroups.contains(path) {
             self.cgroups.insert(Name::clone(path));
-        }
-    }
-
-    fn add_parent(&mut self, name: &Name, threads: u64) {
-        let has_room = self.parents.len() < MOST_PARENTS && name.len() <= LONGEST_PARENT;
-        if has_room || self.parents.contains_key(name) {
-            let all = self.parents.entry(Name::clone(name)).or_default();
-            *all = all.saturating_add(threads);
         }
     }
 
@@ -195,14 +190,9 @@ impl GroupTotals {
             exited_work: None,
             is_minor: false,
             name_cut: self.name_cut,
-            parents: self.parents(),
+            parents: most_first(&self.parents),
+            zombie_parents: most_first(&self.zombie_parents),
         }
-    }
-
-    fn parents(&self) -> Vec<(Name, u64)> {
-        let mut parents: Vec<_> = self.parents.iter().map(|(name, count)| (Name::clone(name), *count)).collect();
-        parents.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        parents
     }
 
     /// How often the cgroups of the threads that waited, and those above them, had used their CPU quotas in a window; `None`
@@ -258,6 +248,7 @@ impl GroupTotals {
             left_ns,
             zombies,
             zombie_ns,
+            zombie_parents,
             halted_ns: _,
             blocked_ns,
             blocked_of,
@@ -290,7 +281,8 @@ impl GroupTotals {
         self.tid.merge(*tid);
         self.euid.merge(*euid);
         cgroups.iter().for_each(|path| self.add_cgroup(path));
-        parents.iter().for_each(|(name, count)| self.add_parent(name, *count));
+        parents.iter().for_each(|(name, count)| add_parent(&mut self.parents, name, *count));
+        zombie_parents.iter().for_each(|(name, ns)| add_parent(&mut self.zombie_parents, name, *ns));
         self.hottest_ns = self.hottest_ns.max(*hottest_ns);
         for (kind, totals) in exited_work {
             self.exited_work.entry(*kind).or_default().merge(totals);
@@ -305,6 +297,22 @@ impl GroupTotals {
         }
         self.name_cut |= name_cut;
     }
+}
+
+/// Adds an amount to that of a parent, if there is room.
+fn add_parent(parents: &mut BTreeMap<Name, u64>, name: &Name, amount: u64) {
+    let has_room = parents.len() < MOST_PARENTS && name.len() <= LONGEST_PARENT;
+    if has_room || parents.contains_key(name) {
+        let all = parents.entry(Name::clone(name)).or_default();
+        *all = all.saturating_add(amount);
+    }
+}
+
+/// Returns parents and their amounts, the largest amount first.
+fn most_first(parents: &BTreeMap<Name, u64>) -> Vec<(Name, u64)> {
+    let mut parents: Vec<_> = parents.iter().map(|(name, amount)| (Name::clone(name), *amount)).collect();
+    parents.sort_by_key(|(_, amount)| std::cmp::Reverse(*amount));
+    parents
 }
 
 /// How long a thread was blocked: as the scheduler counts it, else by the I/O and memory delays of taskstats. The

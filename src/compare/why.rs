@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::score::{LEAST_OTHER_REASON, LEAST_REASON, MOST_EXPLAINED_COLUMNS, MOST_REASONS};
-use super::{BLOCK, GroupReason, RUN, ReportSection, Row, SLEEP, WAIT, sum};
+use super::{BLOCK, GroupReason, RUN, ReportSection, Row, SLEEP, WAIT, ZOMBIE, sum};
 use crate::model::ReasonClass;
 
 /// Why the time of a group passes in a column of the overview.
@@ -57,11 +57,11 @@ fn of_columns(overview: &[Row], reasons: &[&Row], (busiest, has_entries): (f64, 
         let is_in_call = !has_entries || row.reason.as_ref().is_some_and(|reason| is_at_place(reason));
         is_of_column && is_cause(row) && (column != SLEEP || (is_busy && is_in_call))
     };
-    let mut lines: Vec<(f64, Why)> = [RUN, WAIT, BLOCK, SLEEP]
+    let mut lines: Vec<(f64, Why)> = [RUN, WAIT, BLOCK, SLEEP, ZOMBIE]
         .into_iter()
         .filter_map(|column| {
             // Of the time in which a group had something to do, or of all but what it was idle.
-            let whole = if column == SLEEP { awake } else { active };
+            let whole = if column == SLEEP { awake } else { active.max(most_of(overview, &[column])) };
             let told = reasons.iter().filter(|row| is_told(row, column));
             let mut rows: Vec<Row> = told.map(|row| (*row).clone()).collect();
             let is_much = rows.iter().any(|row| row.amount() > 0.0 && row.amount() >= whole * LEAST_REASON);
@@ -88,5 +88,7 @@ fn is_of(row: &Row, is: impl Fn(ReasonClass) -> bool) -> bool {
 fn is_cause(row: &Row) -> bool {
     let is_known = row.reason.as_ref().is_some_and(|reason| reason.is_known());
     let is_unclear = row.verdict().is_some_and(|verdict| !verdict.is_clear());
-    is_known && !is_unclear && !is_of(row, |class| class == ReasonClass::Idle)
+    let is_nobody =
+        row.reason.as_ref().is_some_and(|reason| reason.class == ReasonClass::Zombie && reason.by.is_none());
+    is_known && !is_unclear && !is_nobody && !is_of(row, |class| class == ReasonClass::Idle)
 }

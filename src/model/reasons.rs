@@ -204,7 +204,7 @@ pub struct WaitPlace {
     pub entry: Option<String>,
     /// The innermost function of the kernel.
     pub function: Option<String>,
-    /// Name of the group that ran on the CPU or owns the lock.
+    /// Name of the group that ran on the CPU or owns the lock, or of the process that has not waited for zombies.
     pub by: Option<String>,
     /// Where in the code of the program.
     pub at: Option<String>,
@@ -222,7 +222,7 @@ impl WaitPlace {
             (_, ReasonClass::Stopped) => "by a signal".to_owned(),
             (_, ReasonClass::Traced) => "by its tracer".to_owned(),
             (_, ReasonClass::Frozen) => "by the freezer of its cgroup".to_owned(),
-            (_, ReasonClass::Zombie) => "not waited for by the parent".to_owned(),
+            (by, ReasonClass::Zombie) => format!("not waited for by {}", by.as_deref().unwrap_or("the parent")),
             (_, ReasonClass::Unread) => "not readable".to_owned(),
             _ => {
                 let at = self.at.as_ref().map(|at| format!("in {at}"));

@@ -77,8 +77,8 @@ pub struct ThreadState {
     /// Name of the script, module, main class or program that the process runs; `None` if the name of the process says it, or
     /// if it could not be read.
     pub program: Option<Name>,
-    /// Nearest ancestor that is alive at the end, with the program of its interpreter, for processes that started and exited in a
-    /// window.
+    /// In a window, the nearest ancestor that is alive at the end, with the program of its interpreter, for processes that started
+    /// and exited; for zombies, the parent that has not waited for them.
     pub parent: Option<Name>,
     /// Effective user id of its process, on the leader only.
     pub euid: Option<u32>,

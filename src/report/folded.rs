@@ -32,7 +32,7 @@ pub fn write_folded(out: &mut dyn Write, report: &Report) -> io::Result<()> {
 fn frames(group: &Group, reason: &GroupReason) -> Vec<String> {
     let class = if reason.class == ReasonClass::CpuQuota { "CPU quota" } else { reason.column().unwrap_or_default() };
     let by = reason.by.iter().map(|by| match reason.class {
-        ReasonClass::Wait => format!("{by} ran"),
+        ReasonClass::Wait | ReasonClass::Zombie => reason.place(),
         _ => format!("held by {by}"),
     });
     let program = reason.stack.iter().flat_map(|stack| CodeFunction::all(stack)).rev().map(CodeFunction::label);

@@ -19,6 +19,7 @@ mod processes;
 mod residue;
 mod work;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use self::boot::{Clocks, TakenBy};
@@ -35,11 +36,11 @@ pub use self::join::{Join, Joined, JoinedValues};
 use self::left_programs::LeftPrograms;
 use self::lineage::Lineage;
 use self::parents::{KnownProcess, Living, Parents, living};
-use self::processes::{Processes, Seen};
+use self::processes::{Processes, Seen, whole_name};
 use self::work::{PRECISION_NS, Work};
 pub use crate::model::ExitedThread;
 use crate::model::{
-    CtprofSnapshot, FORMAT_VERSION, RecordedCommand, SnapshotHead, ThreadId, ThreadSpan, ThreadState, Threads,
+    CtprofSnapshot, FORMAT_VERSION, Name, RecordedCommand, SnapshotHead, ThreadId, ThreadSpan, ThreadState, Threads,
 };
 
 /// The window between two snapshots of one boot: a snapshot whose counters are increases.
@@ -91,7 +92,9 @@ pub fn recorded(
         let leaders = all.iter().filter(|thread| thread.is_leader()).map(living);
         Lineage::of(recorder, Parents::of(&join.start.earlier, leaders, &exits, &clocks))
     });
+    let parents = parents_of_zombies(&all, recorder);
     for mut thread in all {
+        thread.parent = parents.get(&thread.id()).cloned();
         let start_ns = clocks.boot_ns(thread.start_time_clock_ticks);
         thread.owner = thread.owner.or_else(|| lineage.as_mut()?.owner(thread.tgid, start_ns));
         join.add(thread);
@@ -102,6 +105,19 @@ pub fn recorded(
     let mut threads = into_window(earlier, &mut head, ends);
     threads.sort_by_key(ThreadState::id);
     Ok(CtprofSnapshot { head, threads })
+}
+
+/// Returns the names of the processes that have not waited for their exited children, by child. The recorder waits for its
+/// command at the end, and nobody can wait for a process whose other threads live on.
+fn parents_of_zombies(all: &[ThreadState], recorder: Option<u32>) -> HashMap<ThreadId, Name> {
+    let named = |process: &[ThreadState]| {
+        let zombie = process.iter().find(|thread| thread.is_leader())?;
+        let ppid = zombie.process.as_ref()?.ppid.filter(|ppid| Some(*ppid) != recorder)?;
+        let leader = all.binary_search_by_key(&ThreadId { tgid: ppid, tid: ppid }, ThreadState::id).ok()?;
+        Some((zombie.id(), whole_name(&all[leader].comm, all[leader].program.as_ref())))
+    };
+    let processes = all.chunk_by(|one, next| one.tgid == next.tgid);
+    processes.filter(|process| process.iter().all(ThreadState::has_exited)).filter_map(named).collect()
 }
 
 /// A thread in a window of this length in which nothing of it changed.

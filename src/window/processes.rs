@@ -40,6 +40,11 @@ pub(super) struct Leader {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Processes(Vec<LaterProcess>);
 
+/// Returns the name of a process, with what it runs if it is an interpreter.
+pub(super) fn whole_name(name: &Name, program: Option<&Name>) -> Name {
+    program.map_or_else(|| Name::clone(name), |program| format!("{name} {program}").into())
+}
+
 impl Processes {
     /// Adds a thread, which did `work` in the window.
     pub(super) fn add(&mut self, thread: &ThreadState, work: Work, seen: Seen) {
@@ -108,8 +113,7 @@ impl Processes {
     /// The name of a process, with what it runs if it is an interpreter.
     pub(super) fn name(&self, tgid: u32) -> Option<Name> {
         let leader = self.find(tgid)?.leader.as_ref()?;
-        let name = Name::clone(&leader.name);
-        Some(leader.program.as_ref().map_or(name, |program| format!("{} {program}", leader.name).into()))
+        Some(whole_name(&leader.name, leader.program.as_ref()))
     }
 
     /// The processes whose leader is known.

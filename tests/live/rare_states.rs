@@ -85,7 +85,9 @@ fn a_process_that_exits_in_a_window_is_a_zombie_from_its_exit_on() {
         let mut record = Command::new(env!("CARGO_BIN_EXE_ctprof"));
         record.args(["record", "-q", "-d", "6s", "--engine", engine, "-o"]).arg(&file).args(steps);
         let mut started = Started(vec![Command::new(&program).arg("100").spawn().unwrap()]);
-        started.0.push(record.arg("-p").arg(started.0[0].id().to_string()).spawn().unwrap());
+        // The parent has a name if it is captured too.
+        let pids = format!("{},{}", started.0[0].id(), std::process::id());
+        started.0.push(record.arg("-p").arg(pids).spawn().unwrap());
         thread::sleep(Duration::from_secs(3));
         let died = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
         kill(Pid::from_raw(started.0[0].id().cast_signed()), Signal::SIGKILL).unwrap();
@@ -101,6 +103,10 @@ fn a_process_that_exits_in_a_window_is_a_zombie_from_its_exit_on() {
         // On a busy host, the signal comes late, samples notice the exit later, and the thread is read after others.
         assert!((zombie - dead).abs() < 1.4, "{engine} {steps:?}: {zombie} s, dead for {dead} s");
         let run = of("run").unwrap();
+        let own = fs::read_to_string("/proc/self/comm").unwrap();
+        let parent = format!("zombie: not waited for by {}", own.trim_end());
+        let is_named = |row: &Value| row["group"] == "late-exits" && row["metric"] == parent;
+        assert!(rows.iter().any(is_named), "{engine} {steps:?}: {parent}");
         assert_eq!((&run["members"], &run["turnover"]["exited"]), (&1.into(), &0.into()), "{engine} {steps:?}");
     }
 }

@@ -489,3 +489,25 @@ fn a_lock_is_held_by_a_thread_of_the_group_with_its_name() {
         stored(&window(&[Sampled { reasons: vec![(ran("redis-server"), 400)], ..database(1000) }]));
     assert!(printed(&["show", &path, "--why"]).contains("wait: itself ran"));
 }
+
+#[test]
+fn zombies_say_which_processes_have_not_waited_for_them() {
+    let mut file = window(&[other("worker")]);
+    let zombie = |(tid, parent): (u64, &str)| {
+        json!({"tid": tid, "tgid": tid, "pcomm": "worker", "comm": "worker", "cgroup": "/", "parent": parent,
+               "alive_ns": 0, "zombie_ns": 10_000 * MS, "run_time_ns": 0, "wait_time_ns": 0, "block_sum": 0})
+    };
+    let zombies = [(7, "python3 spawn.py"), (8, "python3 spawn.py"), (9, "make")].map(zombie);
+    file["threads"].as_array_mut().unwrap().extend(zombies);
+    let (_directory, path) = stored(&file);
+    let all = rows(&["show", &path]);
+    let zombies = of_group(&all, "worker").into_iter().filter(|(name, _)| name.starts_with("zombie"));
+    assert_eq!(
+        zombies.collect::<Vec<_>>(),
+        [("zombie: not waited for by python3 spawn.py", 20_000), ("zombie: not waited for by make", 10_000)]
+    );
+    let screen = printed(&["show", &path]);
+    let why = "zombie 300%: not waited for by python3 spawn.py 200%, not waited for by make 100%";
+    assert!(screen.contains(why), "{screen}");
+    assert!(printed(&["show", &path, "-f", "folded"]).contains("worker;zombie;not waited for by make 10000000"));
+}

@@ -572,3 +572,19 @@ fn threads_streamed_to_a_vector_are_those_of_the_window() {
     threads.sort_by_key(ThreadState::id);
     assert_eq!((threads, Some(ends.window)), (whole.threads, whole.head.window));
 }
+
+#[test]
+fn a_zombie_has_the_parent_that_has_not_waited_for_it() {
+    let parent = |child: Value, parent_pid: u32| {
+        let state = json!({"state": "Z", "process": {"ppid": parent_pid}});
+        let program = json!({"program": "spawn.py"});
+        let all = [thread(5, 5, 1, &program), thread(7, 7, 1, &state), child, thread(9, 9, 1, &json!({}))];
+        let (a, b) = sides(&all, &all);
+        row(&with_records(a, b, &[]), 7)["parent"].clone()
+    };
+    let other = || thread(8, 8, 1, &json!({}));
+    assert_eq!(parent(other(), 5), "p5 spawn.py");
+    assert_eq!(parent(other(), 6), Value::Null, "of another namespace");
+    assert_eq!(parent(other(), 9), Value::Null, "the recorder waits for its command at the end");
+    assert_eq!(parent(thread(7, 8, 1, &json!({})), 5), Value::Null, "nobody can wait while another thread lives");
+}
