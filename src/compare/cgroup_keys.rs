@@ -99,7 +99,9 @@ fn name_of(container: &Container, grouping: &Grouping) -> Option<String> {
         Names::Patterns => workload,
         Names::Literal => str::to_owned,
     };
-    let pod = container.pod_key(shown).filter(|_| grouping.axis == GroupBy::Pod);
+    // Without a name, nothing says which pods are of one workload.
+    let pod = || container.pod_key(shown).or_else(|| Some(format!("pod{}", container.pod_uid.as_ref()?)));
+    let pod = if grouping.axis == GroupBy::Pod { pod() } else { None };
     pod.or_else(|| container.key(shown))
 }
 

@@ -290,6 +290,21 @@ fn pods_of_one_workload_are_one_row_and_other_containers_are_not() {
 }
 
 #[test]
+fn a_pod_without_a_name_is_a_row_with_its_id() {
+    let other = POD.replace('0', "1");
+    let path = |pod: &str, byte| format!("/kubepods/pod{pod}/{}", id(byte));
+    let of_pod = |pod: &str| json!({"pod_uid": pod});
+    let named = json!({"pod_uid": POD, "pod": "api-7d4b9c6f5d-x2k4p", "namespace": "shop"});
+    let containers = [path(POD, 1), path(POD, 2), path(&other, 3)];
+    let of = |pod: Value| {
+        let all = [(&*containers[0], pod.clone(), 4), (&containers[1], pod, 2), (&containers[2], of_pod(&other), 1)];
+        groups(&snapshot(&all), &["-g", "pod"])
+    };
+    assert_eq!(of(of_pod(POD)), [format!("pod{POD} 6"), format!("pod{other} 1")]);
+    assert_eq!(of(named), ["shop/api 6".to_owned(), format!("pod{other} 1")]);
+}
+
+#[test]
 fn redacted_containers_have_no_names_and_the_same_groups() {
     let pod = json!({"runtime": "containerd", "id": id(1), "pod": "payroll-0", "namespace": "finance", "name": "ledger",
                      "pod_uid": POD, "image": "registry.example/ledger"});
