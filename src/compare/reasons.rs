@@ -57,7 +57,7 @@ pub(super) fn grouped(reasons: &Reasons, threads: &ThreadTotals, naming: &Naming
     let program = |other: &OtherThread| programs.get(&*other.pcomm).copied().flatten().flatten();
     let culprit = |other: &OtherThread| match only.get(&*other.pcomm).copied().flatten() {
         Some(path) => path.to_vec(),
-        None => path(&other.pcomm, (None, program(other)), &other.comm, &other.cgroup),
+        None => path(&other.pcomm, (None, other.program.as_ref().or(program(other))), &other.comm, &other.cgroup),
     };
     let victims: Vec<_> =
         reasons.threads.iter().zip(&all).map(|(sampled, path)| is_in_scope(sampled).then_some(path)).collect();

@@ -242,6 +242,9 @@ stored! {
         pub pcomm: Name,
         /// Name of the thread.
         pub comm: Name,
+        /// Name of the script or program that its process runs, of the owner of a lock; `None` if the name of the process says it,
+        /// or if it is unknown.
+        optional program: Option<Name>,
         /// Path of its cgroup.
         optional cgroup: Option<Name>,
     }

@@ -118,7 +118,7 @@ impl Hash {
             object.iter_mut().for_each(|object| *object = self.name(object, OF_OBJECTS).into());
             [stack, held_in].into_iter().flatten().for_each(|stack| *stack = self.name(stack, OF_CODE).into());
             if let Some(other) = by {
-                [&mut other.pcomm, &mut other.comm].into_iter().for_each(task);
+                [&mut other.pcomm, &mut other.comm].into_iter().chain(&mut other.program).for_each(task);
                 cgroup(&mut other.cgroup);
             }
         }
@@ -280,11 +280,11 @@ mod tests {
                 cgroup: Some("/system.slice/redis.service".into()),
                 ..SampledThreads::default()
             };
-            let SampledThreads { pcomm, comm, cgroup, .. } = names();
+            let SampledThreads { pcomm, comm, program, cgroup, .. } = names();
             let reason = Reason {
                 entry: Some("fdatasync".into()),
                 object: Some("/var/lib/postgres/wal".into()),
-                by: Some(OtherThread { pcomm, comm, cgroup }),
+                by: Some(OtherThread { pcomm, comm, program, cgroup }),
                 stack: Some("libc.so.6:poll;redis-server:std::thread::park;redis-server:aof::flush;redis-server:?no unwind tables".into()),
                 held_in: Some("redis-server:postgres".into()),
                 ..Reason::default()

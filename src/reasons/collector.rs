@@ -408,19 +408,19 @@ impl ReasonCollector {
             Activity::Traced => ReasonClass::Traced,
             Activity::Frozen => ReasonClass::Frozen,
         };
-        let by = match class {
-            ReasonClass::Wait => sample.cpu.and_then(|cpu| others.running.get(&cpu)).copied(),
+        let (by, held_by) = match class {
+            ReasonClass::Wait => (sample.cpu.and_then(|cpu| others.running.get(&cpu)).copied(), None),
             _ => {
-                let owner = sample.owner.or(sample.owner_process);
-                owner.and_then(|owner| self.threads.get(&owner)).map(|owner| owner.names)
+                let owner = sample.owner.or(sample.owner_process).and_then(|owner| self.threads.get(&owner));
+                (owner.map(|owner| owner.names), owner.map(|owner| owner.tgid))
             }
         };
         if !activity.is_sleep() || !sample.activity.is_sleep() {
-            return RawReason { class, by, ..RawReason::default() };
+            return RawReason { class, by, held_by, ..RawReason::default() };
         }
         let held_in = sample.owner.and_then(|owner| self.code_of(owner, others));
         let ThreadSample { entry, stack, object, code, .. } = sample.clone();
-        RawReason { class, entry: without_arguments(entry), stack, object, code, held_in, by }
+        RawReason { class, entry: without_arguments(entry), stack, object, code, held_in, by, held_by }
     }
 }
 

@@ -63,7 +63,7 @@ impl ReasonCollector {
     pub fn conclude(mut self, known: &Conclusion<'_>) -> Reasons {
         self.close();
         let names = WindowNames::new(known, &self.programs);
-        let reasons: Vec<_> = self.reasons.values.iter().map(|raw| self.named(raw, known)).collect();
+        let reasons: Vec<_> = self.reasons.values.iter().map(|raw| self.named(raw, &names)).collect();
         let mut times = BTreeMap::<SampledThreads, BTreeMap<Reason, SampledTime>>::new();
         let mut add = |threads: SampledThreads, of_threads: &AmountsByReason, is_idle: bool| {
             let sums = times.entry(threads).or_default();
@@ -100,7 +100,8 @@ impl ReasonCollector {
         listed(times, sampling)
     }
 
-    fn named(&self, raw: &RawReason, known: &Conclusion<'_>) -> Reason {
+    fn named(&self, raw: &RawReason, window: &WindowNames<'_>) -> Reason {
+        let known = window.known;
         let functions = raw.stack.iter().filter_map(|address| known.functions.get(address));
         let is_in_freezer = functions.clone().next().is_some_and(|name| OF_FREEZER.contains(&&**name));
         let is_frozen = raw.class == ReasonClass::Sleep && is_in_freezer;
@@ -124,6 +125,7 @@ impl ReasonCollector {
         let by = raw.by.and_then(|number| self.names.values.get(index(number))).map(|names| OtherThread {
             pcomm: Name::clone(&names.pcomm),
             comm: Name::clone(&names.comm),
+            program: raw.held_by.and_then(|tgid| window.program_of(tgid, &names.pcomm)),
             cgroup: names.cgroup.and_then(known.cgroup),
         });
         let stack = |number: Option<u32>| known.stacks.get(&number?).cloned();
@@ -201,6 +203,11 @@ impl<'a> WindowNames<'a> {
             named,
             processes: known.threads.iter().map(|thread| thread.tgid).collect(),
         }
+    }
+
+    /// Returns the program of a process; `None` if another process has its id in the window.
+    fn program_of(&self, tgid: u32, pcomm: &str) -> Option<Name> {
+        self.by_id.get(&(tgid, tgid)).filter(|leader| &*leader.pcomm == pcomm)?.program.clone()
     }
 
     fn living(&self, tid: u32, thread: &TrackedThread, names: &[SampledNames]) -> SampledThreads {

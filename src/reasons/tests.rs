@@ -425,6 +425,24 @@ fn the_owner_of_a_lock_is_named_if_it_is_known() {
 }
 
 #[test]
+fn owners_of_locks_with_one_name_are_told_apart_by_their_programs() {
+    let python = |tid| ThreadSample { pcomm: "python3".into(), ..sample(tid, Activity::Running, 5) };
+    let waits =
+        |tid, owner| ThreadSample { owner: Some(owner), ..in_call(tid, Activity::Blocked, 6, libc::SYS_read, 2) };
+    let pass = vec![python(1), python(2), waits(3, 1), waits(4, 2)];
+    let script = |tid, script: &str| ThreadState {
+        tid,
+        tgid: tid,
+        pcomm: "python3".into(),
+        program: Some(script.into()),
+        ..ThreadState::default()
+    };
+    let reasons = concluded(collected(&[pass.clone(), pass]), &[script(1, "a.py"), script(2, "b.py")]);
+    let owners = reasons.reasons.iter().filter_map(|reason| reason.by.as_ref()?.program.as_deref());
+    assert_eq!(owners.collect::<Vec<_>>(), ["a.py", "b.py"]);
+}
+
+#[test]
 fn a_sleep_that_began_in_the_window_before_is_idle_in_the_next_one() {
     let asleep = in_call(1, Activity::Asleep, 6, libc::SYS_read, 2);
     let mut collector = collected(&[vec![sample(1, Activity::Running, 5)], vec![asleep]]);

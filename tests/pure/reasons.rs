@@ -511,3 +511,24 @@ fn zombies_say_which_processes_have_not_waited_for_them() {
     assert!(screen.contains(why), "{screen}");
     assert!(printed(&["show", &path, "-f", "folded"]).contains("worker;zombie;not waited for by make 10000000"));
 }
+
+#[test]
+fn a_lock_is_held_by_the_script_of_its_holder() {
+    let held = |script: &str| {
+        let mut flock = reason("sleep", "flock", &["locks_lock_inode_wait"], "");
+        flock["by"] = json!({"pcomm": "python3", "comm": "python3", "program": script, "cgroup": "/"});
+        flock
+    };
+    let waits = Sampled { reasons: vec![(held("backup.py"), 400)], ..database(1000) };
+    let mut file = window(&[waits, other("python3"), other("python3")]);
+    for (place, script) in [(1, "backup.py"), (2, "report.py")] {
+        file["threads"][place]["program"] = script.into();
+        file["reasons"]["threads"][place]["program"] = script.into();
+    }
+    let (_directory, path) = stored(&file);
+    let screen = first_screen(&["show", &path]).join("\n");
+    assert!(screen.contains(", held by python3 backup.py "), "{screen}");
+    file["reasons"]["reasons"][0]["by"].as_object_mut().unwrap().remove("program");
+    let (_directory, path) = stored(&file);
+    assert!(printed(&["show", &path]).contains(", held by python3 "), "a file of 0.3.0");
+}
