@@ -294,20 +294,24 @@ impl<'g> GroupTime<'g> {
     /// The time of columns without a sample, so that the reasons of a group add up to its time.
     fn unsampled(&self) -> impl Iterator<Item = (Arc<GroupReason>, (&'static str, Option<f64>))> {
         let columns = self.columns.iter().filter(|(_, (_, all))| *all <= 0.0);
-        columns.flat_map(|(column, (counter, _))| {
-            let mut rest = counter.cell.as_ref().and_then(number).unwrap_or(0.0);
-            let parents = self.zombie_parents.iter().filter(|_| *column == ZOMBIE);
-            let mut rows: Vec<_> = parents
-                .map(|(parent, ns)| {
-                    let amount = rest.min(*ns as f64);
-                    rest -= amount;
-                    (GroupReason::not_waited_for_by(parent), amount)
-                })
-                .collect();
-            rows.extend(GroupReason::other(column).map(|other| (other, rest)));
-            let rows = rows.into_iter().filter(|(_, amount)| *amount > 0.0);
-            rows.map(|(row, amount)| (Arc::new(row), (*column, Some(amount)))).collect::<Vec<_>>()
+        let times = columns.filter_map(|(column, (counter, _))| Some((*column, number(counter.cell.as_ref()?)?)));
+        times.flat_map(|(column, time)| {
+            let parts = self.parts(column, time).into_iter().filter(|(_, amount)| *amount > 0.0);
+            parts.map(move |(row, amount)| (Arc::new(row), (column, Some(amount))))
         })
+    }
+
+    /// Divides the time of a column without a sample: zombies by the process that has not waited for them.
+    fn parts(&self, column: &str, mut rest: f64) -> Vec<(GroupReason, f64)> {
+        let parents = self.zombie_parents.iter().filter(|_| column == ZOMBIE);
+        let by_parent = parents.map(|(parent, ns)| {
+            let amount = rest.min(*ns as f64);
+            rest -= amount;
+            (GroupReason::not_waited_for_by(parent), amount)
+        });
+        let mut parts: Vec<_> = by_parent.collect();
+        parts.extend(GroupReason::other(column).map(|other| (other, rest)));
+        parts
     }
 
     fn sum(&self, weights: &BTreeMap<GroupReason, SampledTime>, name: &ReasonName) -> Measurement {
