@@ -1,8 +1,9 @@
 // Stacked bars: where the time of a group went.
 
 import { TIMES } from "./app";
-import type { Group } from "./data";
+import type { Group, Row } from "./data";
 import { svg } from "./dom";
+import { SIDES } from "./dots";
 import { drawing, mark, type Lines } from "./marks";
 
 /** A part of a bar: its color, its length, and what it says. */
@@ -12,22 +13,22 @@ export interface Part {
   lines: Lines;
 }
 
-/** The parts of a group's time on each side. */
-function times(group: Group): Part[][] {
-  const rows = TIMES.map((name) => group.section.values.get(name)?.row.get(group)).filter((row) => row !== undefined);
-  const sides = rows[0]?.cells ?? [];
-  return sides.map((_, side) =>
-    rows.map(({ value, cells }) => ({
-      name: value.name,
+/** The column of the overview that a reason belongs to, or that a value is. */
+export const columnOf = (name: string): string => name.split(":")[0] ?? "";
+
+/** The parts of a bar per side. */
+export const partsOf = (rows: Row[]): Part[][] =>
+  (rows[0]?.cells ?? []).map((_, side) =>
+    rows.map(({ group, value, cells }) => ({
+      name: columnOf(value.name),
       value: cells[side]?.number ?? 0,
-      lines: [
-        `${group.label}: ${value.name} ${cells[side]?.text ?? ""}`,
-        sides.length > 1 && (side === 0 ? "baseline" : "candidate"),
-        value.doc,
-      ],
+      lines: [`${group.label}: ${value.name} ${cells[side]?.text ?? ""}`, cells.length > 1 && SIDES[side], value.doc],
     })),
   );
-}
+
+/** The parts of a group's time on each side. */
+const times = (group: Group): Part[][] =>
+  partsOf(TIMES.map((name) => group.section.values.get(name)?.row.get(group)).filter((row) => row !== undefined));
 
 /** The time in which threads were not asleep. */
 export const active = (parts: Part[]): number =>

@@ -25,7 +25,10 @@ export interface Dots {
 /** What threads did or waited for, and who ran meanwhile, as in the JSON of reports. */
 export interface Reason {
   class: string;
+  entry: string | null;
   by: string | null;
+  /** Functions of the program, the innermost first, of the most frequent stack. */
+  stack: string[];
 }
 
 interface GroupData {
@@ -299,6 +302,9 @@ export function numbersOf(row: Row | undefined): number[] | null {
   if (!row?.cells.some(({ number }) => number !== null)) return null;
   return row.cells.map(({ number }) => number ?? 0);
 }
+
+/** The texts of both sides, or one text if they are equal. */
+export const textOf = (row: Row | undefined): string => [...new Set(row?.cells.map(({ text }) => text))].join(" → ");
 
 /** Whether several runs do not say that a value changed. */
 export const isUnclear = ({ verdict }: Row): boolean => verdict?.number === 0;

@@ -10,11 +10,15 @@ export const says = (...lines: Lines): { "data-says": string } => ({
   "data-says": lines.filter((line) => line).join("\n"),
 });
 
-/** A part of a drawing that stands for a number. */
-export function mark(kind: "rect" | "circle", attributes: Attributes, ...lines: Lines): SVGElement {
+/** The attributes of an element that stands for a number, which arrows reach. */
+export function described(...lines: Lines): Attributes {
   const label = lines.filter((line) => line).join(", ");
-  return svg(kind, { ...attributes, ...says(...lines), role: "img", "aria-label": label, tabindex: -1 });
+  return { ...says(...lines), role: "img", "aria-label": label, tabindex: -1 };
 }
+
+/** A part of a drawing that stands for a number. */
+export const mark = (kind: "rect" | "circle", attributes: Attributes, ...lines: Lines): SVGElement =>
+  svg(kind, { ...attributes, ...described(...lines) });
 
 /** A drawing, which may be stretched unless it has circles or text. */
 export function drawing(
@@ -27,12 +31,15 @@ export function drawing(
   return svg("svg", { ...attributes, viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" }, ...marks);
 }
 
-/** The mark that an arrow leads to: along a row, or in another row the one at the same place. */
+/** The mark that an arrow leads to: along a row, in another row the one at the same place, in a list the one around or within. */
 function next(from: Element, key: string): HTMLElement | SVGElement | null | undefined {
   const [along, across] = [{ ArrowRight: 1, ArrowLeft: -1 }[key] ?? 0, { ArrowDown: 1, ArrowUp: -1 }[key] ?? 0];
   const marks = [...(from.closest(".marks")?.querySelectorAll<SVGElement>("[data-says]") ?? [])];
   const [at, row] = [marks.findIndex((one) => one === from), from.closest("g")];
   if (along !== 0) return marks[Math.max(0, at + along)];
+  const item = across === 0 ? null : from.closest(".icicle li");
+  if (item)
+    return (across > 0 ? item.querySelector("ul") : item.parentElement?.closest("li"))?.querySelector("[data-says]");
   const rows = [...(from.closest(".marks")?.querySelectorAll("g") ?? [])];
   const place = [...(row?.children ?? [])].indexOf(from);
   const other = row && across !== 0 ? rows[rows.indexOf(row) + across]?.children[place] : null;

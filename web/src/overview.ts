@@ -3,7 +3,7 @@
 import { TIMES, valuesOf, type App } from "./app";
 import { scaleOfTimes } from "./bars";
 import { copiers } from "./copy";
-import { changeOf, isUnclear, type Group, type Section, type Value } from "./data";
+import { changeOf, isUnclear, textOf, type Group, type Section, type Value } from "./data";
 import { button, filterInput, html, legend, select } from "./dom";
 import { counted, headingOf, numberText } from "./format";
 import { Outline, type Line } from "./outline";
@@ -210,15 +210,7 @@ export class Overview {
       ...this.columns.map(({ name, unit }) => headingOf(name, unit)),
       "why",
     ];
-    const text = (group: Group) => (value: Value) =>
-      [
-        ...new Set(
-          group.section.values
-            .get(value.name)
-            ?.row.get(group)
-            ?.cells.map(({ text }) => text),
-        ),
-      ].join(" → ");
+    const text = (group: Group) => (value: Value) => textOf(group.section.values.get(value.name)?.row.get(group));
     const row = ({ group }: Line) => [
       group.label,
       ...change.map(() => group.verdict),

@@ -76,14 +76,16 @@ function reportOf(whole: Report, { course, period }: Selected): Report {
 
 /** The reasons that groups had in a period. */
 function reasonsOf(course: Course, period: Period): Rates[] {
-  const byName = new Map<string, Rates>();
+  const byKey = new Map<string, Rates>();
   for (const { name, reason, unit, group, values } of course.reasons) {
     const rate = average(course, values, period);
-    const found = byName.get(name) ?? { name, reason, unit, rates: new Map<number, number>() };
-    if (rate > 0) byName.set(name, found);
+    // Groups with the same reason have stacks of their own.
+    const key = keyOf([name, ...reason.stack]);
+    const found = byKey.get(key) ?? { name, reason, unit, rates: new Map<number, number>() };
+    if (rate > 0) byKey.set(key, found);
     if (rate > 0) found.rates.set(group, rate);
   }
-  return [...byName.values()];
+  return [...byKey.values()];
 }
 
 /** Whether a group that is not among those of a column did nothing at any time. */

@@ -1,10 +1,11 @@
 // Why threads waited: the reasons of each group as bars, and who took CPUs from whom.
 
 import { TIMES, type App } from "./app";
-import { active, bars, scaleOf, type Part, type Scaled } from "./bars";
-import { changeOf, numbersOf, type Group, type Report, type Row, type Section } from "./data";
+import { active, bars, columnOf, partsOf, scaleOf, type Part, type Scaled } from "./bars";
+import { changeOf, numbersOf, textOf, type Group, type Report, type Row, type Section } from "./data";
 import { html, legend } from "./dom";
 import { counted, numberText } from "./format";
+import { hasFunctions, icicles } from "./icicle";
 import { sortedBy } from "./sorting";
 import { table, type Column } from "./table";
 
@@ -12,9 +13,12 @@ const NONE_THEN = "No thread was sampled in this period but those that were idle
 const NOTE =
   "Bars are the time in which threads were not idle: each part is a reason. Times come from counters, their shares from samples.";
 
+const FUNCTIONS =
+  "Below each reason are the functions of its most frequent stack, the outermost first. The width is the time, without idle time.";
+
 /** Reasons of a group that are named; all are among the values. */
 const NAMED = 5;
-/** Victims and culprits of the matrix. */
+/** Victims and culprits of the matrix, and groups with icicles. */
 const MOST = 20;
 
 export const hasWhy = (report: Report): boolean => (report.sections.get("reasons")?.groups.length ?? 0) > 0;
@@ -25,19 +29,32 @@ export function why({ report }: App): HTMLElement {
   const all = lines(section);
   const [awake, asleep] = [all.filter(({ size }) => size > 0), all.filter(({ size }) => size === 0)];
   const scaled = { scale: scaleOf(all.map(({ sides }) => sides)), capacity: report.document.capacity };
-  const drawn = (label: string, list: Line[]) => table(label, columns(report, scaled), list);
+  const drawn = (label: string, list: Line[]) => [
+    table(label, columns(report, scaled), list),
+    ...functions(list, report),
+  ];
   const sleepers = html("details", {}, html("summary", {}, `${counted(asleep.length, "group")} that only slept`));
-  sleepers.append(drawn("Reasons of groups that only slept", asleep));
+  sleepers.append(...drawn("Reasons of groups that only slept", asleep));
   return html(
     "div",
     { class: "why" },
     html("div", { class: "toolbar" }, legend(TIMES.map((name) => [name, name]))),
-    drawn("Reasons", awake),
+    ...drawn("Reasons", awake),
     asleep.length > 0 && sleepers,
     html("p", { class: "note" }, `${NOTE} ${section.notes.join("; ")}`),
     html("h3", {}, "Who ran while others waited for a CPU"),
     matrix(section) ?? html("p", {}, "No thread was seen waiting for a CPU that another one ran on."),
   );
+}
+
+/** Icicles of the first groups whose functions are known. */
+function functions(all: Line[], report: Report): HTMLElement[] {
+  const list = all.filter(({ rows }) => rows.some(hasFunctions));
+  const entry = ({ group, rows }: Line, at: number) =>
+    html("details", { open: at === 0 }, html("summary", {}, group.label), ...icicles(rows, report));
+  const more = list.length > MOST ? ` ${counted(list.length - MOST, "more group")} not drawn.` : "";
+  const note = html("p", { class: "note" }, FUNCTIONS + more);
+  return list.length > 0 ? [html("h3", {}, "Functions that led there"), note, ...list.slice(0, MOST).map(entry)] : [];
 }
 
 interface Line {
@@ -55,17 +72,18 @@ const sizeOf = (row: Row): number => Math.abs(changeOf(row) ?? 0);
 /** The groups that waited and were blocked most come first. */
 function lines(section: Section): Line[] {
   const rows = new Map<Group, Row[]>();
-  for (const value of section.values.values()) {
-    if (value.reason?.class === "idle") continue;
-    for (const row of value.rows) rows.set(row.group, [...(rows.get(row.group) ?? []), row]);
+  for (const row of section.rows) {
+    if (row.value.reason?.class !== "idle") rows.set(row.group, [...(rows.get(row.group) ?? []), row]);
   }
+  const ordered = (list: Row[]) =>
+    partsOf(TIMES.flatMap((name) => list.filter((row) => columnOf(row.value.name) === name)));
   const sum = (list: Row[], names: string[]) =>
-    list.reduce((all, row) => (names.includes(columnOf(row)) ? all + sizeOf(row) : all), 0);
+    list.reduce((all, row) => (names.includes(columnOf(row.value.name)) ? all + sizeOf(row) : all), 0);
   const all = [...rows].map(([group, list]) => ({
     group,
     rows: sortedBy(list, false, sizeOf),
-    sides: sidesOf(list),
-    size: Math.max(sum(list, ["run", "wait", "block"]), ...sidesOf(list).map(active)),
+    sides: ordered(list),
+    size: Math.max(sum(list, ["run", "wait", "block"]), ...ordered(list).map(active)),
   }));
   return sortedBy(all, false, (line) => sum(line.rows, ["wait", "block"]));
 }
@@ -83,36 +101,16 @@ function columns(report: Report, scaled: Scaled): Column<Line>[] {
 
 const unitOf = (report: Report): string => report.sections.get("reasons")?.rows[0]?.value.unit ?? "";
 
-const columnOf = ({ value }: Row): string => value.name.slice(0, value.name.indexOf(":"));
-
 const named = ({ value, delta, cells }: Row): string => `${value.name} ${(delta ?? cells[0])?.text ?? "-"}`;
 
 function names({ rows }: Line): HTMLElement {
-  const entry = (row: Row) => html("li", {}, html("span", { class: `swatch ${columnOf(row)}` }), named(row));
+  const entry = (row: Row) => html("li", {}, html("span", { class: `swatch ${columnOf(row.value.name)}` }), named(row));
   return html("ul", {}, ...rows.slice(0, NAMED).map(entry));
-}
-
-/** The parts of a bar per side, in the order of the columns of the overview. */
-function sidesOf(rows: Row[]): Part[][] {
-  const ordered = TIMES.flatMap((name) => rows.filter((row) => columnOf(row) === name));
-  return (rows[0]?.cells ?? []).map((_, side) =>
-    ordered.map((row) => ({
-      name: columnOf(row),
-      value: numbersOf(row)?.[side] ?? 0,
-      lines: [
-        `${row.value.name} ${row.cells[side]?.text ?? ""}`,
-        row.group.label,
-        row.cells.length > 1 && (side === 0 ? "baseline" : "candidate"),
-      ],
-    })),
-  );
 }
 
 /** Victims by culprits; `null` if there are none. */
 function matrix(section: Section): HTMLElement | null {
-  const rows = [...section.values.values()]
-    .filter(({ reason }) => reason?.class === "wait" && reason.by !== null)
-    .flatMap((value) => value.rows);
+  const rows = section.rows.filter(({ value: { reason } }) => reason?.class === "wait" && reason.by !== null);
   const waits = rows.map((row) => {
     const by = row.value.reason?.by ?? "";
     return { row, culprit: by === "itself" ? row.group.name : by, time: Math.max(0, ...(numbersOf(row) ?? [])) };
@@ -130,8 +128,7 @@ function matrix(section: Section): HTMLElement | null {
   const cell = (victim: Group, culprit: string) => {
     const wait = waits.find(({ row, culprit: by }) => row.group === victim && by === culprit);
     if (!wait || wait.time === 0) return "";
-    const text = [...new Set(wait.row.cells.map(({ text }) => text))].join(" → ");
-    const element = html("span", { class: "heat wait" }, text);
+    const element = html("span", { class: "heat wait" }, textOf(wait.row));
     element.style.setProperty("--heat", (wait.time / largest).toFixed(2));
     return element;
   };

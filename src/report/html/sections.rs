@@ -108,7 +108,9 @@ impl<'p> SectionData<'p> {
                 data.groups.push(GroupData::new(section, row, shared));
                 data.groups.len() - 1
             });
-            let value = *values.entry(&row.name).or_insert_with(|| {
+            // Groups with the same reason have stacks of their own.
+            let stack = row.reason.as_ref().and_then(|reason| reason.stack.as_ref());
+            let value = *values.entry((&row.name, stack)).or_insert_with(|| {
                 data.values.push(ValueData::new(row));
                 data.values.len() - 1
             });
