@@ -16,6 +16,7 @@ export default ts.config(
       "no-restricted-properties": ["error", ...MARKUP.map((property) => ({ property }))],
       "no-restricted-globals": ["error", "fetch", "XMLHttpRequest", "WebSocket", "eval"],
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
+      "@typescript-eslint/no-confusing-void-expression": ["error", { ignoreArrowShorthand: true }],
     },
   },
 );

@@ -10,7 +10,7 @@ use ctprof::{CtprofSnapshot, ThreadState};
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
-use crate::reasons::slow_database;
+use crate::reasons::{slow_database, two_pools};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -109,6 +109,73 @@ fn reasons_are_bars_of_each_group_and_a_matrix_of_who_ran_while_who_waited() {
     assert!(text.contains("submit_bio_wait on /data/appendonly.aof +20pp"), "{text}");
 }
 
+/// A report on two programs whose functions are known.
+fn functions(files: &Files) -> String {
+    let path = files.write("pools.json", &two_pools().to_string());
+    files.report("functions.html", &["show", &path])
+}
+
+#[test]
+fn the_functions_behind_a_reason_are_below_it_from_the_outside_in_and_as_wide_as_their_time() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    browser.open(&format!("{}#view=why", functions(&files)));
+    let frames = |group: usize| {
+        format!(
+            "(() => {{
+                const all = document.querySelectorAll('.icicle')[{group}];
+                all.parentElement.open = true;
+                const left = all.getBoundingClientRect().left;
+                return [...all.querySelectorAll('span')].map((one) => {{
+                    const at = one.getBoundingClientRect();
+                    const share = (length) => Math.round(100 * length / all.clientWidth);
+                    return `${{one.textContent}} ${{share(at.left - left)}}+${{share(at.width)}}`;
+                }});
+            }})()"
+        )
+    };
+    let api = json!([
+        "sleep: futex 0+90",
+        "main 0+90",
+        "serve 0+90",
+        "get 0+72",
+        "take 0+72",
+        "flush 72+18",
+        "run: on a CPU 90+10"
+    ]);
+    assert_eq!(browser.value(&frames(0)), api);
+    let jobs = json!([
+        "sleep: futex 0+90",
+        "main 0+90",
+        "[jobs+0x1a2b0: stripped] 0+90",
+        "get 0+90",
+        "take 0+90",
+        "run: on a CPU 90+10"
+    ]);
+    assert_eq!(browser.value(&frames(1)), jobs, "the same reason, with functions of its own");
+
+    let colors =
+        "['.icicle > ul > li', '.icicle > ul > li:last-child'].map((one) => document.querySelector(one).className)";
+    assert_eq!(browser.value(colors), json!(["sleep", "run"]));
+    browser.value("document.querySelector('.icicle').focus()");
+    let focus = "document.activeElement.textContent";
+    for (key, function) in [
+        ("ArrowRight", "sleep: futex"),
+        ("ArrowDown", "main"),
+        ("ArrowDown", "serve"),
+        ("ArrowRight", "get"),
+        ("ArrowRight", "take"),
+        ("ArrowRight", "flush"),
+        ("ArrowUp", "serve"),
+        ("ArrowLeft", "main"),
+    ] {
+        browser.press(key);
+        assert_eq!(browser.value(focus), function, "{key}");
+    }
+    assert_eq!(browser.text(".tooltip"), "main90%, share of api: 90.0%");
+    assert_eq!(browser.console(), Vec::<Value>::new());
+}
+
 const VIEWS: [&str; 8] = ["", "time", "why", "distribution", "cgroups", "values", "host", "captures"];
 
 /// The names of the groups in the overview, without marks.
@@ -132,6 +199,7 @@ fn every_view_opens_without_a_message_and_without_a_request() {
         files.report("host.html", &["compare", before, after, "--sections", "host"]),
         files.report("same.html", &["compare", before, before]),
         reasons(&files)[1].clone(),
+        functions(&files),
         repeated(&files).1,
     ];
     for report in reports {
@@ -750,12 +818,20 @@ fn axe_finds_no_obstacle_for_anyone() {
     let [before, after] = &pair(&files);
     let [one, two] = reasons(&files);
     let series = files.report("series.html", &["show", &crate::changes_over_time::series(files.0.path(), 10)]);
-    let reports = [files.report("compare.html", &["compare", before, after]), repeated(&files).1, one, two, series];
+    let reports = [
+        files.report("compare.html", &["compare", before, after]),
+        repeated(&files).1,
+        one,
+        two,
+        series,
+        functions(&files),
+    ];
     // Reasons are in the first views, and the others as without reasons.
-    let views = [&VIEWS[..], &VIEWS, &VIEWS[..3], &VIEWS[..3], &VIEWS];
+    let views = [&VIEWS[..], &VIEWS, &VIEWS[..3], &VIEWS[..3], &VIEWS, &["why"]];
     let light = reports.iter().zip(views).map(|(report, views)| (report, views, "light", "{}"));
     // Themes differ in colors, which the views of a comparison and of a series have all of.
-    let dark = [&reports[0], &reports[4]].map(|report| (report, &VIEWS[..], "dark", "{runOnly: ['color-contrast']}"));
+    let dark = [(&reports[0], &VIEWS[..]), (&reports[4], &VIEWS), (&reports[5], &["why"])];
+    let dark = dark.map(|(report, views)| (report, views, "dark", "{runOnly: ['color-contrast']}"));
     for (report, views, theme, rules) in light.chain(dark) {
         for view in views {
             browser.open(&format!("{report}#view={view}&theme={theme}"));

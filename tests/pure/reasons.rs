@@ -84,6 +84,21 @@ pub(crate) fn slow_database(fsync: u64) -> Value {
     window(&[database(fsync), other("cc1")])
 }
 
+/// Two programs that wait for a lock in functions of the same names, which other functions called.
+pub(crate) fn two_pools() -> Value {
+    let futex = |(stack, samples): (&str, u64)| {
+        let mut reason = reason("sleep", "futex", &["futex_wait_queue"], "");
+        reason["stack"] = stack.into();
+        (reason, samples)
+    };
+    let pool = |name, stacks: &[(&str, u64)]| {
+        let reasons = stacks.iter().copied().map(futex).chain([(json!({"class": "run"}), 50)]).collect();
+        Sampled { name, run: 1000, wait: 0, block: Some(0), reasons }
+    };
+    let api = [("api:take;api:get;api:serve;api:main", 320), ("api:flush;api:serve;api:main", 80)];
+    window(&[pool("api", &api), pool("jobs", &[("jobs:take;jobs:get;jobs:?stripped+0x1a2b0;jobs:main", 400)])])
+}
+
 /// The file of a window in a new directory.
 fn stored(window: &Value) -> (tempfile::TempDir, String) {
     let directory = tempfile::tempdir().unwrap();

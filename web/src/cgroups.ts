@@ -1,8 +1,8 @@
 // cgroups: CPU time and throttling, memory against its limit, pressure.
 
 import type { App } from "./app";
-import { changeOf, type Cell, type Report, type Row } from "./data";
-import { html } from "./dom";
+import { changeOf, UNKNOWN, type Cell, type Report, type Row } from "./data";
+import { html, note } from "./dom";
 import { sortedBy } from "./sorting";
 import { table, type Column } from "./table";
 
@@ -21,7 +21,7 @@ export function cgroups({ report }: App): HTMLElement {
     "div",
     {},
     table("cgroups", columns(report.two ? [0, 1] : [0]), sortedBy(lines, false, changed)),
-    html("p", { class: "note" }, `${sides}Pressure is the time in which some tasks / all tasks waited.`),
+    note(`${sides}Pressure is the time in which some tasks / all tasks waited.`),
   );
 }
 
@@ -42,23 +42,13 @@ const nameOf = (line: Line): string => [...line.values()][0]?.group.name ?? "";
 type Of = (name: string) => Cell;
 
 function columns(sides: number[]): Column<Line>[] {
-  const of = (line: Line) =>
-    sides.map(
-      (side): Of =>
-        (name) =>
-          line.get(name)?.cells[side] ?? { text: "-", number: null },
-    );
+  const of = (line: Line): Of[] => sides.map((side) => (name) => line.get(name)?.cells[side] ?? UNKNOWN);
   /** A line per side, or one if both are equal. */
-  const column = (text: string, show: (of: Of) => string): Column<Line> => ({
-    key: text,
-    text,
-    kind: "number",
-    cell: (line) => {
-      const shown = new Set(of(line).map(show));
-      return html("span", { class: "sides" }, ...[...shown].map((text) => html("span", {}, text)));
-    },
-    copy: (line) => [...new Set(of(line).map(show))].join(" → "),
-  });
+  const column = (text: string, show: (of: Of) => string): Column<Line> => {
+    const shown = (line: Line) => [...new Set(of(line).map(show))];
+    const cell = (line: Line) => html("span", { class: "sides" }, ...shown(line).map((side) => html("span", {}, side)));
+    return { key: text, text, kind: "number", cell, copy: (line) => shown(line).join(" → ") };
+  };
   const pressure = (resource: string) =>
     column(`${resource} pressure`, (of) => {
       const [some, full] = ["some", "full"].map((kind) => of(`pressure/${resource}.${kind}.total_usec`).text);

@@ -6,6 +6,8 @@ export interface Cell {
   number: number | null;
 }
 
+export const UNKNOWN: Cell = { text: "-", number: null };
+
 /** The steps in which numbers of a unit are written, with their names, and whether small ones have a decimal. */
 export interface Scale {
   steps: [number, string][];
@@ -260,7 +262,7 @@ export class Report {
     for (const [ofGroup, ofValue, ...places] of data.rows) {
       const [group, value] = [section.groups[ofGroup], values[ofValue]];
       if (!group || !value) continue;
-      const cells = places.map((place) => this.cells[place] ?? { text: "-", number: null });
+      const cells = places.map((place) => this.cells[place] ?? UNKNOWN);
       const sides = cells.splice(0, this.two ? 2 : 1);
       const [delta, percent, interval, verdict] = cells;
       const row: Row = { group, value, cells: sides, delta, percent, interval, verdict };

@@ -53,21 +53,23 @@ export function select(
   choose: (value: string) => void,
 ): HTMLElement {
   const option = ([key, text]: [string, string]) => html("option", { value: key, selected: key === value }, text);
-  const chosen = (event: Event) => {
-    choose((event.currentTarget as HTMLSelectElement).value);
-  };
-  return html("label", {}, label, " ", html("select", { change: chosen }, ...options.map(option)));
+  const change = (event: Event) => choose((event.currentTarget as HTMLSelectElement).value);
+  return html("label", {}, label, " ", html("select", { change }, ...options.map(option)));
 }
 
-export function button(text: string, click: () => void): HTMLButtonElement {
-  return html("button", { type: "button", click }, text);
-}
+/** What is folded below a line. */
+export const folded = (line: Child, ...content: Child[]): HTMLDetailsElement =>
+  html("details", {}, html("summary", {}, line), ...content);
+
+/** A remark below a heading or a table. */
+export const note = (text: string): HTMLElement => html("p", { class: "note" }, text);
+
+export const button = (text: string, click: () => void): HTMLButtonElement =>
+  html("button", { type: "button", click }, text);
 
 /** A field for the text that names must contain. */
 export function filterInput(placeholder: string, value: string, choose: (text: string) => void): HTMLElement {
-  const input = (event: Event) => {
-    choose((event.currentTarget as HTMLInputElement).value);
-  };
+  const input = (event: Event) => choose((event.currentTarget as HTMLInputElement).value);
   return html("label", {}, "Filter ", html("input", { type: "search", value, placeholder, input }));
 }
 

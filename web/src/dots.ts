@@ -18,23 +18,21 @@ export function dots({ name, unit, runs, bound }: Dots, report: Report): SVGElem
   const side = (values: (number | null)[], side: number) => {
     const of = SIDES[side] ?? "";
     const dot = (value: number | null, run: number) =>
-      value === null
-        ? null
-        : mark(
-            "circle",
-            { class: of, cx: at(value), cy: 5 + side * ROW, r: 3 },
-            `${name}: ${text(value)}`,
-            `${runs.length > 1 ? `${of}, ` : ""}run ${run + 1}`,
-          );
+      value !== null &&
+      mark(
+        "circle",
+        { class: of, cx: at(value), cy: 5 + side * ROW, r: 3 },
+        `${name}: ${text(value)}`,
+        `${runs.length > 1 ? `${of}, ` : ""}run ${run + 1}`,
+      );
     return svg("g", {}, ...values.map(dot));
   };
   const bottom = runs.length * ROW + 1;
   const tick = (value: number, anchor: string) =>
     svg("text", { x: at(value), y: bottom + 11, "text-anchor": anchor }, text(value));
   const limit =
-    bound === undefined
-      ? null
-      : mark("rect", { class: "bound", x: at(bound), y: 0, width: 1.5, height: bottom }, `bound: ${text(bound)}`);
+    bound !== undefined &&
+    mark("rect", { class: "bound", x: at(bound), y: 0, width: 1.5, height: bottom }, `bound: ${text(bound)}`);
   const axis = svg("rect", { class: "axis", x: EDGE, y: bottom, width: WIDTH - 2 * EDGE, height: 1 });
   const element = drawing(
     "dots",

@@ -3,7 +3,7 @@
 import type { App } from "./app";
 import type { CpuBar, Document } from "./data";
 import { dots } from "./dots";
-import { html } from "./dom";
+import { folded, html } from "./dom";
 import { drawing, mark } from "./marks";
 import { table, type Column } from "./table";
 
@@ -29,7 +29,7 @@ export function header({ report, state }: App): HTMLElement {
     ...lines.map(({ cpu, label }) => cpu && cpuBar(cpu, report.two ? `${label}: ` : "")),
     warnings.childElementCount > 0 && warnings,
     gates && gateTable(gates, report),
-    first && html("details", {}, html("summary", {}, html("span", {}, `${first.label} ${first.text}`)), list),
+    first && folded(html("span", {}, `${first.label} ${first.text}`), list),
   );
 }
 

@@ -53,7 +53,7 @@ export function icicles(rows: Row[], report: Report): HTMLElement[] {
   const list = (above: Frame, whole: Frame, side: string | false): HTMLElement => {
     const items = [...above.below.values()].map((frame) => {
       const amount = numberText(frame.amount, report.scale(first?.value.unit ?? ""));
-      const share = `${((frame.amount / whole.amount) * 100).toFixed(1)}% of the time of ${first?.group.label ?? ""}`;
+      const share = `share of ${first?.group.label ?? ""}: ${((frame.amount / whole.amount) * 100).toFixed(1)}%`;
       const label = html("span", { class: "heat", ...described(frame.name, `${amount}, ${share}`, side) }, frame.name);
       const color = above === whole && columnOf(frame.name);
       const item = html("li", { class: color }, label, frame.below.size > 0 && list(frame, whole, side));

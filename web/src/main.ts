@@ -171,9 +171,7 @@ function start(): void {
     if (isLink) folds.find(({ key }) => key === opened.at(-1))?.element.scrollIntoView();
   };
   const themes = ["system", "light", "dark"].map((name): [string, string] => [name === "system" ? "" : name, name]);
-  const theme = select("Theme", themes, state.get("theme"), (name) => {
-    state.set({ theme: name });
-  });
+  const theme = select("Theme", themes, state.get("theme"), (name) => state.set({ theme: name }));
   const views_ = html("div", { class: "folds" }, ...folds.map(({ element }) => element));
   const footer = html("footer", {}, theme, html("span", { class: "note" }, KEYS));
   document.body.prepend(header(app), html("main", {}, overview.content, views_), footer);
@@ -186,13 +184,9 @@ function start(): void {
   state.onChange(update);
   listen();
   update(state.opened().length > 0);
-  for (const [name, isPrinted] of [
-    ["beforeprint", true],
-    ["afterprint", false],
-  ] as const)
-    window.addEventListener(name, () => {
-      for (const fold of folds) fold.print(isPrinted);
-    });
+  const print = (isPrinted: boolean) => () => folds.forEach((fold) => fold.print(isPrinted));
+  window.addEventListener("beforeprint", print(true));
+  window.addEventListener("afterprint", print(false));
 }
 
 start();

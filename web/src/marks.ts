@@ -62,16 +62,9 @@ export function listen(): void {
     const isBelow = at.bottom + 6 + own.height < window.innerHeight;
     box.style.top = `${isBelow ? at.bottom + 6 : Math.max(4, at.top - own.height - 6)}px`;
   };
-  for (const over of ["pointerover", "focusin"])
-    document.addEventListener(over, ({ target }) => {
-      show(target);
-    });
-  document.addEventListener("focusout", () => {
-    show(null);
-  });
-  const scrolled = () => {
-    show(document.activeElement);
-  };
+  for (const over of ["pointerover", "focusin"]) document.addEventListener(over, ({ target }) => show(target));
+  document.addEventListener("focusout", () => show(null));
+  const scrolled = () => show(document.activeElement);
   document.addEventListener("scroll", scrolled, { passive: true, capture: true });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") show(null);

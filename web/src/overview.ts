@@ -4,7 +4,7 @@ import { TIMES, valuesOf, type App } from "./app";
 import { scaleOfTimes } from "./bars";
 import { copiers } from "./copy";
 import { changeOf, isUnclear, textOf, type Group, type Section, type Value } from "./data";
-import { button, filterInput, html, legend, select } from "./dom";
+import { button, filterInput, folded, html, legend, select } from "./dom";
 import { counted, headingOf, numberText } from "./format";
 import { Outline, type Line } from "./outline";
 import { says } from "./marks";
@@ -56,9 +56,7 @@ export class Overview {
       html("thead", {}, this.head),
       this.body,
     );
-    this.body.addEventListener("keydown", (event) => {
-      this.key(event);
-    });
+    this.body.addEventListener("keydown", (event) => this.key(event));
     this.refresh();
     const scroll = html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
     return html("div", {}, this.toolbar(), scroll, this.more, this.footer());
@@ -83,9 +81,7 @@ export class Overview {
       link: (group) => (group.exited ? null : valuesOf(state, group)),
     };
     const expander = (group: Group) => {
-      const toggle = () => {
-        this.toggle(group);
-      };
+      const toggle = () => this.toggle(group);
       return this.outline.below(group).length === 0 ? null : { isOpen: this.outline.isOpen(group), toggle };
     };
     const all = this.outline.shown();
@@ -120,9 +116,7 @@ export class Overview {
   private toolbar(): HTMLElement {
     const { report, state } = this.app;
     const by = ["change", "candidate", "baseline"].map((name): [string, string] => [name, name]);
-    const sort = select("Sort columns by", by, state.get("by"), (value) => {
-      state.set({ by: value });
-    });
+    const sort = select("Sort columns by", by, state.get("by"), (value) => state.set({ by: value }));
     const filter = filterInput("name of a group or thread", state.get("filter"), (text) => {
       this.drawn = AT_ONCE;
       state.set({ filter: text });
@@ -237,16 +231,7 @@ export class Overview {
     const star = ["*", "The total lacks threads whose value is unknown."];
     const terms = [["time", TIME], ["threads", THREADS], ...docs, star];
     const term = ([name, doc]: string[]) => [html("dt", {}, name), html("dd", {}, doc)];
-    return html(
-      "div",
-      { class: "note" },
-      html("p", {}, parts.filter((part) => part).join("; ")),
-      html(
-        "details",
-        {},
-        html("summary", {}, "What the columns mean"),
-        html("dl", { class: "facts" }, ...terms.flatMap(term)),
-      ),
-    );
+    const meanings = folded("What the columns mean", html("dl", { class: "facts" }, ...terms.flatMap(term)));
+    return html("div", { class: "note" }, html("p", {}, parts.filter((part) => part).join("; ")), meanings);
   }
 }

@@ -2,7 +2,7 @@
 
 import type { App } from "./app";
 import { changeOf, type Row, type Section } from "./data";
-import { button, filterInput, html, select } from "./dom";
+import { button, filterInput, html, note, select } from "./dom";
 import { counted } from "./format";
 import { says } from "./marks";
 import { table, type Column } from "./table";
@@ -34,9 +34,9 @@ export class RowsView {
     const filter = filterInput("group or metric", state.get(`${this.view}-filter`), (text) => {
       state.set({ [`${this.view}-filter`]: text });
     });
-    const section = select("Section", [[ALL, "all sections"], ...sections], this.chosen(), (name) => {
-      state.set({ section: name });
-    });
+    const section = select("Section", [[ALL, "all sections"], ...sections], this.chosen(), (name) =>
+      state.set({ section: name }),
+    );
     this.refresh();
     const toolbar = html("div", { class: "toolbar" }, filter, this.names.length === 0 && section, this.about);
     return html("div", {}, toolbar, this.list);
@@ -54,12 +54,12 @@ export class RowsView {
     const wanted = chosen.flatMap((section) => section.rows.filter(isWanted));
     const rows = [...wanted.filter((row) => !isIdle(row)), ...wanted.filter(isIdle)];
     this.tellGroup(group);
-    const notes = chosen.flatMap((section) => section.notes.map((note) => `${section.name}: ${note}`));
+    const notes = chosen.flatMap(({ name, notes }) => notes.map((one) => `${name}: ${one}`));
     const hasStar = rows.some(({ cells }) => cells.some(({ text }) => text.endsWith("*")));
     const about = `${counted(rows.length, "row")}.${hasStar ? " * lacks threads whose value is unknown." : ""}`;
     this.list.replaceChildren(
       table(this.view, this.columns(rows), rows, { state, key: `${this.view}-sort` }),
-      ...[about, ...notes].map((note) => html("p", { class: "note" }, note)),
+      ...[about, ...notes].map(note),
     );
   }
 
@@ -67,9 +67,7 @@ export class RowsView {
   private tellGroup(key: string): void {
     const groups = this.sections().flatMap((section) => section.groups);
     const name = groups.find((group) => group.key === key)?.label ?? "an unknown group";
-    const all = button("Show all groups", () => {
-      this.app.state.set({ group: "", section: ALL });
-    });
+    const all = button("Show all groups", () => this.app.state.set({ group: "", section: ALL }));
     this.about.replaceChildren(...(key ? ["Values of ", html("strong", {}, name), " ", all] : []));
   }
 

@@ -3,6 +3,7 @@
 
 import { html } from "./dom";
 import type { Key, State } from "./state";
+import type { Column } from "./table";
 
 type Ordered = number | string | null;
 
@@ -33,12 +34,7 @@ export function sortedBy<T>(items: T[], reverse: boolean, keyOf: (item: T) => Or
   return keyed.map(({ item }) => item);
 }
 
-interface Head {
-  key: string;
-  text: string;
-  doc?: string | undefined;
-  kind?: "number" | "name" | "bar" | undefined;
-}
+type Head = Pick<Column<never>, "key" | "text" | "doc" | "kind">;
 
 /** The heading of a column that sorts: in its usual order, then in reverse, then as before. */
 export function sortingHead(sorting: Sorting, { key, text, doc, kind }: Head): HTMLElement {
@@ -47,22 +43,9 @@ export function sortingHead(sorting: Sorting, { key, text, doc, kind }: Head): H
   const isAscending = isSorted && order.reverse !== (kind === "name");
   const next = !isSorted ? key : order.reverse ? "" : `-${key}`;
   const mark = !isSorted ? "" : isAscending ? " ▲" : " ▼";
-  const sort = () => {
-    sorting.state.set({ [sorting.key]: next });
-  };
-  return html(
-    "th",
-    {
-      scope: "col",
-      class: kind,
-      "aria-sort": isSorted && (isAscending ? "ascending" : "descending"),
-      "data-sort": key,
-    },
-    html(
-      "button",
-      { type: "button", click: sort, "data-says": doc && `${text}\n${doc}` },
-      text,
-      html("span", { "aria-hidden": "true" }, mark),
-    ),
-  );
+  const sort = () => sorting.state.set({ [sorting.key]: next });
+  const direction = isSorted && (isAscending ? "ascending" : "descending");
+  const attributes = { type: "button", click: sort, "data-says": doc && `${text}\n${doc}` };
+  const sorter = html("button", attributes, text, html("span", { "aria-hidden": "true" }, mark));
+  return html("th", { scope: "col", class: kind, "aria-sort": direction, "data-sort": key }, sorter);
 }

@@ -35,9 +35,7 @@ export class State {
 
   constructor() {
     this.values = this.read();
-    window.addEventListener("hashchange", () => {
-      this.replace(this.read(), true);
-    });
+    window.addEventListener("hashchange", () => this.replace(this.read(), true));
   }
 
   get(key: Key): string {

@@ -4,7 +4,7 @@ import type { App } from "./app";
 import * as course from "./course";
 import type { Period } from "./course";
 import type { Course, CourseColumn } from "./data";
-import { html, legend, select, svg } from "./dom";
+import { html, legend, note, select, svg } from "./dom";
 import { headingOf, numberText } from "./format";
 import { drawing, mark } from "./marks";
 import { partLine } from "./period";
@@ -77,11 +77,7 @@ export class TimeView {
     // Colors stay with their groups, whatever the period is.
     this.chart.replaceChildren(...this.areas(this.lines(column, this.whole), column, period));
     this.rest.replaceChildren(
-      html(
-        "p",
-        { class: "note" },
-        `${this.whole[1] + 1} parts. Steps of the recording are merged where there are more.`,
-      ),
+      note(`${this.whole[1] + 1} parts. Steps of the recording are merged where there are more.`),
       table("Groups over time", this.columns(lines, column, period), lines, undefined, AT_ONCE),
     );
   }
@@ -151,14 +147,10 @@ export class TimeView {
       cut.length > 0 && `${cut.length} of ${sums.length} parts are cut: they are up to ${text(Math.max(...cut))}.`,
       column.name === "wait" && "The kernel counts a wait in the part in which it ends.",
     ];
+    const plot = drawing("", label, [WIDTH, HEIGHT], ...rows, ...cuts, ...this.shade(period, HEIGHT));
     return [
-      html("p", { class: "note" }, [label, ...notes.filter((note) => note)].join(". ")),
-      html(
-        "div",
-        { class: "plot" },
-        ...levels,
-        drawing("", label, [WIDTH, HEIGHT], ...rows, ...cuts, ...this.shade(period, HEIGHT)),
-      ),
+      note([label, ...notes.filter((one) => one)].join(". ")),
+      html("div", { class: "plot" }, ...levels, plot),
       this.axis(),
       legend(names),
     ];
@@ -240,9 +232,7 @@ export class TimeView {
     this.chart.addEventListener("pointermove", (event) => {
       if (began === null) return;
       const period: Period = [Math.min(began, at(event)), Math.max(began, at(event))];
-      this.chart.querySelectorAll(".shade").forEach((one) => {
-        one.remove();
-      });
+      this.chart.querySelectorAll(".shade").forEach((one) => one.remove());
       this.chart.querySelector("svg")?.append(...this.shade(period, HEIGHT));
     });
     this.chart.addEventListener("pointerup", (event) => {

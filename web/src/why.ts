@@ -3,7 +3,7 @@
 import { TIMES, type App } from "./app";
 import { active, bars, columnOf, partsOf, scaleOf, type Part, type Scaled } from "./bars";
 import { changeOf, numbersOf, textOf, type Group, type Report, type Row, type Section } from "./data";
-import { html, legend } from "./dom";
+import { folded, html, legend, note } from "./dom";
 import { counted, numberText } from "./format";
 import { hasFunctions, icicles } from "./icicle";
 import { sortedBy } from "./sorting";
@@ -14,7 +14,7 @@ const NOTE =
   "Bars are the time in which threads were not idle: each part is a reason. Times come from counters, their shares from samples.";
 
 const FUNCTIONS =
-  "Below each reason are the functions of its most frequent stack, the outermost first. The width is the time, without idle time.";
+  "Below each reason are the functions of its most frequent stack, if one is known, the outermost first. The width is the time.";
 
 /** Reasons of a group that are named; all are among the values. */
 const NAMED = 5;
@@ -33,15 +33,14 @@ export function why({ report }: App): HTMLElement {
     table(label, columns(report, scaled), list),
     ...functions(list, report),
   ];
-  const sleepers = html("details", {}, html("summary", {}, `${counted(asleep.length, "group")} that only slept`));
-  sleepers.append(...drawn("Reasons of groups that only slept", asleep));
+  const only = `${counted(asleep.length, "group")} that only slept`;
   return html(
     "div",
     { class: "why" },
     html("div", { class: "toolbar" }, legend(TIMES.map((name) => [name, name]))),
     ...drawn("Reasons", awake),
-    asleep.length > 0 && sleepers,
-    html("p", { class: "note" }, `${NOTE} ${section.notes.join("; ")}`),
+    asleep.length > 0 && folded(only, ...drawn("Reasons of groups that only slept", asleep)),
+    note(`${NOTE} ${section.notes.join("; ")}`),
     html("h3", {}, "Who ran while others waited for a CPU"),
     matrix(section) ?? html("p", {}, "No thread was seen waiting for a CPU that another one ran on."),
   );
@@ -50,11 +49,13 @@ export function why({ report }: App): HTMLElement {
 /** Icicles of the first groups whose functions are known. */
 function functions(all: Line[], report: Report): HTMLElement[] {
   const list = all.filter(({ rows }) => rows.some(hasFunctions));
-  const entry = ({ group, rows }: Line, at: number) =>
-    html("details", { open: at === 0 }, html("summary", {}, group.label), ...icicles(rows, report));
+  const [first, ...others] = list
+    .slice(0, MOST)
+    .map(({ group, rows }) => folded(group.label, ...icicles(rows, report)));
+  if (!first) return [];
+  first.open = true;
   const more = list.length > MOST ? ` ${counted(list.length - MOST, "more group")} not drawn.` : "";
-  const note = html("p", { class: "note" }, FUNCTIONS + more);
-  return list.length > 0 ? [html("h3", {}, "Functions that led there"), note, ...list.slice(0, MOST).map(entry)] : [];
+  return [html("h3", {}, "Functions that led there"), note(FUNCTIONS + more), first, ...others];
 }
 
 interface Line {
@@ -75,15 +76,15 @@ function lines(section: Section): Line[] {
   for (const row of section.rows) {
     if (row.value.reason?.class !== "idle") rows.set(row.group, [...(rows.get(row.group) ?? []), row]);
   }
-  const ordered = (list: Row[]) =>
+  const sidesOf = (list: Row[]) =>
     partsOf(TIMES.flatMap((name) => list.filter((row) => columnOf(row.value.name) === name)));
   const sum = (list: Row[], names: string[]) =>
     list.reduce((all, row) => (names.includes(columnOf(row.value.name)) ? all + sizeOf(row) : all), 0);
   const all = [...rows].map(([group, list]) => ({
     group,
     rows: sortedBy(list, false, sizeOf),
-    sides: ordered(list),
-    size: Math.max(sum(list, ["run", "wait", "block"]), ...ordered(list).map(active)),
+    sides: sidesOf(list),
+    size: Math.max(sum(list, ["run", "wait", "block"]), ...sidesOf(list).map(active)),
   }));
   return sortedBy(all, false, (line) => sum(line.rows, ["wait", "block"]));
 }
