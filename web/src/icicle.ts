@@ -45,18 +45,20 @@ function read(rows: Row[], side: number): Frame {
   return whole;
 }
 
-/** An icicle per side, on one scale. */
+/** An icicle per side, on one scale, of the kinds of time in which functions are known. */
 export function icicles(rows: Row[], report: Report): HTMLElement[] {
   const [first] = rows;
-  const sides = (first?.cells ?? []).map((_, side) => read(rows, side));
+  const kinds = new Set(rows.filter(hasFunctions).map(({ value }) => columnOf(value.name)));
+  const known = rows.filter(({ value }) => kinds.has(columnOf(value.name)));
+  const sides = (first?.cells ?? []).map((_, side) => ({ ...read(known, side), time: read(rows, side).amount }));
   const most = Math.max(...sides.map(({ amount }) => amount));
-  const list = (above: Frame, whole: Frame, side: string | false): HTMLElement => {
+  const list = (above: Frame, time: number, side: string | false): HTMLElement => {
     const items = [...above.below.values()].map((frame) => {
       const amount = numberText(frame.amount, report.scale(first?.value.unit ?? ""));
-      const share = `share of ${first?.group.label ?? ""}: ${((frame.amount / whole.amount) * 100).toFixed(1)}%`;
+      const share = `share of ${first?.group.label ?? ""}: ${((frame.amount / time) * 100).toFixed(1)}%`;
       const label = html("span", { class: "heat", ...described(frame.name, `${amount}, ${share}`, side) }, frame.name);
-      const color = above === whole && columnOf(frame.name);
-      const item = html("li", { class: color }, label, frame.below.size > 0 && list(frame, whole, side));
+      const color = above.name === "" && columnOf(frame.name);
+      const item = html("li", { class: color }, label, frame.below.size > 0 && list(frame, time, side));
       item.style.width = `${((frame.amount / above.amount) * 100).toFixed(3)}%`;
       return item;
     });
@@ -66,7 +68,7 @@ export function icicles(rows: Row[], report: Report): HTMLElement[] {
     const side = report.two && (SIDES[at] ?? "");
     const label = `Functions of ${first?.group.label ?? ""}${side && `, ${side}`}`;
     const drawn = html("div", { class: "marks icicle", role: "group", "aria-label": label, tabindex: 0 });
-    drawn.append(list(whole, whole, side));
+    drawn.append(list(whole, whole.time, side));
     drawn.style.width = `${((whole.amount / most) * 100).toFixed(3)}%`;
     return drawn;
   });

@@ -14,7 +14,7 @@ const NOTE =
   "Bars are the time in which threads were not idle: each part is a reason. Times come from counters, their shares from samples.";
 
 const FUNCTIONS =
-  "Below each reason are the functions of its most frequent stack, if one is known, the outermost first. The width is the time.";
+  "Below each reason are the functions of its most frequent stack, the outermost first. Kinds of time without functions are left out.";
 
 /** Reasons of a group that are named; all are among the values. */
 const NAMED = 5;
