@@ -109,22 +109,24 @@ fn reasons_are_bars_of_each_group_and_a_matrix_of_who_ran_while_who_waited() {
     assert!(text.contains("submit_bio_wait on /data/appendonly.aof +20pp"), "{text}");
 }
 
-/// A report on two programs whose functions are known.
-fn functions(files: &Files) -> String {
-    let path = files.write("pools.json", &two_pools().to_string());
-    files.report("functions.html", &["show", &path])
+/// Reports on two programs whose functions are known, and on what changed in one of them.
+fn functions(files: &Files) -> [String; 2] {
+    let [before, after] = [("before.json", 80), ("after.json", 320)]
+        .map(|(name, flush)| files.write(name, &two_pools(flush).to_string()));
+    [files.report("functions.html", &["show", &before]), files.report("changed.html", &["compare", &before, &after])]
 }
 
 #[test]
 fn the_functions_behind_a_reason_are_below_it_from_the_outside_in_and_as_wide_as_their_time() {
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();
-    browser.open(&format!("{}#view=why", functions(&files)));
+    let [one, two] = functions(&files);
+    browser.open(&format!("{one}#view=why"));
     let frames = |group: usize| {
         format!(
             "(() => {{
                 const all = document.querySelectorAll('.icicle')[{group}];
-                all.parentElement.open = true;
+                all.closest('details').open = true;
                 const left = all.getBoundingClientRect().left;
                 return [...all.querySelectorAll('span')].map((one) => {{
                     const at = one.getBoundingClientRect();
@@ -155,6 +157,16 @@ fn the_functions_behind_a_reason_are_below_it_from_the_outside_in_and_as_wide_as
         assert_eq!(browser.value(focus), function, "{key}");
     }
     assert_eq!(browser.text(".tooltip"), "main90%, share of api: 90.0%");
+
+    browser.open(&format!("{two}#view=why"));
+    let sides =
+        "[...document.querySelectorAll('.icicle')].slice(0, 2).map((one) => one.previousElementSibling.textContent)";
+    assert_eq!(browser.value(sides), json!(["baseline", "candidate"]));
+    let get = |browser: &mut Browser, side| {
+        let all = frames(side);
+        browser.value(&all).as_array().unwrap().iter().find(|text| text.as_str().unwrap().starts_with("get ")).cloned()
+    };
+    assert_eq!([0, 1].map(|side| get(&mut browser, side).unwrap()), [json!("get 20+80"), json!("get 50+50")]);
     assert_eq!(browser.console(), Vec::<Value>::new());
 }
 
@@ -181,7 +193,7 @@ fn every_view_opens_without_a_message_and_without_a_request() {
         files.report("host.html", &["compare", before, after, "--sections", "host"]),
         files.report("same.html", &["compare", before, before]),
         reasons(&files)[1].clone(),
-        functions(&files),
+        functions(&files)[1].clone(),
         repeated(&files).1,
     ];
     for report in reports {
@@ -806,7 +818,7 @@ fn axe_finds_no_obstacle_for_anyone() {
         one,
         two,
         series,
-        functions(&files),
+        functions(&files)[1].clone(),
     ];
     // Reasons are in the first views, and the others as without reasons.
     let views = [&VIEWS[..], &VIEWS, &VIEWS[..3], &VIEWS[..3], &VIEWS, &["why"]];

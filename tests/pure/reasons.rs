@@ -84,8 +84,9 @@ pub(crate) fn slow_database(fsync: u64) -> Value {
     window(&[database(fsync), other("cc1")])
 }
 
-/// Two programs that wait for a lock in functions of the same names, which other functions called.
-pub(crate) fn two_pools() -> Value {
+/// Two programs that wait for a lock in functions of the same names, which other functions called. Of one, so many samples
+/// are in another function.
+pub(crate) fn two_pools(in_flush: u64) -> Value {
     let futex = |(stack, samples): (&str, u64)| {
         let mut reason = reason("sleep", "futex", &["futex_wait_queue"], "");
         reason["stack"] = stack.into();
@@ -95,7 +96,7 @@ pub(crate) fn two_pools() -> Value {
         let reasons = stacks.iter().copied().map(futex).chain([(json!({"class": "run"}), 50)]).collect();
         Sampled { name, run: 1000, wait: 0, block: Some(0), reasons }
     };
-    let api = [("api:take;api:get;api:serve;api:main", 320), ("api:flush;api:serve;api:main", 80)];
+    let api = [("api:take;api:get;api:serve;api:main", 320), ("api:flush;api:serve;api:main", in_flush)];
     window(&[pool("api", &api), pool("jobs", &[("jobs:take;jobs:get;jobs:?stripped+0x1a2b0;jobs:main", 400)])])
 }
 

@@ -3,7 +3,7 @@
 
 import { columnOf } from "./bars";
 import { numbersOf, type Report, type Row } from "./data";
-import { html } from "./dom";
+import { html, note } from "./dom";
 import { SIDES } from "./dots";
 import { numberText } from "./format";
 import { described } from "./marks";
@@ -70,6 +70,6 @@ export function icicles(rows: Row[], report: Report): HTMLElement[] {
     const drawn = html("div", { class: "marks icicle", role: "group", "aria-label": label, tabindex: 0 });
     drawn.append(list(whole, whole.time, side));
     drawn.style.width = `${((whole.amount / most) * 100).toFixed(3)}%`;
-    return drawn;
+    return html("div", {}, side && note(side), drawn);
   });
 }
