@@ -201,7 +201,7 @@ impl Capturer {
         let cpu_time = cpu_time::read(&files, start.instant);
         let context = self.context((&host, start), scope.smaps(), &pool, &tally);
         let answer = self.read_threads(&context, scope, (&host, start), &pool)?;
-        let Some(EnginePass { mut read, gone, report }) = answer else { return Ok(None) };
+        let Some(EnginePass { mut read, gone_threads: gone, report }) = answer else { return Ok(None) };
         // As soon as possible: a window divides their rises by the time between the threads of both captures.
         let cgroup_stats = self.lasting.cgroup_stats(&files, scope, read.paths(), &pool);
         enrich::read(&context, enrich::WITH_THREADS, &mut read, &pool);
@@ -213,7 +213,7 @@ impl Capturer {
         files.check_descriptors()?;
         enrich::read(&context, enrich::AFTER_THREADS, &mut read, &pool);
         let NamedContainers { containers, unread } =
-            self.lasting.container_names.of(cgroup_stats.keys().map(String::as_str));
+            self.lasting.container_names.containers_of(cgroup_stats.keys().map(String::as_str));
         let mut head = match scope.before() {
             Some((_, before)) => before.clone(),
             None => self.head_of_all(scope.smaps(), &pool, &tally, report),
@@ -239,7 +239,7 @@ impl Capturer {
             unread_threads: read.unread,
             ..head
         };
-        Ok(Some(Pass { capture: CtprofSnapshot { head, threads: reduced(read.threads) }, gone }))
+        Ok(Some(Pass { capture: CtprofSnapshot { head, threads: reduced(read.threads) }, gone_threads: gone }))
     }
 
     /// Reads the threads. A pass over all threads has to find some; `None` if the changes cannot be told.
@@ -251,12 +251,12 @@ impl Capturer {
         pool: &ThreadPool,
     ) -> Result<Option<EnginePass>, CaptureError> {
         let Self { options, procfs, engine, selected, has_captured, .. } = self;
-        let pids = || pids::of(options, procfs, selected);
+        let pids = || pids::to_read(options, procfs, selected);
         if let Some((threads, _)) = scope.before() {
             let changes = engine.changes(context, settings, (&pids, threads), pool);
-            return Ok(changes.map(|ChangedThreads { mut read, gone, executed }| {
+            return Ok(changes.map(|ChangedThreads { mut read, gone_threads: gone, executed }| {
                 read.take_known(threads, &executed);
-                EnginePass { read, gone: Some(gone), report: CaptureInfo::default() }
+                EnginePass { read, gone_threads: Some(gone), report: CaptureInfo::default() }
             }));
         }
         let pids = pids()?;
@@ -302,7 +302,7 @@ impl Capturer {
             procfs: Arc::clone(procfs),
             tree: roots.tree(),
             whole_names: host::context::whole_names(host),
-            taskstats: is_live(options.taskstats).then(|| CountedFamilies::of(host)),
+            taskstats: is_live(options.taskstats).then(|| CountedFamilies::from_host(host)),
             jemalloc: (is_live(options.jemalloc) && traces).then(|| Arc::clone(programs)),
             smaps,
             page_size: host.page_size.unwrap_or(4096),

@@ -140,7 +140,7 @@ mod tests {
         CgroupNames::default()
     }
 
-    fn of(id: u64) -> u64 {
+    fn unified_key(id: u64) -> u64 {
         key(UNIFIED, id).get()
     }
 
@@ -155,29 +155,29 @@ mod tests {
         names.forget(&mounts);
         let [used, gone] = [id + 1, id + 2];
         for (id, name) in [(id, "/idle"), (used, "/used"), (gone, "/gone")] {
-            names.add(of(id), name.into());
+            names.add(unified_key(id), name.into());
         }
         for _ in 0..3 {
             names.forget(&mounts);
-            assert_eq!(names.get(of(used)).as_deref(), Some("/used"), "threads exit in it");
+            assert_eq!(names.get(unified_key(used)).as_deref(), Some("/used"), "threads exit in it");
         }
-        assert_eq!(names.get(of(gone)), None);
-        assert_eq!(names.get(of(id)).as_deref(), Some("/idle"));
+        assert_eq!(names.get(unified_key(gone)), None);
+        assert_eq!(names.get(unified_key(id)).as_deref(), Some("/idle"));
         assert_eq!(names.entries(), 2);
     }
 
     #[test]
     fn more_cgroups_than_have_room_lose_the_names_of_those_that_ended_first() {
         let names = names();
-        names.add(of(1), "/service".into());
+        names.add(unified_key(1), "/service".into());
         for id in (2..).take(3 * MOST) {
-            names.add(of(id), "/job".into());
-            assert_eq!(names.get(of(id)).as_deref(), Some("/job"));
+            names.add(unified_key(id), "/job".into());
+            assert_eq!(names.get(unified_key(id)).as_deref(), Some("/job"));
             if id % 10_000 == 0 {
-                assert_eq!(names.get(of(1)).as_deref(), Some("/service"), "threads exit in it");
+                assert_eq!(names.get(unified_key(1)).as_deref(), Some("/service"), "threads exit in it");
             }
         }
-        assert_eq!([1, 2].map(|id| names.get(of(id)).is_some()), [true, false]);
+        assert_eq!([1, 2].map(|id| names.get(unified_key(id)).is_some()), [true, false]);
         assert!(names.entries() <= 2 * MOST);
     }
 
@@ -197,11 +197,11 @@ mod tests {
     #[test]
     fn a_cgroup_that_was_removed_keeps_its_name() {
         let names = names();
-        names.add(of(40), "/job".into());
+        names.add(unified_key(40), "/job".into());
         names.forget(&Mounts::default());
         // Linux 6.18.
         let keys = CgroupIds { group: Some(key(UNIFIED, 40)), ..CgroupIds::default() };
         names.learn(&keys, b"0::/job (deleted)\n");
-        assert_eq!(names.get(of(40)).as_deref(), Some("/job"));
+        assert_eq!(names.get(unified_key(40)).as_deref(), Some("/job"));
     }
 }

@@ -76,7 +76,7 @@ impl SelectedEngine {
             // Whether a process has executed another program of the same name is not told.
             let executed = read.processes().collect();
             let gone = read.missing(known.keys().copied()).collect();
-            return Some(ChangedThreads { read, gone, executed });
+            return Some(ChangedThreads { read, gone_threads: gone, executed });
         };
         match engine.changes(context, &HostParameters::read(host, start), known, pool) {
             Ok(changes) => changes,
@@ -101,7 +101,7 @@ impl SelectedEngine {
     ) -> EnginePass {
         let of_all = |read, engine: &str, no_bpf, bpf| EnginePass {
             read,
-            gone: None,
+            gone_threads: None,
             report: CaptureInfo { engine: engine.to_owned(), no_bpf, bpf, ..CaptureInfo::default() },
         };
         let by_procfs = |no_bpf| of_all(walk::read(context, pids, pool), "procfs", no_bpf, None);
@@ -130,7 +130,7 @@ impl SelectedEngine {
 pub(super) struct EnginePass {
     pub(super) read: ReadThreads,
     /// Threads that have exited since the pass before; `None` if the pass read all threads.
-    pub(super) gone: Option<Vec<ThreadId>>,
+    pub(super) gone_threads: Option<Vec<ThreadId>>,
     /// Report of the engine in the snapshot, for a pass over all threads.
     pub(super) report: CaptureInfo,
 }
@@ -181,7 +181,10 @@ mod tests {
         assert_eq!(first.head.capture.as_ref().map(|capture| &*capture.engine), Some("procfs"));
         let threads = first.threads.into_iter().map(|thread| (thread.id(), thread)).collect();
         let changed = capturer.pass(CaptureScope::Changed { threads: &threads, head: &first.head }).unwrap();
-        assert!(changed.gone.is_some() && changed.capture.threads.len() < threads.len(), "only what changed is read");
+        assert!(
+            changed.gone_threads.is_some() && changed.capture.threads.len() < threads.len(),
+            "only what changed is read"
+        );
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Process {
     }
 
     fn stat(&self, file: &str) -> Option<StatFields> {
-        StatFields::of(self.directory.read(file, &mut Vec::new()).ok()?)
+        StatFields::from_text(self.directory.read(file, &mut Vec::new()).ok()?)
     }
 
     /// Whether its thread `tid` has not exited.
@@ -112,7 +112,9 @@ impl Process {
 fn alive(stat: Result<&[u8], Errno>) -> bool {
     match stat {
         Err(errno) => !is_gone(errno),
-        Ok(stat) => StatFields::of(stat).and_then(|stat| stat.state).is_some_and(|state| !matches!(state, b'Z' | b'X')),
+        Ok(stat) => {
+            StatFields::from_text(stat).and_then(|stat| stat.state).is_some_and(|state| !matches!(state, b'Z' | b'X'))
+        }
     }
 }
 

@@ -96,7 +96,7 @@ pub(crate) struct ChangedThreads {
     /// Threads that may have done something since the pass before.
     pub(crate) read: ReadThreads,
     /// Threads that have exited since.
-    pub(crate) gone: Vec<ThreadId>,
+    pub(crate) gone_threads: Vec<ThreadId>,
     /// Processes that have executed another program since.
     pub(crate) executed: HashSet<u32>,
 }

@@ -47,7 +47,7 @@ pub(super) struct SampledStacks {
     is_first: bool,
     random: u64,
     /// Last sleep whose stack was read, with that stack, by thread. The stack stays the same as long as the thread sleeps.
-    known: HashMap<u32, (Sleeper, u32)>,
+    last_sleeps: HashMap<u32, (Sleeper, u32)>,
     used: Duration,
 }
 
@@ -65,7 +65,7 @@ impl SampledStacks {
             names: PatientReader::new("ctprof-code", names),
             is_first: true,
             random: 0x9e37_79b9_7f4a_7c15,
-            known: HashMap::new(),
+            last_sleeps: HashMap::new(),
             used: Duration::ZERO,
         }
     }
@@ -84,7 +84,8 @@ impl SampledStacks {
         }
         asleep.truncate(MAX_STACKS);
         asleep.retain_mut(|(sleeper, sample)| {
-            sample.code = self.known.get(&sleeper.tid).filter(|(known, _)| known == sleeper).map(|(_, number)| *number);
+            sample.code =
+                self.last_sleeps.get(&sleeper.tid).filter(|(known, _)| known == sleeper).map(|(_, number)| *number);
             sample.code.is_none()
         });
         if asleep.is_empty() {
@@ -94,9 +95,9 @@ impl SampledStacks {
         let numbers = self.numbers.answers(vec![unread]).and_then(|numbers| numbers.into_iter().next());
         for ((sleeper, sample), number) in asleep.into_iter().zip(numbers.unwrap_or_default()) {
             sample.code = number;
-            let has_room = self.known.len() < MAX_KNOWN || self.known.contains_key(&sleeper.tid);
+            let has_room = self.last_sleeps.len() < MAX_KNOWN || self.last_sleeps.contains_key(&sleeper.tid);
             if let Some(number) = number.filter(|_| has_room) {
-                self.known.insert(sleeper.tid, (sleeper, number));
+                self.last_sleeps.insert(sleeper.tid, (sleeper, number));
             }
         }
     }
@@ -142,7 +143,7 @@ impl SampledStacks {
     /// Forgets all stacks, unless they are being read.
     pub(super) fn forget(&mut self) {
         self.is_first = true;
-        self.known.clear();
+        self.last_sleeps.clear();
         // What ran before the window is not of it.
         self.running.iter_mut().for_each(|running| drop(running.take()));
         if let Ok(mut stacks) = self.stacks.try_lock() {
@@ -160,7 +161,7 @@ impl SampledStacks {
 
     /// How many entries each map has that outlives a pass; none while they are being read.
     pub(super) fn entries(&self) -> Vec<(&'static str, usize)> {
-        let known = ("threads with stacks", self.known.len());
+        let known = ("threads with stacks", self.last_sleeps.len());
         self.stacks.try_lock().map_or_else(|_| Vec::new(), |stacks| [stacks.entries(), vec![known]].concat())
     }
 

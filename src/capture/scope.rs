@@ -26,7 +26,7 @@ pub struct Pass {
     /// Snapshot of all threads, or of threads that may have changed.
     pub capture: CtprofSnapshot,
     /// Threads that have exited since the pass before; `None` if the pass read all threads.
-    pub gone: Option<Vec<ThreadId>>,
+    pub gone_threads: Option<Vec<ThreadId>>,
 }
 
 impl<'b> CaptureScope<'b> {

@@ -44,7 +44,7 @@ pub(super) fn run(args: &CaptureArgs, messages: Messages) -> anyhow::Result<()> 
     let name = escaped(&written.path.to_string_lossy()).into_owned();
     if messages == Messages::All {
         let file = if name == "-" { "standard output" } else { &name };
-        let (head, census) = (&snapshot.head, Census::of(&snapshot.threads));
+        let (head, census) = (&snapshot.head, Census::from_threads(&snapshot.threads));
         let mut gaps = gaps(head, &census);
         name_program(&mut gaps);
         let written = capture_summary(&mut io::stderr().lock(), head, &census, &gaps, (file, written.bytes));

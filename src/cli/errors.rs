@@ -20,11 +20,11 @@ pub(super) const GATE_FAILED: u8 = 3;
 /// Error about files that do not fit the request. Its exit status is the one of wrong usage, so the message does not repeat that.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Misfit(pub(super) String);
+pub(super) struct UnsuitableFile(pub(super) String);
 
 /// An error about files that do not fit the request.
-pub(super) fn misfit(message: impl fmt::Display) -> anyhow::Error {
-    Misfit(message.to_string()).into()
+pub(super) fn unsuitable_file(message: impl fmt::Display) -> anyhow::Error {
+    UnsuitableFile(message.to_string()).into()
 }
 
 /// Leaves the memory of a value to the kernel, which frees all memory of the process at once: dropping 20,000 threads

@@ -30,7 +30,7 @@ pub(super) fn run(args: &ExportArgs, messages: Messages) -> anyhow::Result<ExitC
 }
 
 fn summarize(exported: &Exported, output: &Output) -> io::Result<()> {
-    let Exported { captures, known, threads, files, bytes, .. } = exported;
+    let Exported { captures, already_present: known, threads, files, bytes, .. } = exported;
     let (path, what) = match output {
         Output::Threads(path) => (path, "threads only; a directory (-o DIR/) gets cgroups, captures and reasons, too"),
         Output::Datasets(path) => (path, "threads, cgroups, reasons and captures"),

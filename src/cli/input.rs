@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Messages, ViewArgs, Watch, misfit, progress, usage_error};
+use super::{Messages, ViewArgs, Watch, progress, unsuitable_file, usage_error};
 use crate::compare::{CompareOptions, Digest, Runs, Scope, Sides, ThreadTotals};
 use crate::model::SnapshotHead;
 use crate::process::Progress;
@@ -55,13 +55,13 @@ impl DigestReader {
         let command = digest.head.window.as_ref().and_then(|window| window.command.as_ref());
         let has_none = command.is_none() && digest.is_empty();
         if self.options.grouping.scope == Some(Scope::Command) && has_none {
-            return Err(misfit(format!(
+            return Err(unsuitable_file(format!(
                 "{} has no recorded command for --scope command; record one with `ctprof record -- COMMAND`",
                 named(path)
             )));
         }
         let scope = self.options.grouping.scope.as_ref().map_or(Ok(()), |scope| scope.check(&digest.head));
-        scope.map_err(|error| misfit(format!("{}: {error}", named(path))))?;
+        scope.map_err(|error| unsuitable_file(format!("{}: {error}", named(path))))?;
         Ok(digest)
     }
 
@@ -109,7 +109,8 @@ impl DigestReader {
         let (earlier, mut later) = (self.open(earlier)?, self.open(later)?);
         let (earlier, threads) = earlier.load_into(&EarlierThreads::default())?;
         let totals = self.totals(&[&earlier, later.head()?]);
-        let join = window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Increases).map_err(misfit)?;
+        let join = window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Increases)
+            .map_err(unsuitable_file)?;
         let (mut later, join) = later.load_into(&join)?;
         let ends = join.finish(&later, &Exits::default());
         let threads = window::into_window(&earlier, &mut later, ends);
@@ -184,7 +185,8 @@ impl DigestReader {
         let (earlier, threads) = earlier.load_into(&EarlierThreads::default())?;
         let census = threads.census.clone();
         let totals = self.totals(&[&earlier, later.head()?]);
-        let join = window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Totals).map_err(misfit)?;
+        let join =
+            window::join(&earlier, threads, later.head()?, &totals, JoinedValues::Totals).map_err(unsuitable_file)?;
         let (later, join): (_, Join<ThreadTotals>) = later.load_into(&join)?;
         let Joined { before, threads, window, .. } = join.finish(&later, &Exits::default());
         let candidate = Digest::new(later, threads).since_baseline(window);
@@ -223,7 +225,7 @@ impl DigestReader {
 
 /// The file of a path, and the part of it: `FILE@FROM..TO`.
 pub(super) fn part_of(path: &Path) -> Result<PartPath> {
-    PartPath::of(path).map_err(|error| usage_error(format!("{}: {error}", named(path))))
+    PartPath::parse(path).map_err(|error| usage_error(format!("{}: {error}", named(path))))
 }
 
 /// Says that more is shown than was asked for, or that the series ends early.
@@ -245,7 +247,7 @@ fn like(first: &Path, is_window: Option<bool>, other: &Path, is_other_window: Op
         return Ok(());
     }
     let (window, snapshot) = if is_window { (first, other) } else { (other, first) };
-    Err(misfit(format!(
+    Err(unsuitable_file(format!(
         "{} is a window and {} is a snapshot: use only windows (ctprof record), or only snapshots (ctprof capture)",
         named(window),
         named(snapshot)

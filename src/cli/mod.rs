@@ -144,7 +144,7 @@ fn ended(done: anyhow::Result<ExitCode>, failed: u8) -> ExitCode {
                 name_program(slice::from_mut(&mut **finding));
             }
             complain(&error);
-            let is_misfit = error.is::<Misfit>() || error.downcast_ref().is_some_and(StoreError::is_misfit);
+            let is_misfit = error.is::<UnsuitableFile>() || error.downcast_ref().is_some_and(StoreError::is_misfit);
             ExitCode::from(if is_misfit { WRONG_USAGE } else { failed })
         }
         Ok(status) => status,

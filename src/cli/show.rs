@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     DigestReader, Format, Messages, ShowArgs, StepPrinter, Stream, ViewArgs, check_exports, free_at_exit, groups_exist,
-    misfit, part_of, usage_error, warn_of, write_report,
+    part_of, unsuitable_file, usage_error, warn_of, write_report,
 };
 use crate::compare::{OverviewColumn, Sides, report, trends};
 use crate::model::Section;
@@ -60,7 +60,10 @@ fn course(args: &ShowArgs, view: &ViewArgs) -> (u32, Vec<&'static OverviewColumn
 fn show_steps(args: &ShowArgs) -> anyhow::Result<()> {
     let part = part_of(&args.snapshot)?;
     let Input::Series(mut series) = part.open(args.view.limits.max_snapshot_bytes, &Arc::default())? else {
-        return Err(misfit(format!("{} has no steps; `ctprof record --every` records them", part.file.display())));
+        return Err(unsuitable_file(format!(
+            "{} has no steps; `ctprof record --every` records them",
+            part.file.display()
+        )));
     };
     let mut printer = StepPrinter::new(Stream::Stdout, &args.view)?;
     let range = part.range.unwrap_or_default();

@@ -96,7 +96,7 @@ pub(super) struct ThreadNames {
 }
 
 impl ThreadNames {
-    pub(super) fn of(thread: &ThreadState) -> Self {
+    pub(super) fn from_thread(thread: &ThreadState) -> Self {
         Self {
             process: Name::clone(&thread.pcomm),
             program: thread.program.clone(),
@@ -212,7 +212,7 @@ impl ThreadTotals {
         }
         self.census.add(thread);
         self.programs.extend(thread.program.clone().map(|program| (thread.tgid, program)));
-        let names = ThreadNames::of(thread);
+        let names = ThreadNames::from_thread(thread);
         if self.group_by == GroupBy::Cgroup {
             self.tasks.insert(names.clone().seen_by(GroupBy::All));
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     ELAPSED, Gate, GateCause, GateMetric, GroupGlob, NewGroups, NoSuchGroup, ReportSection, Row, Sides, WORSE,
-    gate_room, is_gated, of_kind, present, samples, usual,
+    gate_room, is_gated, median_of_runs, of_kind, present, samples,
 };
 use crate::model::{Cell, Unit};
 use crate::statistics::{self, Beyond, Bound, Corrected, Design, Interval, Margin, Samples, Scale, TAIL};
@@ -245,7 +245,7 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
     result.unit = row.unit;
     result.partial = row.partial;
     let like = row.values.iter().flatten().next();
-    let medians = values.as_ref().map(|numbers| usual(numbers));
+    let medians = values.as_ref().map(|numbers| median_of_runs(numbers));
     result.values = medians.map(|median| Some(of_kind(like?, median?)));
     result.runs = values.as_ref().map(|numbers| present(numbers).count());
     check_groups(gate, row.covered.map(|covered| covered.is_some()))?;

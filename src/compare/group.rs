@@ -160,8 +160,8 @@ pub(super) fn section(head: &SnapshotHead, groups: &Groups, per: Per, quantities
     let group = |(path, members): (&Vec<String>, &GroupTotals)| {
         let of = GroupContext::new(head, members, per, cpu_time);
         let values = quantities.iter().filter(|quantity| path.is_empty() || quantity.is_of_groups());
-        let measurements = values.map(|quantity| quantity.measure(&of)).filter(Measurement::is_told).collect();
-        (path.clone(), SideGroup { facts: members.facts(head), sort_values: Vec::new(), measurements })
+        let measurements = values.map(|quantity| quantity.measure(&of)).filter(Measurement::is_shown).collect();
+        (path.clone(), SideGroup { group_facts: members.group_facts(head), sort_values: Vec::new(), measurements })
     };
     groups.iter().map(group).collect()
 }
@@ -219,7 +219,7 @@ mod tests {
         ]));
         assert_eq!(section.len(), 1, "groups without memory have no rows");
         let group = &section[&vec!["app".to_owned()]];
-        assert_eq!(group.facts.members, 2);
+        assert_eq!(group.group_facts.members, 2);
         let facts: Vec<_> =
             group.measurements.iter().map(|entry| (&*entry.name, entry.covered, entry.partial)).collect();
         assert_eq!(facts, [("Pss", 2, false), ("Swap", 1, true)]);

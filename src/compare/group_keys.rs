@@ -45,7 +45,7 @@ pub fn with_members_of(path: &[String], snapshot: &CtprofSnapshot, options: &Com
     let keys = GroupKeys::learn(&digests, &options.grouping);
     let naming = keys.naming(options.grouping.axis, Side::Baseline);
     let is_member = |names: ThreadNames| naming.path(&names.seen_by(options.grouping.axis)).starts_with(path);
-    let members = snapshot.threads.iter().filter(|thread| is_member(ThreadNames::of(thread)));
+    let members = snapshot.threads.iter().filter(|thread| is_member(ThreadNames::from_thread(thread)));
     CtprofSnapshot { head: snapshot.head.clone(), threads: members.cloned().collect() }
 }
 

@@ -87,7 +87,7 @@ impl Grouped {
                 .collect();
             let threads = digests.iter_mut().map(|digest| std::mem::take(&mut digest.threads.by_names));
             let groups = threads.map(|by_names| group::groups(by_names, &naming)).collect();
-            let units = grouping.units.map(|units| units.of(side));
+            let units = grouping.units.map(|units| units.on_side(side));
             GroupedSide { groups, reasons, side, is_compared, is_by_cgroup, units, digests }
         });
         let mut all: Vec<_> = sides.as_mut().into_iter().flat_map(|side| &mut side.groups).collect();

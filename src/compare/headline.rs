@@ -76,7 +76,7 @@ pub(super) fn rank(
 ) -> Option<Note> {
     let (before, after) = (snapshots.baseline, snapshots.candidate.unwrap_or(snapshots.baseline));
     let host = HostSize::new(before, after, per);
-    section.foremost = host.foremost(section);
+    section.columns_by_share = host.columns_by_share(section);
     section.order = order(options, snapshots.candidate.is_some());
     if snapshots.candidate.is_none() {
         if options.selection.sort_by.is_empty() {
@@ -199,7 +199,7 @@ impl HostSize {
     }
 
     /// The columns by the share of the host that their values, or changes, are of all groups.
-    fn foremost(&self, section: &ReportSection) -> Vec<&'static str> {
+    fn columns_by_share(&self, section: &ReportSection) -> Vec<&'static str> {
         let share = |column: &OverviewColumn| {
             let is_news = |row: &&Row| row.name == column.name && row.verdict() != Some(Verdict::Same);
             let rows = section.rows.iter().filter(|row| section.groups[row.group].key.len() == 1);

@@ -179,7 +179,7 @@ const SHARED: [&str; 8] = [
 
 /// The fields of the first run's host, and of the fields that runs should share the values of all runs, each once.
 fn fields_of_runs(runs: &[Digest]) -> Option<Vec<(String, Vec<String>)>> {
-    let mut hosts = runs.iter().filter_map(|run| run.head.host.as_ref()).map(facts);
+    let mut hosts = runs.iter().filter_map(|run| run.head.host.as_ref()).map(host_fields);
     let mut fields: Vec<_> = hosts.next()?.into_iter().map(|(field, value)| (field, vec![value])).collect();
     for (field, value) in hosts.flatten().filter(|(field, _)| SHARED.contains(&&**field)) {
         match fields.iter_mut().find(|(known, _)| *known == field) {
@@ -262,7 +262,7 @@ fn side(digest: &Digest, file: &str) -> SideSummary {
 }
 
 /// The host context as names and texts, in the order of its fields, with one entry per key of a map.
-fn facts(host: &HostContext) -> Vec<(String, String)> {
+fn host_fields(host: &HostContext) -> Vec<(String, String)> {
     let Ok(Value::Object(fields)) = serde_json::to_value(host) else { return Vec::new() };
     let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let spread = fields.into_iter().flat_map(|(field, value)| match value {

@@ -34,7 +34,7 @@ pub(super) struct Measurement {
 
 impl Measurement {
     /// Whether it is a row: states that few threads are in are told of groups that have such threads.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn is_shown(&self) -> bool {
         self.cell.is_some() || !self.is_of_rare_state()
     }
 
@@ -189,7 +189,7 @@ impl Turnover {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct SideGroup {
-    pub(super) facts: GroupFacts,
+    pub(super) group_facts: GroupFacts,
     /// Values of the keys that groups are sorted by.
     pub(super) sort_values: Vec<Option<Cell>>,
     pub(super) measurements: Vec<Measurement>,
@@ -199,7 +199,7 @@ impl SideGroup {
     /// A group whose members are not threads.
     pub(super) fn new(members: u64, measurements: Vec<Measurement>) -> Self {
         let facts = GroupFacts { members, ..GroupFacts::default() };
-        Self { facts, measurements, ..Self::default() }
+        Self { group_facts: facts, measurements, ..Self::default() }
     }
 }
 

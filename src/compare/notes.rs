@@ -6,14 +6,14 @@ use crate::model::Section;
 
 /// Input of notes: the first capture of each side, and its findings.
 #[derive(Clone, Copy)]
-pub(super) struct Noted<'d> {
+pub(super) struct NoteWriter<'d> {
     pub(super) digests: Sides<&'d Digest>,
     pub(super) findings: Sides<&'d Vec<Finding>>,
     pub(super) grouping: &'d Grouping,
     pub(super) selection: &'d Selection,
 }
 
-impl Noted<'_> {
+impl NoteWriter<'_> {
     /// Drops sections without data. A section that was selected by name stays, with the reason as a note.
     pub(super) fn finish(self, sections: &mut Vec<ReportSection>) {
         let empty = |section: &ReportSection| section.rows.iter().all(Row::is_absent) && section.notes.is_empty();

@@ -96,7 +96,7 @@ pub struct Units {
 }
 
 impl Units {
-    pub(super) fn of(self, side: Side) -> f64 {
+    pub(super) fn on_side(self, side: Side) -> f64 {
         match side {
             Side::Baseline => self.baseline,
             Side::Candidate => self.candidate,

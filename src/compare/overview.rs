@@ -79,11 +79,11 @@ pub(super) fn waits_in_progress<'d>(digests: Sides<&'d Digest>) -> impl Iterator
 /// Removes the lines of exited work that matter in no run of either side.
 pub(super) fn remove_minor_exits(sides: Sides<&mut SideSection>) {
     let matter = |groups: &&mut SideSection| {
-        let matters = |group: &SideGroup| group.facts.exited_work.is_some() && !group.facts.is_minor;
+        let matters = |group: &SideGroup| group.group_facts.exited_work.is_some() && !group.group_facts.is_minor;
         groups.iter().filter(|(_, group)| matters(group)).map(|(path, _)| path.clone()).collect::<BTreeSet<_>>()
     };
     let kept: BTreeSet<_> = sides.iter().flat_map(matter).collect();
-    let is_kept = |path: &Vec<String>, group: &SideGroup| !group.facts.is_minor || kept.contains(path);
+    let is_kept = |path: &Vec<String>, group: &SideGroup| !group.group_facts.is_minor || kept.contains(path);
     sides.map(|groups| groups.retain(|path, group| is_kept(path, group)));
 }
 
@@ -96,14 +96,17 @@ fn exited<'g>(
 ) -> (Vec<String>, SideGroup) {
     let of = of.of_exited_work(totals);
     let measurements = OverviewColumn::of_groups().map(|column| Quantity::Column(column).measure(&of));
-    let measurements = measurements.filter(Measurement::is_told).collect();
+    let measurements = measurements.filter(Measurement::is_shown).collect();
     let facts = GroupFacts {
         own: members.are_own(),
         exited_work: Some(kind),
         is_minor: !matters(members, totals),
         ..GroupFacts::default()
     };
-    ([path, &[format!("({})", kind.name())]].concat(), SideGroup { facts, measurements, ..SideGroup::default() })
+    (
+        [path, &[format!("({})", kind.name())]].concat(),
+        SideGroup { group_facts: facts, measurements, ..SideGroup::default() },
+    )
 }
 
 impl Row {

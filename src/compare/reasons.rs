@@ -154,7 +154,7 @@ fn merged(
     objects: UnnamedObjects,
 ) -> BTreeMap<GroupReason, Arc<GroupReason>> {
     reasons.retain(|reason, _| reason.column().is_some());
-    let shared = SharedWaits::of(&reasons);
+    let shared = SharedWaits::from_reasons(&reasons);
     let placed = |reason| GroupReason { at: shared.site(reason), ..GroupReason::clone(reason) };
     let placed: BTreeMap<&GroupReason, GroupReason> = reasons.keys().map(|reason| (*reason, placed(*reason))).collect();
     let mut rows = BTreeMap::new();
@@ -196,7 +196,7 @@ pub(super) fn section(
     wanted: &Wanted<'_>,
 ) -> SideSection {
     let none = BTreeMap::new();
-    let groups = overview.into_iter().filter(|(_, group)| group.facts.exited_work.is_none());
+    let groups = overview.into_iter().filter(|(_, group)| group.group_facts.exited_work.is_none());
     let groups = groups.map(|(key, group)| {
         let weights = reasons.get(&key).unwrap_or(&none);
         let times = GroupTime::new(&group, weights, period_ns);
@@ -236,7 +236,7 @@ impl<'g> GroupTime<'g> {
         }
         let of_quotas = weights.iter().filter(|(reason, _)| reason.class == ReasonClass::CpuQuota);
         let quotas_ns = times.amount(WAIT, of_quotas.map(|(_, weight)| weight.ns as f64).sum()).unwrap_or(0.0);
-        if let Some(longest_ns) = group.facts.longest_quota_ns.filter(|longest| (*longest as f64) < quotas_ns) {
+        if let Some(longest_ns) = group.group_facts.longest_quota_ns.filter(|longest| (*longest as f64) < quotas_ns) {
             times.quota_part = longest_ns as f64 / quotas_ns;
         }
         times

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     CompareOptions, DifferentHosts, Digest, ELAPSED, EndedEarly, Gate, GateJudge, GateMetric, GateOutcome, GateResult,
-    Group, GroupBy, Grouped, Header, NoSuchGroup, Noted, Order, Per, Quantity, Query, Renamed, ReportSection, Row,
+    Group, GroupBy, Grouped, Header, NoSuchGroup, NoteWriter, Order, Per, Quantity, Query, Renamed, ReportSection, Row,
     RunCount, Runs, Scope, Sides, SortKey, Threshold, TooManyRows, Trend, Why, WindowSide, captures, gate_cause,
     gate_cause::CauseSections, gate_outcome, headline, host, overview, reason_tree, reasons, records, runs, tests_of,
     why,
@@ -157,7 +157,7 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
         }
     }
     let (grouping, selection) = (&options.grouping, &options.selection);
-    Noted { digests: first, findings: findings.as_ref(), grouping, selection }.finish(&mut sections);
+    NoteWriter { digests: first, findings: findings.as_ref(), grouping, selection }.finish(&mut sections);
     Report {
         header: selection
             .wants(Section::Host)

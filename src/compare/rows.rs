@@ -26,7 +26,7 @@ pub struct ReportSection {
     /// The values of all groups, in display order.
     pub rows: Vec<Row>,
     /// Names of the overview's columns: first the ones that say most of what the groups did, or how they changed.
-    pub(crate) foremost: Vec<&'static str>,
+    pub(crate) columns_by_share: Vec<&'static str>,
     /// Rows of the overview whose verdicts stand for groups, by group; also rows that are not selected.
     pub(crate) headlines: BTreeMap<usize, Row>,
     /// Order of the overview's groups, as text.
@@ -51,23 +51,23 @@ pub struct Group {
     /// How many cgroups of both sides it stands for; `None` if it is not the group of a cgroup, or if its members are cgroups.
     pub cgroups: Option<usize>,
     /// Facts about the group; `None` on a side where the group does not exist.
-    pub(super) facts: Sides<Option<GroupFacts>>,
+    pub(super) group_facts: Sides<Option<GroupFacts>>,
 }
 
 impl Group {
     fn new(key: Vec<String>, facts: Sides<Option<GroupFacts>>) -> Self {
         let label = key.last().map_or(ALL_GROUPS, String::as_str).to_owned();
-        Self { label, key, renamed: false, cgroups: None, facts }
+        Self { label, key, renamed: false, cgroups: None, group_facts: facts }
     }
 
     /// Whether the kernel may have cut a name in the group, so that different threads are one group.
     pub fn name_cut(&self) -> bool {
-        self.facts.iter().flatten().any(|facts| facts.name_cut)
+        self.group_facts.iter().flatten().any(|facts| facts.name_cut)
     }
 
     /// Returns, for each side, the ancestors of the group's processes that started and exited in the window.
     pub(crate) fn parents(&self) -> Sides<&[(Name, u64)]> {
-        self.facts.as_ref().map(|facts| facts.as_ref().map_or(&[][..], |facts| &facts.parents))
+        self.group_facts.as_ref().map(|facts| facts.as_ref().map_or(&[][..], |facts| &facts.parents))
     }
 
     /// Whether it stands for all groups of the section together.
@@ -92,17 +92,17 @@ impl Group {
 
     /// Returns a fact about the members; `None` on a side where it is unknown, or where the group does not exist.
     pub(crate) fn of_members<T>(&self, known: impl Fn(&GroupFacts) -> Option<T>) -> Sides<Option<T>> {
-        self.facts.as_ref().map(|side| side.as_ref().and_then(&known))
+        self.group_facts.as_ref().map(|side| side.as_ref().and_then(&known))
     }
 
     /// The kind of exited work, if it is no group of threads but exited work of the group above.
     pub(crate) fn exited_work(&self) -> Option<ExitedWork> {
-        self.facts.iter().flatten().find_map(|facts| facts.exited_work)
+        self.group_facts.iter().flatten().find_map(|facts| facts.exited_work)
     }
 
     /// Whether all members are threads of the capturing process.
     pub(super) fn is_own(&self) -> bool {
-        self.facts.iter().flatten().any(|facts| facts.own)
+        self.group_facts.iter().flatten().any(|facts| facts.own)
     }
 }
 
@@ -314,7 +314,7 @@ pub(super) fn sum<'r>(rows: impl Iterator<Item = &'r Row>) -> [f64; 2] {
 impl ReportSection {
     pub(super) fn empty(section: Section, notes: Vec<Note>) -> Self {
         let (groups, rows, foremost, headlines) = (Vec::new(), Vec::new(), Vec::new(), BTreeMap::new());
-        Self { section, groups, rows, foremost, headlines, order: String::new(), notes }
+        Self { section, groups, rows, columns_by_share: foremost, headlines, order: String::new(), notes }
     }
 
     /// Keeps only rows of selected groups and columns. All groups together are not shown beside some groups: a reader would take
@@ -334,13 +334,13 @@ impl ReportSection {
     /// first. Of two sides, changed rows come before others, then clear changes, then large ones.
     pub(super) fn new(section: Section, mut sides: Sides<SectionRuns>, keys: &[SortKey], judge: Judge) -> Self {
         let mut table = Self::empty(section, Vec::new());
-        let known = sides.as_mut().map(|side| std::mem::take(&mut side.known));
+        let known = sides.as_mut().map(|side| std::mem::take(&mut side.runs_with_values));
         let mut sort_values = Vec::new();
         for (place, (key, mut group)) in joined(sides.map(|side| side.groups)).into_iter().enumerate() {
             let exists = group.as_ref().map(Option::is_some);
             let cells = |key: usize| group.as_ref().map(|side| side.as_ref()?.sort_values.get(key)?.as_ref());
             sort_values.push((0..keys.len()).map(|key| sort_value(cells(key), exists)).collect());
-            let facts = group.as_mut().map(|side| side.as_mut().map(|group| std::mem::take(&mut group.facts)));
+            let facts = group.as_mut().map(|side| side.as_mut().map(|group| std::mem::take(&mut group.group_facts)));
             table.groups.push(Group::new(key, facts));
             let measurements = group.map(|side| side.map(|group| group.measurements).unwrap_or_default());
             let rows = joined_measurements(measurements, known.as_ref().zip(exists));

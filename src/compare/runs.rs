@@ -184,7 +184,7 @@ impl KnownValues {
 #[derive(Debug, Default)]
 pub(super) struct SectionRuns {
     pub(super) groups: SideSection,
-    pub(super) known: KnownValues,
+    pub(super) runs_with_values: KnownValues,
 }
 
 impl SectionRuns {
@@ -202,12 +202,12 @@ impl SectionRuns {
             known.add(run, &section);
             section.retain(|key, _| is_wanted(key));
             if known.runs == 1 {
-                return Some(Self { groups: section, known });
+                return Some(Self { groups: section, runs_with_values: known });
             }
             section.into_iter().for_each(|(key, group)| groups.entry(key).or_default().add(run, known.runs, group));
         }
         let groups = groups.into_iter().map(|(key, group)| (key, group.merged(&known, keys))).collect();
-        Some(Self { groups, known })
+        Some(Self { groups, runs_with_values: known })
     }
 }
 
@@ -247,8 +247,8 @@ impl GroupRuns {
         let sort_values = keys.iter().enumerate().map(sort_value).collect();
         let merged = measurements.into_iter().map(|measured| measured.merged(&without, known));
         let measurements = without_parts_of_longer_runs(merged.collect());
-        let facts: Vec<GroupFacts> = present.into_iter().map(|(_, group)| group.facts).collect();
-        SideGroup { facts: merged_facts(&facts, known.runs), sort_values, measurements }
+        let facts: Vec<GroupFacts> = present.into_iter().map(|(_, group)| group.group_facts).collect();
+        SideGroup { group_facts: merged_facts(&facts, known.runs), sort_values, measurements }
     }
 }
 
@@ -345,7 +345,7 @@ impl MeasurementRuns {
         let kind = measured.cell.take();
         if others.is_empty() {
             without.iter().for_each(|run| numbers[*run] = known.total_of_none(*run, &measured));
-            let cell = kind.zip(usual(&numbers)).map(|(kind, median)| of_kind(&kind, median));
+            let cell = kind.zip(median_of_runs(&numbers)).map(|(kind, median)| of_kind(&kind, median));
             return Measurement { cell, runs: Some(numbers), ..measured };
         }
         let numbers = kind.iter().flat_map(|kind| present(&numbers).map(|number| of_kind(kind, number)));
@@ -380,7 +380,7 @@ pub(super) fn present(runs: &[f64]) -> impl Iterator<Item = f64> {
 }
 
 /// The median of the values that are known; `None` if more than half of the runs lack the value.
-pub(super) fn usual(runs: &[f64]) -> Option<f64> {
+pub(super) fn median_of_runs(runs: &[f64]) -> Option<f64> {
     let known: Vec<f64> = present(runs).collect();
     median(&known).filter(|_| are_half(known.len(), runs.len()))
 }

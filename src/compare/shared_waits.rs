@@ -21,7 +21,7 @@ pub(super) struct SharedWaits<'r>(HashMap<WaitKind<'r>, HashSet<CodeFunction<'r>
 
 impl<'r> SharedWaits<'r> {
     /// Finds them in the reasons of a group with their samples.
-    pub(super) fn of(reasons: &BTreeMap<&'r GroupReason, u64>) -> Self {
+    pub(super) fn from_reasons(reasons: &BTreeMap<&'r GroupReason, u64>) -> Self {
         type Callers<'r> = HashMap<CodeFunction<'r>, HashMap<Option<CodeFunction<'r>>, u64>>;
         let mut waits: HashMap<WaitKind<'r>, Callers<'r>> = HashMap::new();
         for (&reason, samples) in reasons {
@@ -81,7 +81,7 @@ mod tests {
             GroupReason::new(&Reason { class: ReasonClass::Sleep, entry, stack, ..Reason::default() }, None)
         };
         let reasons: Vec<_> = stacks.iter().map(|(stack, samples)| (reason(stack), *samples)).collect();
-        let shared = SharedWaits::of(&reasons.iter().map(|(reason, samples)| (reason, *samples)).collect());
+        let shared = SharedWaits::from_reasons(&reasons.iter().map(|(reason, samples)| (reason, *samples)).collect());
         reasons
             .iter()
             .map(|(reason, _)| shared.site(reason).map_or_else(|| "-".to_owned(), |at| at.to_string()))

@@ -118,7 +118,7 @@ mod tests {
     type Side = (f64, [f64; 4]);
 
     /// The name of the time that explains most, of a group that is all that there is.
-    fn of(faster: Side, slower: Side, parallel: f64) -> Option<&'static str> {
+    fn explained_time(faster: Side, slower: Side, parallel: f64) -> Option<&'static str> {
         let (slowdown, times) = both(faster, slower, parallel);
         slowdown.explained(&times).map(|(place, _)| TIMES_OF_SLOWDOWN[place])
     }
@@ -135,30 +135,38 @@ mod tests {
     #[test]
     fn threads_that_wait_for_a_lock_are_slower_because_they_sleep() {
         let [free, locked] = [(0.393, [0.78, 0.0, 0.405, 0.78]), (0.952, [0.95, 0.0, 3.5, 0.31])];
-        assert_eq!(of(free, locked, 2.0), Some("sleep"));
+        assert_eq!(explained_time(free, locked, 2.0), Some("sleep"));
     }
 
     #[test]
     fn more_work_is_run_time_however_long_it_waits_for_cpus() {
-        assert_eq!(of((0.6, [0.5, 0.0, 0.0, 0.1]), (1.75, [1.45, 0.0, 0.0, 0.285]), 1.0), Some("run"));
-        assert_eq!(of((0.7, [0.3, 0.0, 0.0, 0.4]), (2.01, [0.87, 0.0, 0.0, 1.14]), 1.0), Some("run"), "on a busy host");
-        assert_eq!(of((1.0, [2.0, 0.0, 1.0, 2.0]), (1.1, [2.2, 0.0, 1.1, 2.2]), 2.0), Some("run"), "four threads");
+        assert_eq!(explained_time((0.6, [0.5, 0.0, 0.0, 0.1]), (1.75, [1.45, 0.0, 0.0, 0.285]), 1.0), Some("run"));
+        assert_eq!(
+            explained_time((0.7, [0.3, 0.0, 0.0, 0.4]), (2.01, [0.87, 0.0, 0.0, 1.14]), 1.0),
+            Some("run"),
+            "on a busy host"
+        );
+        assert_eq!(
+            explained_time((1.0, [2.0, 0.0, 1.0, 2.0]), (1.1, [2.2, 0.0, 1.1, 2.2]), 2.0),
+            Some("run"),
+            "four threads"
+        );
     }
 
     #[test]
     fn the_same_work_that_waits_longer_for_cpus_is_slower_because_of_the_wait() {
-        assert_eq!(of((1.0, [1.0, 0.0, 0.0, 0.0]), (1.8, [1.0, 0.0, 0.0, 0.8]), 1.0), Some("wait"));
+        assert_eq!(explained_time((1.0, [1.0, 0.0, 0.0, 0.0]), (1.8, [1.0, 0.0, 0.0, 0.8]), 1.0), Some("wait"));
     }
 
     #[test]
     fn a_disk_that_is_slower_is_block_time() {
-        assert_eq!(of((1.0, [0.2, 0.8, 0.0, 0.0]), (2.0, [0.25, 1.75, 0.0, 0.0]), 1.0), Some("block"));
+        assert_eq!(explained_time((1.0, [0.2, 0.8, 0.0, 0.0]), (2.0, [0.25, 1.75, 0.0, 0.0]), 1.0), Some("block"));
     }
 
     #[test]
     fn a_group_that_waits_for_work_explains_nothing_unless_all_do() {
         let [before, after] = [(0.1, [0.001, 0.0, 0.099, 0.0]), (0.3, [0.001, 0.0, 0.299, 0.0])];
-        assert_eq!(of(before, after, 1.0), None);
+        assert_eq!(explained_time(before, after, 1.0), None);
         let (slowdown, times) = both(before, after, 1.0);
         assert_eq!(slowdown.slept(&times).map(|(place, _)| TIMES_OF_SLOWDOWN[place]), Some("sleep"));
     }
@@ -171,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_several_runs_do_not_clearly_say_explains_nothing() {
-        assert_eq!(of((1.0, [1.0, 0.0, 0.0, 0.0]), (1.2, [1.04, 0.0, 0.0, 0.0]), 1.0), None);
+        assert_eq!(explained_time((1.0, [1.0, 0.0, 0.0, 0.0]), (1.2, [1.04, 0.0, 0.0, 0.0]), 1.0), None);
     }
 
     #[test]
@@ -198,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_explains_less_than_a_twentieth_of_the_change_does_not_matter() {
-        let blocked = |time| of((1.0, [1.0, 0.0, 0.0, 0.0]), (2.0, [1.0, time, 0.0, 0.0]), 1.0);
+        let blocked = |time| explained_time((1.0, [1.0, 0.0, 0.0, 0.0]), (2.0, [1.0, time, 0.0, 0.0]), 1.0);
         assert_eq!([blocked(0.04), blocked(0.05), blocked(0.06)], [None, Some("block"), Some("block")]);
         let slept = |faster, slower| {
             let (slowdown, times) = both((1.0, [0.0, 0.0, faster, 0.0]), (3.0, [0.0, 0.0, slower, 0.0]), 1.0);

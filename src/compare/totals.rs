@@ -174,7 +174,7 @@ impl GroupTotals {
     }
 
     /// Returns the facts that a report of this capture shows about the group besides its values.
-    pub(super) fn facts(&self, head: &SnapshotHead) -> GroupFacts {
+    pub(super) fn group_facts(&self, head: &SnapshotHead) -> GroupFacts {
         GroupFacts {
             members: self.threads,
             zombies: self.zombies,

@@ -34,7 +34,7 @@ fn with_bpf(BpfUse { setup_ns: _, dropped, missed_processes }: &BpfUse) -> Vec<F
         let missed = Finding::new(DataSource::Bpf, Coverage::Complete, Cause::MissedByIterator);
         findings.push(missed.affecting(*missed_processes, None, "process"));
     }
-    if findings.is_empty() { vec![Finding::complete(DataSource::Bpf)] } else { findings }
+    if findings.is_empty() { vec![Finding::full_coverage(DataSource::Bpf)] } else { findings }
 }
 
 /// Why a capture by this process cannot use BPF, and the fix.
@@ -50,7 +50,7 @@ pub(super) fn schedstats(evidence: &Evidence<'_>) -> Finding {
     let has = |source: &DataSource| evidence.census.has(|metric| DataSource::of_metric(metric) == *source);
     // Without `sched`, its own finding says why.
     if has(&source) || !has(&DataSource::File(SourceFile::Sched)) {
-        return Finding::complete(source);
+        return Finding::full_coverage(source);
     }
     let (coverage, cause) = match evidence.host().and_then(|host| host.sched_schedstats) {
         Some(Switch::RuntimeOff) => (Coverage::Missing, Cause::SysctlOff { sysctl: "kernel.sched_schedstats" }),
@@ -68,7 +68,7 @@ pub(super) fn taskstats(evidence: &Evidence<'_>) -> Finding {
     match &evidence.head.taskstats_summary {
         Some(summary) => queried(evidence, summary),
         // BPF reads these fields without taskstats.
-        None if answered() || evidence.is_by_bpf() => Finding::complete(source),
+        None if answered() || evidence.is_by_bpf() => Finding::full_coverage(source),
         None if disabled() => {
             Finding::new(source, Coverage::NotRead, Cause::DisabledByOption { option: "--no-taskstats" })
         }
@@ -97,7 +97,7 @@ fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
     let denial = if evidence.is_by_bpf() { Coverage::Partial } else { Coverage::Missing };
     let unread = |count| evidence.census.unread("taskstats", count);
     match (unread(summary.eperm_count), unread(summary.other_err_count)) {
-        (0, 0) => Finding::complete(DataSource::Taskstats),
+        (0, 0) => Finding::full_coverage(DataSource::Taskstats),
         (0, failed) => affecting(failed, Coverage::Partial, Cause::NoAnswer),
         (denied, _) if evidence.holds(&Capability::NetAdmin) => affecting(denied, denial, OTHER_USER_NAMESPACE),
         (denied, _) => {
@@ -123,9 +123,9 @@ pub(super) fn delay_accounting(evidence: &Evidence<'_>) -> Option<Finding> {
             (true, true) => enabled_late(Coverage::Partial, "have no value"),
             (true, false) => enabled_late(Coverage::Missing, "have no value"),
             (false, true) => enabled_late(Coverage::Complete, "show 0"),
-            (false, false) => Some(Finding::complete(DataSource::DelayAccounting)),
+            (false, false) => Some(Finding::full_coverage(DataSource::DelayAccounting)),
         },
-        _ => Some(Finding::complete(DataSource::DelayAccounting)),
+        _ => Some(Finding::full_coverage(DataSource::DelayAccounting)),
     }
 }
 
@@ -171,7 +171,7 @@ pub(super) fn jemalloc(evidence: &Evidence<'_>) -> Vec<Finding> {
     findings.extend(dominant(&other).map(|failure| finding(&other, cause(failure))));
     match (findings.is_empty(), evidence.is_by_bpf()) {
         (false, _) => findings,
-        (true, true) => vec![Finding::complete(source)],
+        (true, true) => vec![Finding::full_coverage(source)],
         (true, false) => vec![Finding::new(source, Coverage::Complete, Cause::PausesThreads)],
     }
 }
@@ -192,7 +192,7 @@ pub(super) fn reasons(evidence: &Evidence<'_>) -> Option<Finding> {
         (true, Some(why)) => partial(Cause::NoFunctionNames { why: why.clone() }),
         (_, None) if no_stacks.is_some() => partial(Cause::NoStacks { why: no_stacks.cloned().unwrap_or_default() }),
         (true, None) if !evidence.is_root && has_stacks() => partial(Cause::StacksOfUserOnly),
-        _ => Some(Finding::complete(DataSource::Reasons)),
+        _ => Some(Finding::full_coverage(DataSource::Reasons)),
     }
 }
 

@@ -43,7 +43,7 @@ fn unread(evidence: &Evidence<'_>, file: &SourceFile) -> Finding {
         let cause = Cause::DisabledByOption { option: "--smaps never" };
         return Finding::new(DataSource::File(file.clone()), Coverage::NotRead, cause);
     }
-    Finding::complete(DataSource::File(file.clone()))
+    Finding::full_coverage(DataSource::File(file.clone()))
 }
 
 fn failed(evidence: &Evidence<'_>, file: &SourceFile, errno: &Errno, count: u64) -> Finding {

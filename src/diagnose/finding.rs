@@ -46,14 +46,14 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn complete(source: DataSource) -> Self {
+    pub(super) fn full_coverage(source: DataSource) -> Self {
         Self { source, coverage: Coverage::Complete, cause: None, affected: None, names: Vec::new(), fix: None }
     }
 
     /// A finding with the fix that its cause implies.
     pub(super) fn new(source: DataSource, coverage: Coverage, cause: Cause) -> Self {
         let fix = cause.fix();
-        Self { coverage, cause: Some(cause), fix, ..Self::complete(source) }
+        Self { coverage, cause: Some(cause), fix, ..Self::full_coverage(source) }
     }
 
     /// Adds the number of affected things, out of a total if that is known.
@@ -171,7 +171,7 @@ impl Serialize for Finding {
 
 /// At least one finding per source, and one more for each further cause.
 pub fn findings(snapshot: &CtprofSnapshot) -> Vec<Finding> {
-    findings_of(&snapshot.head, &Census::of(&snapshot.threads))
+    findings_of(&snapshot.head, &Census::from_threads(&snapshot.threads))
 }
 
 /// The findings, from a census of the threads instead of the threads.

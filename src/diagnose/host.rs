@@ -16,7 +16,7 @@ pub(super) fn processes(evidence: &Evidence<'_>) -> Finding {
         Some(hidepid) if !matches!(hidepid, "0" | "off") && !sees_others() => {
             Finding::new(source, Coverage::Partial, Cause::HiddenByMount { hidepid: hidepid.to_owned() })
         }
-        _ => Finding::complete(source),
+        _ => Finding::full_coverage(source),
     }
 }
 
@@ -35,7 +35,7 @@ pub(super) fn cgroups(evidence: &Evidence<'_>) -> Finding {
     }
     let unread = stats.values().filter(|stats| **stats == CgroupStats::default()).count();
     if unread == 0 {
-        return Finding::complete(source);
+        return Finding::full_coverage(source);
     }
     let coverage = if unread == stats.len() { Coverage::Missing } else { Coverage::Partial };
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
@@ -50,7 +50,7 @@ pub(super) fn containers(evidence: &Evidence<'_>) -> Vec<Finding> {
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let unnamed = number(containers.values().filter(|container| !container.is_named()).count());
     if unnamed == 0 {
-        return vec![Finding::complete(source)];
+        return vec![Finding::full_coverage(source)];
     }
     let finding = |cause, names| {
         let coverage = if unnamed < number(containers.len()) { Coverage::Partial } else { Coverage::Missing };
@@ -81,7 +81,7 @@ fn unread_cause(evidence: &Evidence<'_>, errno: Errno, capability: Capability) -
 pub(super) fn pressure(evidence: &Evidence<'_>) -> Finding {
     let finding = |coverage, cause| Finding::new(DataSource::Pressure, coverage, cause);
     match evidence.host().and_then(|host| host.psi) {
-        _ if evidence.head.psi.is_some() => Finding::complete(DataSource::Pressure),
+        _ if evidence.head.psi.is_some() => Finding::full_coverage(DataSource::Pressure),
         Some(Switch::ConfigOff) => finding(Coverage::Unavailable, Cause::KernelLacks { option: "PSI" }),
         Some(Switch::RuntimeOff) => finding(Coverage::Missing, Cause::BootOff { option: "PSI" }),
         _ => finding(Coverage::NotRead, Cause::Unknown),
@@ -90,7 +90,7 @@ pub(super) fn pressure(evidence: &Evidence<'_>) -> Finding {
 
 pub(super) fn sched_ext(evidence: &Evidence<'_>) -> Finding {
     match &evidence.head.sched_ext {
-        Some(_) => Finding::complete(DataSource::SchedExt),
+        Some(_) => Finding::full_coverage(DataSource::SchedExt),
         None => {
             Finding::new(DataSource::SchedExt, Coverage::Unavailable, Cause::KernelLacks { option: "SCHED_CLASS_EXT" })
         }

@@ -122,7 +122,7 @@ fn at_most_three_names_are_shown() {
 #[test]
 fn findings_do_not_look_at_threads() {
     let mut snapshot = holding(failing(SourceFile::Io, Errno::EACCES), &[]);
-    let (whole, census) = (findings(&snapshot), Census::of(&snapshot.threads));
+    let (whole, census) = (findings(&snapshot), Census::from_threads(&snapshot.threads));
     snapshot.threads.clear();
     assert_eq!(findings_of(&snapshot.head, &census), whole);
 }

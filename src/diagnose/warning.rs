@@ -112,7 +112,7 @@ mod tests {
         let mut thread = ThreadState::default();
         thread.metrics.minflt = Some(1.into());
         fill(&mut thread);
-        Census::of(&[thread])
+        Census::from_threads(&[thread])
     }
 
     #[test]

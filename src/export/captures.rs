@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cgroups::{RecordValues, pressure, pressure_values, record_column, text};
 use super::column::columns;
-use super::identity::{known, microseconds};
+use super::identity::{known_time, microseconds};
 use super::{Column, column_name, entries};
 use crate::diagnose::gaps;
 use crate::model::{
@@ -71,7 +71,7 @@ pub(super) fn word(field: Option<impl serde::Serialize>) -> Option<Value<'static
 
 fn own_columns() -> Vec<Column<CaptureRow>> {
     columns! { CaptureRow;
-        captured_at_unix_ns: Integer in "ns" = |row| known(row.head.captured_at_unix_ns).map(Into::into), "`time` in nanoseconds since 1970.";
+        captured_at_unix_ns: Integer in "ns" = |row| known_time(row.head.captured_at_unix_ns).map(Into::into), "`time` in nanoseconds since 1970.";
         format_version: Integer in "" = |row| row.head.format_version.map(|version| u64::from(version).into()), "Version of the file format; NULL if another tool wrote the file.";
         tool: Text in "" = |row| Some((&*row.head.capture.as_ref()?.tool).into()), "Program that captured.";
         tool_version: Text in "" = |row| Some((&*row.head.capture.as_ref()?.version).into()), "Version of that program.";
@@ -94,7 +94,7 @@ fn own_columns() -> Vec<Column<CaptureRow>> {
             Some(row.head.capture.as_ref()?.bpf.as_ref()?.missed_processes.into())
         }, "Processes that the BPF iterator missed, so that procfs read them.";
 
-        window_started: Time in "" = |row| known(row.window()?.started_at_unix_ns).map(microseconds), "Start of the window.";
+        window_started: Time in "" = |row| known_time(row.window()?.started_at_unix_ns).map(microseconds), "Start of the window.";
         suspended_ns: Integer in "ns" = |row| row.window()?.suspended_ns.map(Into::into), "Time in the window that the host was suspended.";
         started: Integer in "count" = |row| row.window().map(|_| row.census.started.into()), "Threads that started in the window.";
         exited: Integer in "count" = |row| row.window().map(|_| row.census.exited.into()), "Threads that exited in the window.";

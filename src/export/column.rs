@@ -94,18 +94,18 @@ impl<R> Column<R> {
     }
 
     pub(super) fn counts(name: &str, unit: &'static str, meaning: &str, get: GetCounts<R>) -> Self {
-        Self::of(name, ColumnType::Counts, unit, meaning, Get::Counts(get))
+        Self::from_parts(name, ColumnType::Counts, unit, meaning, Get::Counts(get))
     }
 
     pub(super) fn texts(name: &str, unit: &'static str, meaning: &str, get: GetTexts<R>) -> Self {
-        Self::of(name, ColumnType::Texts, unit, meaning, Get::Texts(get))
+        Self::from_parts(name, ColumnType::Texts, unit, meaning, Get::Texts(get))
     }
 
     pub(super) fn real(name: &str, unit: &'static str, meaning: &str, get: fn(&R) -> f64) -> Self {
-        Self::of(name, ColumnType::Real, unit, meaning, Get::Real(get))
+        Self::from_parts(name, ColumnType::Real, unit, meaning, Get::Real(get))
     }
 
-    fn of(name: &str, column_type: ColumnType, unit: &'static str, meaning: &str, get: Get<R>) -> Self {
+    fn from_parts(name: &str, column_type: ColumnType, unit: &'static str, meaning: &str, get: Get<R>) -> Self {
         let doc = ColumnDoc { name: name.to_owned(), column_type, unit, meaning: meaning.to_owned() };
         Self { doc, get, pattern: None }
     }

@@ -28,7 +28,7 @@ impl Identity {
         Self {
             capture_id,
             host: head.host.as_ref().and_then(|host| host.hostname.clone()),
-            captured_at_unix_ns: known(head.captured_at_unix_ns),
+            captured_at_unix_ns: known_time(head.captured_at_unix_ns),
             window_ns: head.window.as_ref().map(|window| window.duration_ns),
             step: None,
             weight,
@@ -54,7 +54,7 @@ pub(super) fn id_of_file(capture_id: &str) -> &str {
 }
 
 /// A wall clock time of a file, in nanoseconds since 1970; 0 is unknown.
-pub(super) fn known(unix_ns: u64) -> Option<u64> {
+pub(super) fn known_time(unix_ns: u64) -> Option<u64> {
     Some(unix_ns).filter(|ns| *ns > 0)
 }
 

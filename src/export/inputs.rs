@@ -81,7 +81,7 @@ impl CaptureFile {
 
 /// The file, the part of a series, or the snapshots in the directory.
 fn named(path: &Path) -> Result<Vec<PartPath>, ExportError> {
-    let part = PartPath::of(path).map_err(|why| ExportError::NoPart { path: path.to_owned(), why })?;
+    let part = PartPath::parse(path).map_err(|why| ExportError::NoPart { path: path.to_owned(), why })?;
     let there = fs::metadata(&part.file).map_err(|source| ExportError::input(&part.file, source))?;
     if there.is_file() {
         return Ok(vec![part]);

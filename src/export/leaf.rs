@@ -114,7 +114,7 @@ fn leaves<'r, R: 'r>(
             vec![Leaf { values: Values::Reals(values), definitions, repetitions: Vec::new() }]
         }
         Get::Counts(get) => {
-            let entries = Nested::of(rows.map(get));
+            let entries = Nested::from_rows(rows.map(get));
             let numbers = entries.items.iter().map(|(at, (key, number))| {
                 i64::try_from(*number).map_err(|_| wrong(*at, format!("{name}['{key}']"), *number))
             });
@@ -124,7 +124,7 @@ fn leaves<'r, R: 'r>(
             vec![entries.leaf(Values::Texts(keys), levels::KEY), entries.leaf(numbers, levels::VALUE_OF_KEY)]
         }
         Get::Texts(get) => {
-            let entries = Nested::of(rows.map(get));
+            let entries = Nested::from_rows(rows.map(get));
             let texts = entries.items.iter().map(|(_, text)| ByteArray::from(&**text)).collect();
             vec![entries.leaf(Values::Texts(texts), levels::KEY)]
         }
@@ -141,7 +141,7 @@ struct Nested<T> {
 }
 
 impl<T> Nested<T> {
-    fn of(rows: impl Iterator<Item = Option<Vec<T>>>) -> Self {
+    fn from_rows(rows: impl Iterator<Item = Option<Vec<T>>>) -> Self {
         let (mut items, mut levels) = (Vec::new(), Vec::new());
         for (at, row) in rows.enumerate() {
             let none = if row.is_some() { levels::EMPTY } else { levels::NULL };
@@ -197,13 +197,13 @@ impl Leaf {
 
 /// Texts of a leaf: equal ones share their bytes, and are made once. Neighbors are often equal.
 struct SharedTexts<K> {
-    known: HashMap<K, ByteArray>,
+    texts: HashMap<K, ByteArray>,
     last: Option<(K, ByteArray)>,
 }
 
 impl<K> Default for SharedTexts<K> {
     fn default() -> Self {
-        Self { known: HashMap::new(), last: None }
+        Self { texts: HashMap::new(), last: None }
     }
 }
 
@@ -212,7 +212,7 @@ impl<K: Clone + Eq + Hash> SharedTexts<K> {
         match &self.last {
             Some((last, text)) if *last == key => text.clone(),
             _ => {
-                let text = self.known.entry(key.clone()).or_insert_with(make).clone();
+                let text = self.texts.entry(key.clone()).or_insert_with(make).clone();
                 self.last.insert((key, text)).1.clone()
             }
         }

@@ -3,7 +3,7 @@
 use super::Column;
 use super::captures::word;
 use super::column::columns;
-use super::threads::party;
+use super::threads::owner_text;
 use crate::model::{CodeFunction, Name, OtherThread, Reason, ReasonTime, Reasons, SampledThreads, WaitPlace};
 use crate::names::{cgroup_pattern, pattern_key};
 
@@ -56,7 +56,7 @@ pub(super) fn columns() -> Vec<Column<ReasonRow>> {
         comm_pattern: Text by pattern_key in "" = |row| Some((&*row.threads.comm).into()), "Name of the threads, with numbers and ids replaced.";
         cgroup: Text in "" = |row| row.threads.cgroup.as_deref().map(Into::into), "Path of the cgroup.";
         cgroup_pattern: Text by cgroup_pattern in "" = |row| row.threads.cgroup.as_deref().map(Into::into), "Path of the cgroup, with ids of instances replaced.";
-        party: Text in "" = |row| row.threads.owner.map(party), "`ctprof` for the capturing process, `command` for a recorded command and its descendants.";
+        party: Text in "" = |row| row.threads.owner.map(owner_text), "`ctprof` for the capturing process, `command` for a recorded command and its descendants.";
         class: Text in "" = |row| word(Some(row.reason.class)), "`run`, `wait`, `cpu_quota`, `block`, `sleep`, `idle`, `stopped`, `traced`, `frozen` or `unread`: [classes](screen.md#reasons).";
         entry: Text in "" = |row| row.reason.entry.as_deref().map(Into::into), "System call, or `page fault`.";
         function: Text in "" = |row| row.reason.function_names().next().map(Into::into), "Innermost function of the kernel that is not the scheduler's.";

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::captures::CaptureRow;
 use super::cgroups::CgroupRow;
-use super::identity::{Identity, known};
+use super::identity::{Identity, known_time};
 use super::reasons::ReasonRow;
 use super::{CaptureFile, ExportError, ExportOptions, LARGEST_AHEAD, Schemas, reasons};
 use crate::model::{Census, CgroupStats, CtprofSnapshot, Name, SnapshotHead, ThreadState, Threads};
@@ -93,7 +93,7 @@ pub(super) fn read(
         }
         Input::Directory => return Err(ExportError::NotAFile(path.clone())),
     };
-    if known(series.head().captured_at_unix_ns) != identity.captured_at_unix_ns {
+    if known_time(series.head().captured_at_unix_ns) != identity.captured_at_unix_ns {
         return Err(ExportError::Changed(path.clone()));
     }
     let mut steps = 0..;

@@ -67,7 +67,7 @@ fn own_columns() -> Vec<Column<ThreadState>> {
         start_time_clock_ticks: Integer in "ticks" = |thread| thread.start_time_clock_ticks.map(Into::into), "Start time since boot. With host, boot id, tgid and tid, the identity of a thread.";
         kernel_thread: Flag in "" = |thread| Some(thread.kernel_thread.into()), "Whether the thread is a kernel thread.";
         read_at_ns: Integer in "ns" = |thread| thread.read_at_ns.map(Into::into), "From `time` until this thread was read.";
-        party: Text in "" = |thread| thread.owner.map(party), "`ctprof` for the capturing process, `command` for a recorded command and its descendants.";
+        party: Text in "" = |thread| thread.owner.map(owner_text), "`ctprof` for the capturing process, `command` for a recorded command and its descendants.";
 
         exited_work: Text in "" = |thread| thread.exited_work.map(|work| work.name().into()), "`exited threads` or `exited children`: work that is only known from the counters of the process. NULL for threads.";
         thread_count: Integer in "count" = |thread| thread.exited_work.is_none().then(|| thread.span.unwrap_or_default().count.into()), "Number of threads that the row stands for: in windows, exited threads with equal names are one row. NULL for exited work.";
@@ -77,7 +77,7 @@ fn own_columns() -> Vec<Column<ThreadState>> {
     }
 }
 
-pub(super) fn party(owner: Owner) -> Value<'static> {
+pub(super) fn owner_text(owner: Owner) -> Value<'static> {
     match owner {
         Owner::Ctprof => "ctprof",
         Owner::Command => "command",

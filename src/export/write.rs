@@ -42,7 +42,7 @@ pub struct Exported {
     /// Number of captures that were written.
     pub captures: u64,
     /// Number of captures that the directory had before.
-    pub known: u64,
+    pub already_present: u64,
     /// Number of rows in `threads`.
     pub threads: u64,
     /// Number of files.
@@ -71,7 +71,7 @@ pub fn export(
     let mut export = Export { options, report, schemas: &Schemas::new(), exported, left_out, is_checked };
     match output {
         Output::Threads(path) => {
-            let place = OutputPlace::of(path).map_err(|source| ExportError::output(path, source))?;
+            let place = OutputPlace::from_path(path).map_err(|source| ExportError::output(path, source))?;
             export.write(&captures, &[(&place.directory, path)], &|_| place.name.clone(), &mut |_| Ok(()))?;
         }
         Output::Datasets(path) => {
@@ -117,7 +117,7 @@ impl Export<'_> {
         let day = Day::open(root, date)?;
         let (number_of_all, there) = (captures.len(), day.recover()?);
         captures.retain(|capture| !there.contains(&capture.identity.capture_id));
-        self.exported.known += number(number_of_all - captures.len());
+        self.exported.already_present += number(number_of_all - captures.len());
         let places: Vec<_> = day.0.iter().map(|directory| (&directory.fd, &*directory.path)).collect();
         // What lasts of `captures` must not come before what lasts of the others.
         let mut named = |number: usize| day.0[number].sync();

@@ -34,7 +34,7 @@ const _: () = assert!(METRIC_COUNT <= 128);
 
 impl Census {
     /// Counts threads, which must be sorted by process.
-    pub fn of(threads: &[ThreadState]) -> Self {
+    pub fn from_threads(threads: &[ThreadState]) -> Self {
         let mut census = Self::default();
         threads.iter().for_each(|thread| census.add(thread));
         census
@@ -141,12 +141,12 @@ mod tests {
     #[test]
     fn counting_in_parts_comes_to_the_same() {
         let threads = [thread(1, 1), thread(2, 2), thread(7, 7), thread(7, 8), thread(9, 10)];
-        let whole = Census::of(&threads);
+        let whole = Census::from_threads(&threads);
         let counts = |census: &Census| (census.threads, census.processes, census.user_processes, census.kernel_threads);
         assert_eq!(counts(&whole), (5, 4, 2, 1));
         for cut in 0..=threads.len() {
-            let mut parts = Census::of(&threads[..cut]);
-            parts.append(Census::of(&threads[cut..]));
+            let mut parts = Census::from_threads(&threads[..cut]);
+            parts.append(Census::from_threads(&threads[cut..]));
             assert_eq!(counts(&parts), counts(&whole), "cut at {cut}");
             assert!(parts.has(|metric| metric.name == "minflt") && !parts.has(|metric| metric.name == "majflt"));
         }
@@ -158,7 +158,7 @@ mod tests {
         read.metrics.rchar = Some(0.into());
         let mut part = Census::of_part();
         part.add(&read);
-        assert_eq!((part.unread("io", 150), Census::of(&[read]).unread("io", 150)), (0, 150));
+        assert_eq!((part.unread("io", 150), Census::from_threads(&[read]).unread("io", 150)), (0, 150));
         part.add(&thread(7, 7));
         assert_eq!((part.unread("io", 150), part.unread("io", 0)), (1, 0));
     }
@@ -167,7 +167,7 @@ mod tests {
     fn a_zombie_is_no_process_with_memory() {
         let mut zombie = thread(1, 1);
         zombie.metrics.state = Some('Z');
-        let census = Census::of(&[zombie, thread(7, 7)]);
+        let census = Census::from_threads(&[zombie, thread(7, 7)]);
         assert_eq!((census.processes, census.user_processes), (2, 1));
     }
 }

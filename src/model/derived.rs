@@ -199,7 +199,7 @@ mod tests {
     use super::super::table::Metrics;
     use super::*;
 
-    fn of(name: &str, totals: &Totals, version: Option<u16>) -> Option<Cell> {
+    fn derived_total(name: &str, totals: &Totals, version: Option<u16>) -> Option<Cell> {
         let derived = DERIVED.iter().find(|derived| derived.name == name).unwrap();
         derived.total(totals, version)
     }
@@ -216,9 +216,9 @@ mod tests {
         let none = Totals::default();
         assert!(DERIVED.iter().all(|derived| derived.total(&none, None).is_none()));
         let zero = totals(|m| (m.wait_sum, m.wait_count) = (Some(0.into()), Some(0.into())));
-        assert_eq!(of("avg_wait_ns", &zero, None), None);
+        assert_eq!(derived_total("avg_wait_ns", &zero, None), None);
         let some = totals(|m| (m.wait_sum, m.wait_count) = (Some(0.into()), Some(4.into())));
-        assert_eq!(of("avg_wait_ns", &some, None), Some(Cell::Number(0)));
+        assert_eq!(derived_total("avg_wait_ns", &some, None), Some(Cell::Number(0)));
     }
 
     #[test]
@@ -227,9 +227,9 @@ mod tests {
             (m.run_time_ns, m.wait_time_ns, m.timeslices) = (Some(30.into()), Some(10.into()), Some(4.into()));
             (m.allocated_bytes, m.deallocated_bytes) = (Some(5.into()), Some(9.into()));
         });
-        assert_eq!(of("cpu_efficiency", &t, None), Some(Cell::Ratio(0.75)));
-        assert_eq!(of("avg_slice_ns", &t, None), Some(Cell::Number(7)));
-        assert_eq!(of("live_heap_estimate", &t, None), Some(Cell::Signed(-4)));
+        assert_eq!(derived_total("cpu_efficiency", &t, None), Some(Cell::Ratio(0.75)));
+        assert_eq!(derived_total("avg_slice_ns", &t, None), Some(Cell::Number(7)));
+        assert_eq!(derived_total("live_heap_estimate", &t, None), Some(Cell::Signed(-4)));
     }
 
     #[test]
@@ -239,9 +239,9 @@ mod tests {
             (m.cpu_delay_total_ns, m.blkio_delay_total_ns, m.freepages_delay_total_ns) = (ns(1), ns(2), ns(4));
             (m.swapin_delay_total_ns, m.thrashing_delay_total_ns) = (ns(8), ns(16));
         });
-        assert_eq!(of("total_offcpu_delay_ns", &old, Some(10)), Some(Cell::Number(23)));
-        assert_eq!(of("total_offcpu_delay_ns", &old, Some(11)), None);
-        assert_eq!(of("total_offcpu_delay_ns", &old, None), None);
+        assert_eq!(derived_total("total_offcpu_delay_ns", &old, Some(10)), Some(Cell::Number(23)));
+        assert_eq!(derived_total("total_offcpu_delay_ns", &old, Some(11)), None);
+        assert_eq!(derived_total("total_offcpu_delay_ns", &old, None), None);
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
             let t = totals(|m| {
                 (m.allocated_bytes, m.deallocated_bytes) = (Some(allocated.into()), Some(deallocated.into()));
             });
-            of("live_heap_estimate", &t, None)
+            derived_total("live_heap_estimate", &t, None)
         };
         assert_eq!(estimate(u64::MAX, 0), Some(Cell::Signed(i64::MAX)));
         assert_eq!(estimate(0, u64::MAX), Some(Cell::Signed(i64::MIN)));

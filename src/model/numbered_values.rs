@@ -25,7 +25,7 @@ pub(crate) struct Renumbering<'f, T> {
 }
 
 impl<'f, T: Clone + Eq + Hash> Renumbering<'f, T> {
-    pub(crate) fn of(from: &'f NumberedValues<T>) -> Self {
+    pub(crate) fn new(from: &'f NumberedValues<T>) -> Self {
         Self { from, numbers: vec![None; from.values.len()], kept: NumberedValues::default() }
     }
 

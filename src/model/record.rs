@@ -24,7 +24,7 @@ pub struct ValueType {
 }
 
 impl ValueType {
-    pub(super) const fn of<T: Reading>() -> Self {
+    pub(super) const fn from_reading<T: Reading>() -> Self {
         Self {
             name: T::NAME,
             unit: T::UNIT,
@@ -145,7 +145,7 @@ pub(crate) struct KeyPattern {
 
 impl KeyPattern {
     pub(super) const fn new<T: Reading>(pattern: &'static str, doc: &'static str) -> Self {
-        Self { pattern, doc, value_type: ValueType::of::<T>() }
+        Self { pattern, doc, value_type: ValueType::from_reading::<T>() }
     }
 
     pub(crate) fn matches(&self, key: &str) -> bool {
@@ -172,7 +172,7 @@ macro_rules! record {
         $visibility static $table: &[RecordField<$record, $source>] = &[$(RecordField {
             name: concat!($prefix, stringify!($name)),
             doc: $doc.trim_ascii(),
-            value_type: ValueType::of::<$type>(),
+            value_type: ValueType::from_reading::<$type>(),
             scope: [$(ValueScope::$scope,)? ValueScope::Subtree][0],
             source: $from,
             get: |record| record.$name.as_ref().map(Reading::value),
@@ -202,14 +202,14 @@ mod tests {
     #[test]
     fn a_type_decides_how_values_combine() {
         let of = |value_type: ValueType| value_type.reduce([3, 5].map(Value::Unsigned));
-        assert_eq!(of(ValueType::of::<CurrentBytes>()), Some(Cell::Number(8)));
-        assert_eq!(of(ValueType::of::<PeakBytes>()), Some(Cell::Number(5)));
+        assert_eq!(of(ValueType::from_reading::<CurrentBytes>()), Some(Cell::Number(8)));
+        assert_eq!(of(ValueType::from_reading::<PeakBytes>()), Some(Cell::Number(5)));
         let range = SettingRange { min: Cell::Number(3), max: Cell::Number(5) };
-        assert_eq!(of(ValueType::of::<ProtectedBytes>()), Some(Cell::Settings(Box::new(range))));
-        assert_eq!(of(ValueType::of::<OrdinalI32>()), Some(Cell::Range { min: 3, max: 5 }));
-        assert_eq!(ValueType::of::<PeakBytes>().reduce([]), None);
+        assert_eq!(of(ValueType::from_reading::<ProtectedBytes>()), Some(Cell::Settings(Box::new(range))));
+        assert_eq!(of(ValueType::from_reading::<OrdinalI32>()), Some(Cell::Range { min: 3, max: 5 }));
+        assert_eq!(ValueType::from_reading::<PeakBytes>().reduce([]), None);
         let words = |words: &[&'static str]| {
-            ValueType::of::<CategoricalString>().reduce(words.iter().copied().map(Value::Name))
+            ValueType::from_reading::<CategoricalString>().reduce(words.iter().copied().map(Value::Name))
         };
         assert_eq!(words(&["enabled", "disabled", "disabled"]), Some(Cell::Word("disabled".into())));
         assert_eq!(words(&["b", "a"]), Some(Cell::Word("a".into())), "of equally many, the first in the alphabet");

@@ -97,7 +97,7 @@ pub struct ThreadEnd {
 
 impl ThreadEnd {
     /// The end of a thread whose exit was recorded.
-    pub fn of(exit: &ExitedThread) -> Option<Self> {
+    pub fn from_exit(exit: &ExitedThread) -> Option<Self> {
         let state = &exit.state;
         Some(Self {
             tid: state.tid,

@@ -231,9 +231,9 @@ const _: () = assert!(size_of::<Metrics>() <= 224);
 
 /// The rare values of the threads before: what threads share is found among the last two that differ.
 #[derive(Debug, Default)]
-pub(crate) struct UsualMetrics([SharedMetrics; 2]);
+pub(crate) struct SharedMetricsCache([SharedMetrics; 2]);
 
-impl UsualMetrics {
+impl SharedMetricsCache {
     /// Returns a guess of the next thread's values: a copy of the previous ones.
     pub(crate) fn next(&self) -> SharedMetrics {
         self.0[0].clone()

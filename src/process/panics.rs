@@ -40,7 +40,7 @@ pub(crate) fn end_at_panics(status: u8) {
         if !is_contained {
             terminal::give_back();
         }
-        Line::of(panic).print();
+        Line::from_panic(panic).print();
         if !is_contained {
             exit_now(FAILURE.load(Ordering::Relaxed));
         }
@@ -72,7 +72,7 @@ struct Line {
 }
 
 impl Line {
-    fn of(panic: &PanicHookInfo<'_>) -> Self {
+    fn from_panic(panic: &PanicHookInfo<'_>) -> Self {
         let mut line = Self { bytes: [0; 400], length: 0 };
         let payload = panic.payload();
         let text = payload.downcast_ref::<&str>().copied();

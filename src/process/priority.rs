@@ -56,7 +56,7 @@ impl RaisedPriority {
             give_back(&mut all);
             return Self::new(None);
         }
-        if all.is_some() || !is_own(Priority::of(0)) || !priority::run_first_with_started(0) {
+        if all.is_some() || !is_own(Priority::of_thread(0)) || !priority::run_first_with_started(0) {
             return Self::new(None);
         }
         let mut before = BTreeMap::from([(gettid().as_raw(), Priority::USUAL)]);
@@ -98,13 +98,13 @@ fn give_back(all: &mut Option<BTreeMap<i32, Priority>>) {
 /// Gives this thread another priority in place of one that is as asked, at the latest when not all run first any more.
 fn exchange(is_asked: fn(Priority) -> bool, priority: Priority) -> bool {
     match &mut *lock(&ALL_FIRST) {
-        Some(before) if Priority::of(0).is_inherited() => {
+        Some(before) if Priority::of_thread(0).is_inherited() => {
             let before = before.entry(gettid().as_raw()).or_insert(Priority::USUAL);
             let is_as_asked = is_asked(*before);
             *before = if is_as_asked { priority } else { *before };
             is_as_asked
         }
-        _ => is_asked(Priority::of(0)) && priority.set(0),
+        _ => is_asked(Priority::of_thread(0)) && priority.set(0),
     }
 }
 
@@ -117,7 +117,7 @@ fn is_own(priority: Priority) -> bool {
 fn own_threads() -> impl Iterator<Item = (i32, Priority)> {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let ids = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
-    ids.map(|tid| (tid, Priority::of(tid)))
+    ids.map(|tid| (tid, Priority::of_thread(tid)))
 }
 
 /// Makes `command` start with the usual priority, if this thread would give it its own.

@@ -38,7 +38,7 @@ pub struct ReasonCollector {
     all_sampled_at: u64,
     pub(super) threads: HashMap<u32, TrackedThread>,
     /// Threads that have exited, by the number of their names and by their process, if it was there before the window.
-    pub(super) gone: HashMap<GoneThreads, AmountsByReason>,
+    pub(super) gone_threads: HashMap<GoneThreads, AmountsByReason>,
     /// Programs of exited processes, by their id and start in ticks.
     pub(super) programs: HashMap<(u32, u64), Name>,
     pub(super) names: NumberedValues<SampledNames>,
@@ -207,7 +207,7 @@ impl ReasonCollector {
 
     /// How many entries each map has that outlives a window.
     pub fn entries(&self) -> Vec<(&'static str, usize)> {
-        let Self { threads, gone, programs, names, reasons, .. } = self;
+        let Self { threads, gone_threads: gone, programs, names, reasons, .. } = self;
         vec![
             ("threads with reasons", threads.len() + gone.len() + programs.len()),
             ("names of threads with reasons", names.values.len()),
@@ -232,7 +232,7 @@ impl ReasonCollector {
         let since = PassTime { number: last.number + 1, from: last.at, ..last };
         // Programs can make any number of names: the next window keeps those of its threads.
         let (all_names, all_reasons) = (std::mem::take(&mut self.names), std::mem::take(&mut self.reasons));
-        let (mut names, mut reasons) = (Renumbering::of(&all_names), Renumbering::of(&all_reasons));
+        let (mut names, mut reasons) = (Renumbering::new(&all_names), Renumbering::new(&all_reasons));
         let mut sleeps_on = |thread: &TrackedThread| TrackedThread {
             names: names.keep(thread.names, Clone::clone),
             reason: keep_reason(thread.reason, &mut reasons, &mut names),
@@ -253,7 +253,7 @@ impl ReasonCollector {
             names: all_names,
             reasons: all_reasons,
             threads: std::mem::replace(&mut self.threads, next),
-            gone: std::mem::take(&mut self.gone),
+            gone_threads: std::mem::take(&mut self.gone_threads),
             programs: std::mem::take(&mut self.programs),
             active: Vec::new(),
             ..*self
@@ -365,15 +365,15 @@ impl ReasonCollector {
         let Some(mut thread) = self.threads.remove(&tid) else { return };
         thread.close(end, pass);
         // Of many processes that start and exit, only the names are kept. Another process can have the id later.
-        let is_kept = !thread.is_new || (thread.process_started.is_some() && self.gone.len() < MAX_GONE / 2);
+        let is_kept = !thread.is_new || (thread.process_started.is_some() && self.gone_threads.len() < MAX_GONE / 2);
         let tgid = is_kept.then_some(thread.tgid);
         let is_new = thread.is_new && self.threads.get(&thread.tgid).is_none_or(|leader| leader.is_new);
         let key = GoneThreads { tgid, started: tgid.and(thread.process_started), is_new, names: thread.names };
-        if self.gone.len() >= MAX_GONE && !self.gone.contains_key(&key) {
+        if self.gone_threads.len() >= MAX_GONE && !self.gone_threads.contains_key(&key) {
             self.lost = thread.times.iter().fold(self.lost, |lost, (_, amount)| lost.saturating_add(amount.samples));
             return;
         }
-        let times = self.gone.entry(key).or_default();
+        let times = self.gone_threads.entry(key).or_default();
         thread.times.into_iter().for_each(|(reason, amount)| add_time(times, reason, amount));
     }
 

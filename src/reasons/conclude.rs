@@ -81,12 +81,12 @@ impl ReasonCollector {
         // Processes that live on would have the reasons of those of their name that have exited, and not their time.
         let living = names.named.keys().map(|(pcomm, _)| *pcomm).filter(|_| !known.has_exited);
         let living: HashSet<&str> = living.collect();
-        for (gone, of_threads) in &self.gone {
+        for (gone, of_threads) in &self.gone_threads {
             let of_gone = self.names.values.get(index(gone.names));
             if of_gone.is_some_and(|of_gone| living.contains(&*of_gone.pcomm)) {
                 continue;
             }
-            add(names.gone(*gone, &self.names.values), of_threads, false);
+            add(names.outside_window(*gone, &self.names.values), of_threads, false);
         }
         let (passes, period_ns) = (self.passes.count - self.first_pass, self.passes.period_ns());
         let unread = names.by_id.values().filter(|thread| known.unread.contains(&thread.tgid) && self.has(thread.tgid));
@@ -175,7 +175,7 @@ struct NamedThreads<'a> {
 
 /// The names that threads have in the window, so that its reasons are in the groups of its counters.
 struct WindowNames<'a> {
-    known: &'a Conclusion<'a>,
+    window: &'a Conclusion<'a>,
     by_id: HashMap<(u32, u32), &'a ThreadState>,
     /// Programs of exited processes, by their id and start in ticks.
     ended: &'a HashMap<(u32, u64), Name>,
@@ -197,7 +197,7 @@ impl<'a> WindowNames<'a> {
         // What a process was in a program that it has left follows what it is: the last one of an id is kept.
         let by_id = known.threads.iter().rev().copied().filter(|thread| thread.tid > 0);
         Self {
-            known,
+            window: known,
             ended,
             by_id: by_id.map(|thread| ((thread.tgid, thread.tid), thread)).collect(),
             named,
@@ -217,16 +217,16 @@ impl<'a> WindowNames<'a> {
             Some(found) => of_window(found),
             None => {
                 let (tgid, started) = (Some(thread.tgid), thread.process_started);
-                self.gone(GoneThreads { tgid, started, is_new: false, names: thread.names }, names)
+                self.outside_window(GoneThreads { tgid, started, is_new: false, names: thread.names }, names)
             }
         }
     }
 
     /// Threads that are not in the window, by the names that they had. Those of a name can be in another cgroup there: procfs
     /// shows zombies in the root of hierarchies of version 1.
-    fn gone(&self, gone: GoneThreads, names: &[SampledNames]) -> SampledThreads {
+    fn outside_window(&self, gone: GoneThreads, names: &[SampledNames]) -> SampledThreads {
         let SampledNames { pcomm, comm, cgroup } = names.get(index(gone.names)).cloned().unwrap_or_default();
-        let cgroup = cgroup.and_then(self.known.cgroup);
+        let cgroup = cgroup.and_then(self.window.cgroup);
         let tgid = gone.tgid.filter(|tgid| self.processes.contains(tgid));
         let is_same = |leader: &&&ThreadState| {
             leader.pcomm == pcomm && (!gone.is_new || leader.start_time_clock_ticks == gone.started)

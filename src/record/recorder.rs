@@ -45,7 +45,7 @@ impl Recorder {
     /// [`CaptureError`] if there is no procfs, or not the engine of the options.
     pub fn new(options: Options, windows: usize, ring_bytes: u32) -> Result<Self, CaptureError> {
         let listener = listener(&options, ring_bytes)?;
-        Ok(Self::of(Capturer::new(options.clone(), windows.saturating_mul(2))?, &options, listener))
+        Ok(Self::with_listener(Capturer::new(options.clone(), windows.saturating_mul(2))?, &options, listener))
     }
 
     /// Returns a recorder as [`Recorder::new`] does, for a series of steps.
@@ -54,7 +54,7 @@ impl Recorder {
     /// The errors of [`Recorder::new`].
     pub fn of_series(options: Options, ring_bytes: u32) -> Result<Self, CaptureError> {
         let listener = listener(&options, ring_bytes)?;
-        Ok(Self::of(Capturer::of_changes(options.clone())?, &options, listener))
+        Ok(Self::with_listener(Capturer::of_changes(options.clone())?, &options, listener))
     }
 
     /// Prepares one capture, without records of exiting threads.
@@ -62,10 +62,10 @@ impl Recorder {
     /// # Errors
     /// [`CaptureError`] if there is no procfs, or not the engine of the options.
     pub fn of_one_capture(options: Options) -> Result<Self, CaptureError> {
-        Ok(Self::of(Capturer::new(options.clone(), 1)?, &options, None))
+        Ok(Self::with_listener(Capturer::new(options.clone(), 1)?, &options, None))
     }
 
-    fn of(mut capturer: Capturer, options: &Options, listener: Option<ExitListener>) -> Self {
+    fn with_listener(mut capturer: Capturer, options: &Options, listener: Option<ExitListener>) -> Self {
         listener.iter().for_each(|listener| capturer.share_cgroups(listener));
         Self { capturer, pids: options.pids.as_slice().into(), listener, sampler: None }
     }
@@ -183,7 +183,7 @@ impl OpenWindow<'_> {
         let sampled = sampled.and_then(EndedSamples::wait);
         let recorded = records.iter().flat_map(RecordedExits::threads);
         complete_zombies(&mut later.threads, recorded, ends_in(&sampled), |_| None);
-        let command = reaped.map(|command| command.complete(&mut later.threads));
+        let command = reaped.map(|command| command.add_peak_memory(&mut later.threads));
         let each = |add: &mut dyn FnMut(ExitedThread)| {
             records.iter().flat_map(RecordedExits::all).filter(|exit| is_selected(pids, exit)).for_each(add);
         };

@@ -141,7 +141,7 @@ impl EndedSamples {
 impl ThreadEnds {
     /// Adds a thread that has exited.
     pub(super) fn add(&self, exit: &ExitedThread) {
-        lock(&self.0).add(ThreadEnd::of(exit));
+        lock(&self.0).add(ThreadEnd::from_exit(exit));
     }
 
     /// Takes the exits that came too late for the last pass of the window before.
@@ -175,7 +175,7 @@ impl SampledWindow {
     /// Adds the ends of threads that have exited, which are known late. The window has those threads.
     pub(super) fn add_ends(&mut self, exits: impl Iterator<Item = ExitedThread>) {
         self.has_exited = true;
-        exits.filter_map(|exit| ThreadEnd::of(&exit)).for_each(|end| self.collector.end(&end));
+        exits.filter_map(|exit| ThreadEnd::from_exit(&exit)).for_each(|end| self.collector.end(&end));
     }
 
     /// The reasons, with the names of the threads of the window.

@@ -172,7 +172,7 @@ impl OpenSeries<'_> {
             None => CaptureScope::Changed { threads: self.moment.threads(), head: &self.head },
             Some(_) => CaptureScope::AllThreads,
         };
-        let Pass { capture: mut later, gone } =
+        let Pass { capture: mut later, gone_threads: gone } =
             pass_in_time(capturer, scope, signals, end.as_ref().and_then(|end| end.interrupted))?;
         // Now and then, a step reads all.
         let is_usual = gone.is_some() || self.prepare.is_some();
@@ -184,7 +184,7 @@ impl OpenSeries<'_> {
         let exits = self.carried.iter().filter(|exit| !exit.executed).cloned().chain(recorded);
         let sampled = sampled.and_then(EndedSamples::wait);
         complete_zombies(&mut later.threads, exits, ends_in(&sampled), |id| self.moment.threads().get(&id));
-        let command = reaped.map(|command| command.complete(&mut later.threads));
+        let command = reaped.map(|command| command.add_peak_memory(&mut later.threads));
         later.head.window = command.map(|command| WindowInfo { command: Some(command), ..WindowInfo::default() });
         if !is_last {
             // Without the record of its exit, a thread would sleep on.
@@ -277,7 +277,7 @@ impl OpenSeries<'_> {
         };
         let is_later = |exit: &ExitedThread| exit.started_monotonic_ns >= end_ns || is_later(exit);
         let (carried, mut each): (Vec<_>, Vec<_>) = all.partition(is_later);
-        each.iter_mut().for_each(|exit| complete(self.moment.threads(), &mut exit.state));
+        each.iter_mut().for_each(|exit| add_later_counters(self.moment.threads(), &mut exit.state));
         let cgroup = |key| self.recorder.capturer.cgroup(key);
         let exits = StepExits {
             records: records.map(|records| records.summary.clone()),
@@ -320,7 +320,7 @@ fn pass_in_time(
 
 /// Gives a record of an exit the counters that the last capture had read later: of a zombie, it has all, and the record has them
 /// only if the kernel has freed the thread since. The last capture had the `known` threads.
-fn complete(known: &BTreeMap<ThreadId, ThreadState>, exited: &mut ThreadState) {
+fn add_later_counters(known: &BTreeMap<ThreadId, ThreadState>, exited: &mut ThreadState) {
     let same = |known: &&ThreadState| known.start_time_clock_ticks == exited.start_time_clock_ticks;
     let leader = known.get(&ThreadId { tgid: exited.tgid, tid: exited.tgid });
     // The id can have been that of another process.
@@ -475,7 +475,7 @@ mod tests {
         let known = BTreeMap::from([(known.id(), known)]);
         let completed = |start| {
             let mut exit = ThreadState { metrics: metrics(5, 9, 1), ..thread((30, 30), start, 1) };
-            complete(&known, &mut exit);
+            add_later_counters(&known, &mut exit);
             exit.metrics
         };
         assert_eq!(completed(3), metrics(7, 9, 1));
@@ -488,7 +488,7 @@ mod tests {
         let known = BTreeMap::from([(leader.id(), leader)]);
         let program = |ids, start| {
             let mut exit = thread(ids, start, 1);
-            complete(&known, &mut exit);
+            add_later_counters(&known, &mut exit);
             exit.program.as_deref().map(str::to_owned)
         };
         assert_eq!([((30, 30), 3), ((30, 31), 9)].map(|(ids, start)| program(ids, start).unwrap()), ["job.py"; 2]);

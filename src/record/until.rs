@@ -189,7 +189,7 @@ pub(super) struct ReapedCommand {
 impl ReapedCommand {
     /// Adds the peak of the memory to the command's threads where nothing else has it: without exit record, the peak of an exited
     /// process is unknown. Returns the record of the command.
-    pub(super) fn complete(self, threads: &mut [ThreadState]) -> RecordedCommand {
+    pub(super) fn add_peak_memory(self, threads: &mut [ThreadState]) -> RecordedCommand {
         if let Some((id, peak)) = self.process
             && let Some(leader) = threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader())
         {

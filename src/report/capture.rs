@@ -78,7 +78,7 @@ pub(crate) fn series_summary(out: &mut dyn Write, steps: u64, file: &str, bytes:
 
 /// Writes what a window covers, and its file.
 pub(crate) fn record_summary(out: &mut dyn Write, window: &CtprofSnapshot, file: &str, bytes: u64) -> io::Result<()> {
-    let census = Census::of(&window.threads);
+    let census = Census::from_threads(&window.threads);
     let duration = window.head.window.as_ref().map_or(0, |window| window.duration_ns);
     writeln!(
         out,

@@ -39,7 +39,7 @@ named! {
 }
 
 impl Column {
-    pub(super) fn usual(report: &Report) -> &'static [Self] {
+    pub(super) fn defaults(report: &Report) -> &'static [Self] {
         use Column::*;
         match report.is_comparison() {
             false => &[Group, Threads, Metric, Value],

@@ -5,15 +5,15 @@ use std::borrow::Cow;
 /// The text with control and bidirectional characters escaped.
 #[must_use]
 pub fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.contains(steers) {
+    if !text.contains(controls_terminal) {
         return Cow::Borrowed(text);
     }
-    let escaped = |c: char| if steers(c) { c.escape_default().collect() } else { c.to_string() };
+    let escaped = |c: char| if controls_terminal(c) { c.escape_default().collect() } else { c.to_string() };
     Cow::Owned(text.chars().map(escaped).collect())
 }
 
 /// Whether a terminal does something else with it than printing it.
-pub(super) fn steers(c: char) -> bool {
+pub(super) fn controls_terminal(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

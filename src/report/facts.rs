@@ -16,7 +16,7 @@ use crate::diagnose::{Finding, Warning, counted};
 use crate::model::{Section, Unit};
 use crate::statistics::{Design, MIN_RUNS, TAIL, Verdict};
 
-pub(super) fn facts(report: &Report) -> Vec<Fact<'_>> {
+pub(super) fn report_facts(report: &Report) -> Vec<Fact<'_>> {
     if !report.is_comparison() {
         return of_one_side(report);
     }

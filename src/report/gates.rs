@@ -36,7 +36,7 @@ pub fn write_gate_lines(out: &mut dyn Write, results: &[GateResult]) -> io::Resu
     if !results.is_empty() {
         writeln!(out, "{}", counts(results))?;
     }
-    let mut others: Vec<_> = results.iter().filter(|result| is_told(result)).collect();
+    let mut others: Vec<_> = results.iter().filter(|result| needs_attention(result)).collect();
     others.sort_by_key(|result| Reverse(rank(result)));
     others
         .into_iter()
@@ -109,7 +109,7 @@ pub(super) const HEADINGS: [&str; 9] =
     ["result", "group", "metric", "baseline", "candidate", "change", "interval", "bound", "mostly"];
 
 /// Whether it is something else than that a gate passed.
-pub(super) fn is_told(result: &GateResult) -> bool {
+pub(super) fn needs_attention(result: &GateResult) -> bool {
     rank(result) < PASSED
 }
 

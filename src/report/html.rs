@@ -14,7 +14,7 @@ use std::io::{self, Write};
 
 use self::document::PageData;
 use self::rows::selected;
-use super::{DisplayOptions, escaped_json, facts, steers};
+use super::{DisplayOptions, controls_terminal, escaped_json, report_facts};
 use crate::compare::Report;
 
 const PAGE: &str = include_str!("html/page.html");
@@ -27,13 +27,13 @@ pub fn write_html(out: &mut dyn Write, report: &Report, selection: &DisplayOptio
     let (before, after) = PAGE.split_once(DATA).expect("the page has a place for the data");
     out.write_all(before.as_bytes())?;
     let (groups, tree) = selected(report, selection);
-    escaped_json(out, &PageData::new(report, &facts(report), groups, tree), is_markup)?;
+    escaped_json(out, &PageData::new(report, &report_facts(report), groups, tree), is_markup)?;
     out.write_all(after.as_bytes())
 }
 
 /// Whether a character of a string could end the data, or hide what follows it.
 fn is_markup(c: char) -> bool {
-    c == '<' || steers(c)
+    c == '<' || controls_terminal(c)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::ser::Formatter;
 
-use super::{DisplayOptions, REPORT_FORMAT_VERSION, ShownSection, facts, interval_json, steers};
+use super::{DisplayOptions, REPORT_FORMAT_VERSION, ShownSection, controls_terminal, interval_json, report_facts};
 use crate::compare::{Report, ReportSection, Row, RowRuns};
 use crate::diagnose::Note;
 use crate::model::{Cell, Section};
@@ -27,7 +27,7 @@ pub fn write_json_lines(out: &mut dyn Write, report: &Report, selection: &Displa
 }
 
 pub(super) fn object(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
-    escaped_json(out, value, steers)?;
+    escaped_json(out, value, controls_terminal)?;
     writeln!(out)
 }
 
@@ -61,7 +61,7 @@ impl Serialize for ReportJson<'_> {
         let Self(report, selection) = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("format_version", &REPORT_FORMAT_VERSION)?;
-        facts(report).iter().try_for_each(|fact| map.serialize_entry(fact.key, &fact.data))?;
+        report_facts(report).iter().try_for_each(|fact| map.serialize_entry(fact.key, &fact.data))?;
         map.serialize_entry("group_by", &report.group_by)?;
         if let Some(trend) = report.trends.first() {
             map.serialize_entry("trend", trend)?;

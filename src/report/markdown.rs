@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use super::table::cells;
 use super::{
-    Column, ColumnShape, DisplayOptions, HEADINGS, PivotColumn, RENAMED, ShownSection, counts, cut, escaped, facts,
-    gates, hidden_line, is_told, list_columns, list_title, overview, why, worst_first,
+    Column, ColumnShape, DisplayOptions, HEADINGS, PivotColumn, RENAMED, ShownSection, counts, cut, escaped, gates,
+    hidden_line, list_columns, list_title, needs_attention, overview, report_facts, why, worst_first,
 };
 use crate::compare::{Renamed, Report};
 use crate::model::Section;
@@ -37,7 +37,7 @@ fn write_whole(out: &mut dyn Write, report: &Report, selection: &DisplayOptions)
     if !report.gates.is_empty() {
         writeln!(out, "**{}**\n", inline(&counts(&report.gates)))?;
     }
-    let gates: Vec<_> = worst_first(&report.gates).into_iter().filter(|result| is_told(result)).collect();
+    let gates: Vec<_> = worst_first(&report.gates).into_iter().filter(|result| needs_attention(result)).collect();
     if gates.is_empty() {
         return write_report(out, report, selection);
     }
@@ -60,7 +60,7 @@ fn more(out: &mut dyn Write, all: usize, most: usize) -> io::Result<()> {
 }
 
 fn write_report(out: &mut dyn Write, report: &Report, selection: &DisplayOptions) -> io::Result<()> {
-    for line in facts(report).iter().flat_map(|fact| &fact.lines) {
+    for line in report_facts(report).iter().flat_map(|fact| &fact.lines) {
         match line.label {
             "" => writeln!(out, "- {}", inline(&line.text)),
             label => writeln!(out, "- **{label}** {}", inline(&line.text)),

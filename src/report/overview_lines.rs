@@ -44,7 +44,7 @@ pub struct RowLines {
 impl OverviewLines {
     /// The overview of a report; empty if it has none.
     #[must_use]
-    pub fn of(report: &Report, selection: &DisplayOptions, terminal: Terminal) -> Self {
+    pub fn from_report(report: &Report, selection: &DisplayOptions, terminal: Terminal) -> Self {
         let section = report.section(Section::Overview);
         section.map_or_else(Self::default, |section| {
             Self::of_section(report, &ShownSection::of_groups(section, selection), selection, terminal)
@@ -63,7 +63,7 @@ impl OverviewLines {
         if width.is_some_and(|width| pivot.width() > width.into()) {
             pivot.leave_out_zeros();
         }
-        let rank = |name: &str| section.section.foremost.iter().position(|column| *column == name);
+        let rank = |name: &str| section.section.columns_by_share.iter().position(|column| *column == name);
         let texts: Vec<_> = pivot.columns.iter().map(PivotColumn::heading).collect();
         let head = |(place, text): (usize, _)| {
             let dispensable = pivot.columns[place].dispensable(rank);

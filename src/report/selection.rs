@@ -34,7 +34,7 @@ pub struct DisplayOptions {
 
 impl DisplayOptions {
     pub(super) fn columns(&self, report: &Report) -> &[Column] {
-        if self.columns.is_empty() { Column::usual(report) } else { &self.columns }
+        if self.columns.is_empty() { Column::defaults(report) } else { &self.columns }
     }
 
     /// The names of users, where groups are single processes.

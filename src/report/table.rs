@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::{
     CORE, Column, ColumnShape, DisplayOptions, FactLine, Head, List, ListLine, OverviewLines, ShownSection, Terminal,
-    escaped, facts, indent, layout, outcome,
+    escaped, indent, layout, outcome, report_facts,
 };
 use crate::compare::{Change, Headline, Renamed, Report};
 use crate::diagnose::{counted, plural};
@@ -35,7 +35,7 @@ struct TableWriter<'w> {
 impl TableWriter<'_> {
     fn write(mut self) -> io::Result<()> {
         let (report, selection) = (self.report, self.selection);
-        facts(report).iter().flat_map(|fact| &fact.lines).try_for_each(|line| self.fact(line))?;
+        report_facts(report).iter().flat_map(|fact| &fact.lines).try_for_each(|line| self.fact(line))?;
         let (overviews, others): (Vec<_>, Vec<_>) =
             report.sections.iter().partition(|section| section.section == Section::Overview);
         let overviews = overviews.into_iter().map(|section| ShownSection::of_groups(section, selection));

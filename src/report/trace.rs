@@ -16,7 +16,7 @@ pub struct TraceWriter {
     /// Process ids in the trace, which stand for groups, by path.
     groups: BTreeMap<Vec<String>, usize>,
     /// The counters that have had a value, by group and name.
-    known: BTreeSet<(usize, String)>,
+    seen_counters: BTreeSet<(usize, String)>,
     /// Last values of the counters that are not 0.
     counters: BTreeMap<(usize, String), f64>,
     /// The end of the last step, in microseconds since 1970.
@@ -65,7 +65,7 @@ impl TraceWriter {
     fn set(&mut self, out: &mut dyn Write, ts: u64, now: BTreeMap<(usize, String), f64>) -> io::Result<()> {
         for (key, value) in &now {
             let before = self.counters.get(key).copied().unwrap_or(0.0);
-            if self.known.insert(key.clone()) || before != *value {
+            if self.seen_counters.insert(key.clone()) || before != *value {
                 let (pid, name) = key;
                 self.event(out, &json!({"ph": "C", "name": name, "pid": pid, "ts": ts, "args": {"value": value}}))?;
             }

@@ -57,13 +57,13 @@ impl Moment {
     pub fn advance_by(&mut self, later: CtprofSnapshot, gone: Vec<ThreadId>, exits: &StepExits) -> (Step, Applied) {
         let CtprofSnapshot { head, threads: later } = later;
         let head = json_of(&head);
-        let table = ThreadTable::of(later.iter().map(|thread| (self.threads.get(&thread.id()), thread)));
+        let table = ThreadTable::from_changes(later.iter().map(|thread| (self.threads.get(&thread.id()), thread)));
         let changed: Vec<_> = table.ids().collect();
         let mut before: Vec<_> = gone.iter().filter_map(|id| self.threads.remove(id)).collect();
         let is_changed = |thread: &ThreadState| changed.binary_search(&thread.id()).is_ok();
         let threads = later.into_iter().filter(is_changed);
         before.extend(threads.filter_map(|thread| self.threads.insert(thread.id(), thread)));
-        let step = Step::of(change::change(&self.head, &head), table, gone, exits);
+        let step = Step::new(change::change(&self.head, &head), table, gone, exits);
         self.head = head;
         (step, Applied { before, changed, ..Applied::default() })
     }
@@ -82,7 +82,7 @@ impl Moment {
             change::apply(&mut self.head, head).ok_or(SeriesError::Change)?;
         }
         let mut before = Vec::new();
-        for (tgid, tid) in step.gone.drain(..) {
+        for (tgid, tid) in step.gone_threads.drain(..) {
             before.push(self.threads.remove(&ThreadId { tgid, tid }).ok_or(SeriesError::UnknownThread)?);
         }
         let table = std::mem::take(&mut step.threads);

@@ -53,7 +53,7 @@ impl Sleepers {
     }
 
     /// Adds to the reasons of a step the ones that go on.
-    pub(super) fn complete(&mut self, reasons: &mut Reasons, slept: Option<SleptOn>) {
+    pub(super) fn restore(&mut self, reasons: &mut Reasons, slept: Option<SleptOn>) {
         let Some(SleptOn { ns, samples, ended }) = slept else {
             self.0.clear();
             return;
@@ -174,7 +174,7 @@ mod tests {
                 let mut read = whole.clone();
                 let slept = writer.shorten(&mut read);
                 let slept = slept.map(|slept| serde_json::from_str(&serde_json::to_string(&slept).unwrap()).unwrap());
-                reader.complete(&mut read, slept);
+                reader.restore(&mut read, slept);
                 prop_assert_eq!(rows(&read), rows(&whole));
             }
         }

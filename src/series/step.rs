@@ -17,8 +17,8 @@ pub struct Step {
     pub(super) head: Option<Json>,
     pub(super) threads: ThreadTable,
     /// Process ids and thread ids of threads that are no longer listed.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) gone: Vec<(u32, u32)>,
+    #[serde(rename = "gone", skip_serializing_if = "Vec::is_empty")]
+    pub(super) gone_threads: Vec<(u32, u32)>,
     #[serde(skip_serializing_if = "ExitTable::is_empty")]
     pub(super) exits: ExitTable,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ impl ExitTable {
         self.rows.is_empty()
     }
 
-    fn of(exits: &StepExits) -> Self {
+    fn from_exits(exits: &StepExits) -> Self {
         let each = exits.each.iter().map(|exit| (None, exit));
         let folded = exits.folded.iter().map(|(tgid, part, exit)| (Some((*tgid, *part)), exit));
         let all: Vec<_> = each.chain(folded).collect();
@@ -105,7 +105,7 @@ impl ExitTable {
             executed: exit.executed,
         };
         Self {
-            threads: ThreadTable::of(all.iter().map(|(_, exit)| (None, &exit.state))),
+            threads: ThreadTable::from_changes(all.iter().map(|(_, exit)| (None, &exit.state))),
             rows: all.iter().map(row).collect(),
             impossible_delays: exits.impossible_delays,
         }
@@ -139,12 +139,12 @@ impl ExitTable {
 }
 
 impl Step {
-    pub(super) fn of(head: Option<Json>, threads: ThreadTable, gone: Vec<ThreadId>, exits: &StepExits) -> Self {
+    pub(super) fn new(head: Option<Json>, threads: ThreadTable, gone: Vec<ThreadId>, exits: &StepExits) -> Self {
         Self {
             head,
             threads,
-            gone: gone.into_iter().map(|id| (id.tgid, id.tid)).collect(),
-            exits: ExitTable::of(exits),
+            gone_threads: gone.into_iter().map(|id| (id.tgid, id.tid)).collect(),
+            exits: ExitTable::from_exits(exits),
             exit_records: exits.records.clone(),
             ..Self::default()
         }
@@ -159,14 +159,14 @@ impl Step {
     }
 
     /// Adds the reasons that go on, as they were read in the steps before. Returns how many rows that makes.
-    pub fn complete(&mut self, sleepers: &mut Sleepers) -> usize {
+    pub fn restore_reasons(&mut self, sleepers: &mut Sleepers) -> usize {
         let slept = self.slept_on.take();
         let Some(reasons) = self.reasons.as_deref_mut() else {
             sleepers.forget();
             return 0;
         };
         let before = reasons.times.len();
-        sleepers.complete(reasons, slept);
+        sleepers.restore(reasons, slept);
         reasons.times.len() - before
     }
 

@@ -43,7 +43,7 @@ static NOTHING: LazyLock<Metrics> = LazyLock::new(Metrics::default);
 
 impl ThreadTable {
     /// The threads that differ from what they were before, where they were known.
-    pub(super) fn of<'t>(threads: impl Iterator<Item = (Option<&'t ThreadState>, &'t ThreadState)>) -> Self {
+    pub(super) fn from_changes<'t>(threads: impl Iterator<Item = (Option<&'t ThreadState>, &'t ThreadState)>) -> Self {
         let mut table = Self::default();
         let rows = threads.filter_map(|(before, now)| {
             let same = before.filter(|before| without_values(before) == without_values(now));

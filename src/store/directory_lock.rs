@@ -26,7 +26,7 @@ impl DirectoryLock {
     ///
     /// # Errors
     /// If another process records there, or the lock is a file that another user made.
-    pub(super) fn of(directory: &OwnedFd) -> io::Result<Self> {
+    pub(super) fn acquire(directory: &OwnedFd) -> io::Result<Self> {
         let file = open(directory, RECORDER)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(file) => Ok(Self { _file: held(file, RECORDER)? }),
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn refusal(directory: &OwnedFd) -> Option<String> {
-        DirectoryLock::of(directory).err().map(|error| error.to_string())
+        DirectoryLock::acquire(directory).err().map(|error| error.to_string())
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         let path = tempfile::tempdir().unwrap();
         let directory = OwnedFd::from(File::open(path.path()).unwrap());
         let of_reader = Flock::lock(File::open(path.path()).unwrap(), FlockArg::LockExclusive).unwrap();
-        let lock = DirectoryLock::of(&directory).expect("a lock of the directory itself stops nobody");
+        let lock = DirectoryLock::acquire(&directory).expect("a lock of the directory itself stops nobody");
         let mode = path.path().join(RECORDER).metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let held = format!("process {} records there; name another directory", std::process::id());

@@ -84,7 +84,7 @@ impl SnapshotRefusal {
     }
 
     /// The refusal that ended the reading of a file, if one did.
-    pub(super) fn of(error: &io::Error) -> Option<Self> {
+    pub(super) fn from_io_error(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
 }

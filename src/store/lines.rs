@@ -132,8 +132,8 @@ impl<R: Read> LineText<R> {
             }
             text.reserve(usize::try_from(step).unwrap_or_default());
             let read = self.source.by_ref().take(step).read_to_end(&mut text);
-            let read =
-                read.map_err(|error| SnapshotRefusal::of(&error).map_or(NotRead::Otherwise, NotRead::Refused))?;
+            let read = read
+                .map_err(|error| SnapshotRefusal::from_io_error(&error).map_or(NotRead::Otherwise, NotRead::Refused))?;
             if let Some(newline) = find(b'\n', &text[searched..]) {
                 self.rest = text.split_off(searched + newline + 1);
                 return Ok(text);

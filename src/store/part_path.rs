@@ -35,7 +35,7 @@ impl PartPath {
     ///
     /// # Errors
     /// What is wrong with the times of the part.
-    pub fn of(path: &Path) -> Result<Self, String> {
+    pub fn parse(path: &Path) -> Result<Self, String> {
         let text = path.to_str().filter(|_| !path.exists());
         let Some((file, range)) = text.and_then(|text| text.rsplit_once('@')) else {
             return Ok(Self { file: path.to_owned(), range: None });
@@ -101,7 +101,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         ["s", "a@b"].iter().for_each(|name| std::fs::write(path(name), "").unwrap());
-        let file = |name: &str| PartPath::of(&path(name)).map(|part| (part.file, part.range.is_some()));
+        let file = |name: &str| PartPath::parse(&path(name)).map(|part| (part.file, part.range.is_some()));
         assert_eq!(file("a@b"), Ok((path("a@b"), false)), "there is such a file");
         assert_eq!(file("s@1s..2s"), Ok((path("s"), true)));
         assert_eq!(file("none@1s..2s"), Ok((path("none"), true)));

@@ -63,7 +63,7 @@ impl OutputPlace {
     }
 
     /// The place of a file that replaces whatever has its name.
-    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+    pub(crate) fn from_path(path: &Path) -> io::Result<Self> {
         let name = path.file_name().ok_or(Errno::EISDIR)?;
         let parent = path.parent().unwrap_or(Path::new("/"));
         Ok(Self { directory: directory(parent, WalkPurpose::Directory)?, name: name.to_owned() })

@@ -70,7 +70,7 @@ pub struct SeriesSegment {
 }
 
 impl SeriesSegment {
-    fn of(name: String) -> Option<Self> {
+    fn from_file_name(name: String) -> Option<Self> {
         let (time, boot) = name.strip_suffix(EXTENSION)?.strip_suffix(ENDING)?.split_once('-')?;
         let time = DateTime::strptime(NAME, time).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp();
         Some(Self { time, boot: boot.to_owned(), boottime_ns: None, name })
@@ -112,7 +112,7 @@ pub(super) fn of_part(segments: &[SeriesSegment], part: &SeriesRange) -> Option<
 }
 
 fn sorted(names: Vec<String>) -> Vec<SeriesSegment> {
-    let mut segments: Vec<_> = names.into_iter().filter_map(SeriesSegment::of).collect();
+    let mut segments: Vec<_> = names.into_iter().filter_map(SeriesSegment::from_file_name).collect();
     segments.sort();
     segments
 }
@@ -125,7 +125,7 @@ impl SegmentWriter {
     pub fn create(path: &Path, keep: Keep, limit: u64, first: &CtprofSnapshot) -> Result<Self, StoreError> {
         let failed = |error| StoreError::Write(path.to_owned(), error);
         let directory = create_directory(path).map_err(failed)?;
-        let lock = DirectoryLock::of(&directory).map_err(failed)?;
+        let lock = DirectoryLock::acquire(&directory).map_err(failed)?;
         let mut segments = sorted(names_in(&directory).map_err(failed)?).into();
         let writer = begin(&directory, path, limit, (first, &mut segments))?;
         Ok(Self { path: path.to_owned(), directory, keep, limit, writer, segments, _lock: lock })

@@ -427,7 +427,7 @@ impl StoredSeries {
         let counted = ContentLimit::of_step(self.file.limits.bytes).count(&self.line);
         counted.map_err(|refusal| self.file.refused(refusal))?;
         let mut step: Step = serde_json::from_slice(&self.line).map_err(|error| self.wrong(&error))?;
-        let repeated = u64::try_from(step.complete(&mut self.sleepers)).unwrap_or(u64::MAX);
+        let repeated = u64::try_from(step.restore_reasons(&mut self.sleepers)).unwrap_or(u64::MAX);
         self.repeated = self.repeated.saturating_add(repeated);
         // A small file must not take long.
         if self.repeated > self.file.limits.bytes {

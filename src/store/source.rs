@@ -247,7 +247,7 @@ impl Stored {
                 source if source.kind() == ErrorKind::FileTooLarge => {
                     StoreError::Refused(path, SnapshotRefusal::TooLarge(self.limits.bytes, BYTES))
                 }
-                source => match SnapshotRefusal::of(&source) {
+                source => match SnapshotRefusal::from_io_error(&source) {
                     Some(refusal) => StoreError::Refused(path, refusal),
                     None => not_decoded(path, source),
                 },

@@ -92,7 +92,7 @@ impl OutputTarget {
     pub fn create_new(path: &Path) -> Result<Self, StoreError> {
         Self::opened(
             path,
-            OutputPlace::of(path).and_then(|place| PendingFile::within(place.directory)).map(OutputFile::New),
+            OutputPlace::from_path(path).and_then(|place| PendingFile::within(place.directory)).map(OutputFile::New),
         )
     }
 

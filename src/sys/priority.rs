@@ -36,7 +36,7 @@ impl Priority {
     const NICE_WITH_STARTED: Self = Self { nice: LOWEST, policy: OTHER };
 
     /// Returns the policy and nice value of a thread; 0 is the calling thread.
-    pub(crate) fn of(tid: libc::pid_t) -> Self {
+    pub(crate) fn of_thread(tid: libc::pid_t) -> Self {
         // SAFETY: the arguments are numbers. The first system call returns 20 less the nice value.
         let [nice, policy] = unsafe {
             let nice = call(libc::SYS_getpriority, [c_long::from(libc::PRIO_PROCESS), tid.into()]);
@@ -48,7 +48,7 @@ impl Priority {
 
     /// Returns the policy and nice value that a thread started by the calling thread would have.
     pub(crate) fn of_started() -> Self {
-        let Self { nice, policy } = Self::of(0);
+        let Self { nice, policy } = Self::of_thread(0);
         match policy & RESET_ON_FORK {
             0 => Self { nice, policy },
             _ => Self { nice: nice.max(0), policy: OTHER },
@@ -110,10 +110,10 @@ mod tests {
         for priority in [Priority::NICE, Priority::FIRST] {
             let seen = std::thread::spawn(move || {
                 let may = priority.set(0);
-                let seen = [Priority::of(0), std::thread::spawn(|| Priority::of(0)).join().unwrap()];
+                let seen = [Priority::of_thread(0), std::thread::spawn(|| Priority::of_thread(0)).join().unwrap()];
                 assert_eq!(seen[1], Priority::of_started());
                 Priority::USUAL.set(0);
-                may.then_some((seen, Priority::of(0)))
+                may.then_some((seen, Priority::of_thread(0)))
             });
             match seen.join().unwrap() {
                 None => skipped(Missing::Privilege("a higher priority")),
@@ -128,13 +128,13 @@ mod tests {
     fn a_thread_that_runs_first_with_those_that_it_starts_starts_commands_with_the_usual_priority() {
         let seen = std::thread::spawn(|| {
             let may = run_first_with_started(0);
-            let started = std::thread::spawn(|| Priority::of(0)).join().unwrap();
+            let started = std::thread::spawn(|| Priority::of_thread(0)).join().unwrap();
             let mut command = Command::new("sleep");
             start_in_turn(command.arg("100"));
             let mut command = command.spawn().unwrap();
-            let of_command = Priority::of(command.id().cast_signed());
+            let of_command = Priority::of_thread(command.id().cast_signed());
             command.kill().and_then(|()| command.wait()).unwrap();
-            may.then_some((Priority::of(0), started, of_command))
+            may.then_some((Priority::of_thread(0), started, of_command))
         });
         match seen.join().unwrap() {
             None => skipped(Missing::Privilege("a higher priority")),

@@ -45,7 +45,7 @@ pub(super) fn content(
             let overview: &[_] = if state.columns == ShownColumns::Main { &MAIN } else { &[] };
             let selection =
                 DisplayOptions { overview, users, shows_idle: report.names_its_groups, ..DisplayOptions::default() };
-            let table = OverviewLines::of(report, &selection, terminal);
+            let table = OverviewLines::from_report(report, &selection, terminal);
             let hidden = hidden(&table);
             (content.heading, content.rows, content.columns) = (table.heading, table.rows, table.columns);
             content.rows.extend(text_rows(&hidden));
@@ -113,7 +113,7 @@ fn details(path: &[String], state: &ScreenState, window: &CtprofSnapshot, termin
     let mut text = Vec::new();
     write_table(&mut text, &reasons, &selection, terminal).expect("memory takes what is written");
     let reasons = String::from_utf8_lossy(&text);
-    let OverviewLines { heading, rows, .. } = OverviewLines::of(&threads, &selection, terminal);
+    let OverviewLines { heading, rows, .. } = OverviewLines::from_report(&threads, &selection, terminal);
     let lines = rows.into_iter().flat_map(|row| row.lines);
     let threads = [heading].into_iter().chain(lines).collect::<Vec<_>>().join("\n");
     format!("{name}\n\n{}\n\n{threads}", reasons.trim())

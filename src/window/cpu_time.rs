@@ -15,7 +15,7 @@ pub(super) struct CpuReadings {
 }
 
 impl CpuReadings {
-    pub(super) fn of(snapshot: &SnapshotHead) -> Self {
+    pub(super) fn from_head(snapshot: &SnapshotHead) -> Self {
         let walk_ns = snapshot.capture.as_ref().and_then(|capture| capture.walk_ns);
         Self { before: snapshot.cpu_time.clone(), after: snapshot.cpu_time_after.clone(), walk_ns }
     }

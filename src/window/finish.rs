@@ -32,14 +32,14 @@ impl<T: Threads> Join<T> {
         let start = Arc::clone(&self.start);
         self.add_replaced(&start);
         self.add_unread(&start, later, exits);
-        let readings = CpuReadings::of(later);
+        let readings = CpuReadings::from_head(later);
         let mut host = self.host(&start, &readings);
         // Of selected processes, ctprof counts only if it is one of them, by its threads.
         host.own_ns = host.own_ns.filter(|_| !is_of_selected(later));
         let clocks = host.clocks;
         let parents = match &self.lineage {
             Some(lineage) => Arc::clone(&lineage.parents),
-            None => Arc::new(Parents::of(&start.earlier, self.processes.living(), exits, &start.clocks)),
+            None => Arc::new(Parents::new(&start.earlier, self.processes.living(), exits, &start.clocks)),
         };
         let mut records = PlacedRecords::new(&start, clocks, parents);
         let mut fold = Fold::default();

@@ -27,7 +27,7 @@ struct FoldKey {
 }
 
 impl FoldKey {
-    fn of(exited: &ExitedThread) -> Self {
+    fn from_exit(exited: &ExitedThread) -> Self {
         let thread = &exited.state;
         Self {
             pcomm: Name::clone(&thread.pcomm),
@@ -47,13 +47,13 @@ impl FoldKey {
 impl Fold {
     /// Whether one that is equal was added before.
     pub(super) fn has(&self, exited: &ExitedThread) -> bool {
-        self.0.contains_key(&FoldKey::of(exited))
+        self.0.contains_key(&FoldKey::from_exit(exited))
     }
 
     /// Adds a thread, or several as one; true if there was none that is equal.
     pub(super) fn add(&mut self, mut exited: ExitedThread) -> bool {
         let span = exited.state.span.unwrap_or_default();
-        let kind = FoldKey::of(&exited);
+        let kind = FoldKey::from_exit(&exited);
         let Some(same) = self.0.get_mut(&kind) else {
             exited.state.name_complete = false;
             self.0.insert(kind, exited);

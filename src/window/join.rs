@@ -39,7 +39,7 @@ pub(super) struct WindowStart {
 }
 
 impl WindowStart {
-    pub(super) fn of(head: &SnapshotHead, earlier: EarlierThreads, clocks: Clocks, values: JoinedValues) -> Self {
+    pub(super) fn new(head: &SnapshotHead, earlier: EarlierThreads, clocks: Clocks, values: JoinedValues) -> Self {
         Self {
             found: (0..earlier.threads.len()).map(|_| AtomicBool::new(false)).collect(),
             earlier,
@@ -48,7 +48,7 @@ impl WindowStart {
             replaced: BTreeMap::new(),
             left: LeftPrograms::default(),
             started_at_unix_ns: head.captured_at_unix_ns,
-            cpu_time: CpuReadings::of(head),
+            cpu_time: CpuReadings::from_head(head),
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Lineage {
 }
 
 impl Lineage {
-    pub(super) fn of(recorder: u32, parents: Parents) -> Self {
+    pub(super) fn new(recorder: u32, parents: Parents) -> Self {
         Self { recorder, is_of_command: vec![None; parents.0.len()], parents: Arc::new(parents) }
     }
 
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn descendants_of_the_recorder_are_the_command_and_a_circle_ends() {
         let later = [(1, 0, 0), (9, 1, 1), (10, 300, 9), (11, 300, 10), (20, 300, 21), (21, 300, 20)];
-        let mut lineage = Lineage::of(9, Parents::of_ids(&[(1, 0, 0), (9, 1, 1)], &later, &[(12, 300, 11)]));
+        let mut lineage = Lineage::new(9, Parents::of_ids(&[(1, 0, 0), (9, 1, 1)], &later, &[(12, 300, 11)]));
         let parties = [1, 9, 10, 11, 12, 20].map(|tgid| lineage.owner(tgid, 5 * SECOND));
         let command = Some(Owner::Command);
         assert_eq!(parties, [None, Some(Owner::Ctprof), command, command, command, None]);
@@ -75,7 +75,7 @@ mod tests {
     fn a_child_that_an_earlier_command_left_is_not_of_the_command() {
         let before = [(9, 1, 1), (10, 2, 9), (11, 2, 10)];
         let later = [(9, 1, 1), (10, 2, 9), (11, 2, 9), (12, 300, 9), (13, 300, 10)];
-        let mut lineage = Lineage::of(9, Parents::of_ids(&before, &later, &[(10, 2, 9)]));
+        let mut lineage = Lineage::new(9, Parents::of_ids(&before, &later, &[(10, 2, 9)]));
         let parties = [10, 11, 12, 13].map(|tgid| lineage.owner(tgid, 5 * SECOND));
         assert_eq!(parties, [None, None, Some(Owner::Command), None]);
     }
@@ -85,7 +85,8 @@ mod tests {
         // Process 30 of the earlier capture exited, and its id is that of a child of the command later.
         let before = [(9, 1, 1), (30, 2, 1)];
         let later = [(9, 1, 1), (10, 300, 9)];
-        let mut lineage = Lineage::of(9, Parents::of_ids(&before, &later, &[(30, 2, 1), (30, 500, 10), (31, 600, 30)]));
+        let mut lineage =
+            Lineage::new(9, Parents::of_ids(&before, &later, &[(30, 2, 1), (30, 500, 10), (31, 600, 30)]));
         let mut owner = |tgid, second: u64| lineage.owner(tgid, second * SECOND);
         let command = Some(Owner::Command);
         assert_eq!([owner(30, 0), owner(30, 5), owner(31, 6)], [None, command, command]);

@@ -71,7 +71,8 @@ pub fn recorded(
     let CtprofSnapshot { mut head, threads: all } = later;
     let taken_by = if recording.recorder.is_some() { TakenBy::OneProcess } else { TakenBy::Anyone };
     let clocks = Clocks::between(earlier, &head, taken_by)?;
-    let mut join = Join::new(Arc::new(WindowStart::of(earlier, threads, clocks, JoinedValues::Increases)), &Vec::new());
+    let mut join =
+        Join::new(Arc::new(WindowStart::new(earlier, threads, clocks, JoinedValues::Increases)), &Vec::new());
     let start = Arc::get_mut(&mut join.start).expect("the join has no other part yet");
     let listed = |id: ThreadId| all.binary_search_by_key(&id, ThreadState::id).ok().map(|place| &all[place]);
     recording.exits.for_each(|exit| {
@@ -90,7 +91,7 @@ pub fn recorded(
     let Recording { exits, recorder, command, requested_ns } = recording;
     let mut lineage = recorder.filter(|_| command.is_some()).map(|recorder| {
         let leaders = all.iter().filter(|thread| thread.is_leader()).map(living);
-        Lineage::of(recorder, Parents::of(&join.start.earlier, leaders, &exits, &clocks))
+        Lineage::new(recorder, Parents::new(&join.start.earlier, leaders, &exits, &clocks))
     });
     let parents = parents_of_zombies(&all, recorder);
     for mut thread in all {
@@ -140,7 +141,7 @@ pub fn join<T: Threads>(
     values: JoinedValues,
 ) -> Result<Join<T>, NoWindow> {
     let clocks = Clocks::between(earlier, later, TakenBy::Anyone)?;
-    Ok(Join::new(Arc::new(WindowStart::of(earlier, threads, clocks, values)), empty))
+    Ok(Join::new(Arc::new(WindowStart::new(earlier, threads, clocks, values)), empty))
 }
 
 /// Turns the head of a later snapshot into the head of the window, and returns the window's threads.

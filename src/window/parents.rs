@@ -27,7 +27,7 @@ pub(super) type Living = (u32, Option<u64>, Option<u32>);
 
 impl Parents {
     /// The processes of both captures and of the records of their leaders.
-    pub(super) fn of(
+    pub(super) fn new(
         earlier: &EarlierThreads,
         living: impl Iterator<Item = Living>,
         exits: &Exits<'_>,
@@ -131,7 +131,7 @@ mod tests {
             };
             let each = |add: &mut dyn FnMut(ExitedThread)| records.iter().map(record).for_each(add);
             let exits = Exits { each: Some(&each), ..Exits::default() };
-            Self::of(&EarlierThreads::of_threads(before.iter().map(leader)), living, &exits, &clocks)
+            Self::new(&EarlierThreads::of_threads(before.iter().map(leader)), living, &exits, &clocks)
         }
     }
 

@@ -45,7 +45,7 @@ struct GoneProcess {
 const INIT: u32 = 1;
 
 impl Residue {
-    fn of(process: &LaterProcess, earlier: &EarlierThreads) -> Option<Self> {
+    fn from_process(process: &LaterProcess, earlier: &EarlierThreads) -> Option<Self> {
         let later = process.leader.as_ref()?.state.as_deref()?;
         let work = Work::of_process;
         let (threads_before, children_before, lacks_io) = match process.seen {
@@ -93,7 +93,7 @@ pub(super) fn residues(
     parents: &Parents,
     most_ns: Option<u64>,
 ) -> Vec<ThreadState> {
-    let residue = |process: &LaterProcess| Some((process.tgid, Residue::of(process, &start.earlier)?));
+    let residue = |process: &LaterProcess| Some((process.tgid, Residue::from_process(process, &start.earlier)?));
     let mut by_process: BTreeMap<u32, Residue> = processes.iter().filter_map(residue).collect();
     let adopters = with_children(processes, &by_process);
     for mut gone in gone_processes(start, parents) {

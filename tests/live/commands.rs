@@ -45,7 +45,7 @@ struct Run {
 }
 
 impl Run {
-    fn of(command: &mut Command) -> Self {
+    fn start_and_wait(command: &mut Command) -> Self {
         let output = command.stdin(Stdio::null()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Self { status: output.status, stdout: text(output.stdout), stderr: text(output.stderr) }
@@ -57,7 +57,7 @@ impl Run {
 }
 
 fn record(command: &[&str]) -> Run {
-    Run::of(&mut prepared(&[], "command", command))
+    Run::start_and_wait(&mut prepared(&[], "command", command))
 }
 
 /// A running recorder that has printed `ready`.
@@ -94,8 +94,8 @@ impl Running {
 
 /// Runs `command` as it is, and with a recorder in between, both in `wrapper`: the outputs must be the same.
 fn assert_unchanged(wrapper: &[&str], command: &[&str]) -> String {
-    let direct = Run::of(direct(wrapper).args(command));
-    let recorded = Run::of(&mut prepared(wrapper, "command", command));
+    let direct = Run::start_and_wait(direct(wrapper).args(command));
+    let recorded = Run::start_and_wait(&mut prepared(wrapper, "command", command));
     assert_eq!((recorded.code(), &recorded.stdout), (0, &direct.stdout), "{wrapper:?}: {}", recorded.stderr);
     direct.stdout
 }
@@ -143,9 +143,9 @@ fn a_command_that_does_not_start_is_reported_as_by_env() {
     ] {
         // A directory in PATH that cannot be searched is another error.
         let path = "/usr/bin:/bin";
-        let run = Run::of(prepared(&[], "command", &[command]).env("PATH", path));
+        let run = Run::start_and_wait(prepared(&[], "command", &[command]).env("PATH", path));
         assert_eq!((run.code(), run.stderr.trim_end().ends_with(message)), (status, true), "{}", run.stderr);
-        assert_eq!(Run::of(Command::new("env").arg(command).env("PATH", path)).code(), status);
+        assert_eq!(Run::start_and_wait(Command::new("env").arg(command).env("PATH", path)).code(), status);
     }
 }
 
@@ -182,8 +182,8 @@ fn the_command_has_the_capabilities_that_ctprof_was_started_with() {
     let program = AsNobody::new();
     let caps = "+net_raw,+chown,+sys_ptrace";
     let wrapper = ["setpriv", "--reuid=65534", "--inh-caps", caps, "--ambient-caps", caps];
-    let direct = Run::of(direct(&wrapper).args(status));
-    let recorded = Run::of(program.recorder(&wrapper).args(status));
+    let direct = Run::start_and_wait(direct(&wrapper).args(status));
+    let recorded = Run::start_and_wait(program.recorder(&wrapper).args(status));
     assert_eq!(recorded.stdout, direct.stdout, "{}", recorded.stderr);
     assert!(direct.stdout.contains("CapAmb:\t0000000000082001"), "{}", direct.stdout);
 }
@@ -199,8 +199,8 @@ fn file_capabilities_of_ctprof_change_nothing_for_the_command() {
     let wrapper = ["setpriv", "--reuid=65534", "--clear-groups", "env", "TMPDIR=/kept", "LD_LIBRARY_PATH=/kept"];
     // glibc removes both variables from a program with file capabilities.
     let command = ["sh", "-c", "grep ^Cap /proc/self/status; echo $TMPDIR $LD_LIBRARY_PATH"];
-    let direct = Run::of(direct(&wrapper).args(command));
-    let recorded = Run::of(program.recorder(&wrapper).args(command));
+    let direct = Run::start_and_wait(direct(&wrapper).args(command));
+    let recorded = Run::start_and_wait(program.recorder(&wrapper).args(command));
     assert_eq!(recorded.stdout, direct.stdout, "{}", recorded.stderr);
     assert!(direct.stdout.contains("CapPrm:\t0000000000000000"), "{}", direct.stdout);
 }
@@ -470,7 +470,7 @@ fn without_bpf_the_peak_of_the_memory_of_a_command_is_that_of_its_largest_proces
 }
 
 fn ctprof(arguments: &[&str]) -> Run {
-    Run::of(Command::new(env!("CARGO_BIN_EXE_ctprof")).args(arguments).env_remove("RUST_LOG"))
+    Run::start_and_wait(Command::new(env!("CARGO_BIN_EXE_ctprof")).args(arguments).env_remove("RUST_LOG"))
 }
 
 #[test]

@@ -400,7 +400,7 @@ fn exited_threads_are_counted() {
         // It outlives the command, stopped.
         let work = "lab-churn >/dev/null 2>&1 & sleep 1; kill -STOP $!; sleep 0.05; read -r stat < /proc/$!/stat; echo \"$stat\"";
         let (report, printed) = lab.recorded(&["--scope", "command"], &["lab-sh", "-c", work]);
-        let orphan = Orphan::of(&printed);
+        let orphan = Orphan::parse(&printed);
         agree("recorded", report.value("lab-churn", "run") / 1e9, cpu_seconds(&printed));
         drop(orphan);
     }
@@ -516,7 +516,7 @@ fn processes_that_outlive_the_command_belong_to_it() {
         let command = "(setsid lab-sh daemon.sh <&- >&- 2>&- &); until [ -s daemon ]; do sleep 0.02; done; sleep 0.05";
         let (report, _) = lab.recorded(&["--scope", "command"], &["sh", "-c", command]);
         let stat = fs::read_to_string(lab.path("daemon")).unwrap();
-        let _orphan = Orphan::of(&stat);
+        let _orphan = Orphan::parse(&stat);
         agree("recorded", report.value("lab-sh", "run") / 1e9, cpu_seconds(&stat));
     }
 }
@@ -757,7 +757,7 @@ fn explains_a_fork_storm(engine: &str) {
 struct Orphan(Pid);
 
 impl Orphan {
-    fn of(stat: &str) -> Self {
+    fn parse(stat: &str) -> Self {
         Self(Pid::from_raw(stat.split(' ').next().unwrap().parse().unwrap()))
     }
 }

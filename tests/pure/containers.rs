@@ -54,7 +54,7 @@ fn file(path: String, json: &Value) -> (String, String) {
     (path, json.to_string())
 }
 
-fn facts(container: &Container) -> [&str; 5] {
+fn fields(container: &Container) -> [&str; 5] {
     let Container { runtime, name, pod, namespace, image, .. } = container;
     [runtime, name, pod, namespace, image].map(|fact| fact.as_deref().unwrap_or_default())
 }
@@ -116,10 +116,10 @@ fn containers_have_the_names_that_their_runtimes_gave_them() {
         ["lxc", "web", "", "", ""],
     ];
     for (cgroup, expected) in cgroups.iter().zip(expected) {
-        assert_eq!(facts(&found[cgroup]), expected, "{cgroup}");
+        assert_eq!(fields(&found[cgroup]), expected, "{cgroup}");
     }
     assert!(!found.contains_key("/system.slice/ssh.service"));
-    assert_eq!(facts(&found[&cgroups[9]]), ["containerd", "", api, "shop", ""], "a pod's sandbox");
+    assert_eq!(fields(&found[&cgroups[9]]), ["containerd", "", api, "shop", ""], "a pod's sandbox");
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub(crate) struct Captures {
 
 impl Captures {
     /// The threads of these processes.
-    pub(crate) fn of(processes: &[u32]) -> Self {
+    pub(crate) fn of_processes(processes: &[u32]) -> Self {
         let own = |(engine, name)| {
             let mut threads = threads(&captured(engine).unwrap(), name);
             threads.retain(|(tgid, ..), _| processes.contains(tgid));

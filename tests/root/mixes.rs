@@ -142,7 +142,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn of(window: &Path, series: &Path) -> Self {
+    fn read(window: &Path, series: &Path) -> Self {
         let mut steps = Vec::new();
         let mut found = |step: CtprofSnapshot, _: &Moment| {
             let stats = step.head.cgroup_stats.iter();
@@ -263,7 +263,7 @@ fn cpu_time_of_whatever_starts_and_exits_is_that_of_its_cgroup() {
     let window = load(&files[0]).head.window.expect("it is a window");
     runs.retain(|run| run.started > UNIX_EPOCH + Duration::from_nanos(window.started_at_unix_ns));
     assert!(runs.len() > MIXES.len(), "{} runs are in the window", runs.len());
-    let recorded = Recorded::of(&files[0], &files[1]);
+    let recorded = Recorded::read(&files[0], &files[1]);
     let wrong: Vec<_> = runs.iter().filter_map(|run| run.check(&recorded)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

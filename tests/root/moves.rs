@@ -80,6 +80,6 @@ fn a_thread_that_moves_between_passes_is_in_its_new_cgroup() {
     std::thread::sleep(Duration::from_millis(100));
     let threads = first.threads.iter().map(|thread| (thread.id(), thread.clone())).collect();
     let pass = capturer.pass(CaptureScope::Changed { threads: &threads, head: &first.head }).unwrap();
-    assert!(pass.gone.is_some(), "only what changed is read");
+    assert!(pass.gone_threads.is_some(), "only what changed is read");
     assert_eq!(cgroup(&pass.capture.threads), Some(format!("/{}", names[1])));
 }

@@ -21,7 +21,7 @@ fn bpf_gives_the_values_of_procfs() {
     let (heap, _) = started(&mut Command::new(heap()));
     // Others can change threads that this test has not started.
     let own: Vec<_> = histories.pids().chain([heap.0.id()]).collect();
-    let captures = Captures::of(&own);
+    let captures = Captures::of_processes(&own);
     captures.compare(200);
     histories.check_traces(&captures.bpf);
 }

@@ -8,7 +8,7 @@ use super::super::procfs::last_schedstats::{KnownThreads, threads_of};
 use super::change_filter::{start_bits, was_met};
 use super::cpu_time::CpuTime;
 use super::processes::ThreadCounters;
-use super::read::{BpfThread, ThreadFacts};
+use super::read::{BpfThread, KernelFields};
 use crate::model::ThreadId;
 use crate::sys::bpf::map::SharedWords;
 
@@ -37,7 +37,7 @@ pub(super) struct LastChange {
 /// Result of a pass for the threads that it did not return.
 #[derive(Default)]
 pub(super) struct NotReturned {
-    pub(super) gone: BTreeSet<ThreadId>,
+    pub(super) gone_threads: BTreeSet<ThreadId>,
     /// Processes that the iterator does not visit, because some kernels hide them.
     pub(super) hidden: BTreeSet<u32>,
 }
@@ -48,9 +48,9 @@ impl LastChange {
         threads.iter().map(Self::new).collect()
     }
 
-    fn new(BpfThread { state, facts }: &BpfThread) -> Self {
-        let start_bits = start_bits(facts.start_ns.unwrap_or(0));
-        let ThreadFacts { cpu_time, thread_pointer, .. } = *facts;
+    fn new(BpfThread { state, kernel }: &BpfThread) -> Self {
+        let start_bits = start_bits(kernel.start_ns.unwrap_or(0));
+        let KernelFields { cpu_time, thread_pointer, .. } = *kernel;
         Self { id: state.id(), start_bits, cpu_time, thread_pointer }
     }
 }
@@ -90,7 +90,7 @@ impl ChangeTracker {
         match &self.hidden {
             Some(hidden) if u64::try_from(self.threads.len() + new) == Ok(met) => {
                 self.unsure.clear();
-                NotReturned { hidden: hidden.clone(), gone: BTreeSet::new() }
+                NotReturned { hidden: hidden.clone(), gone_threads: BTreeSet::new() }
             }
             _ => {
                 let not_returned = self.look_at_each(known, changed);
@@ -119,7 +119,7 @@ impl ChangeTracker {
             if last.is_none() {
                 not_returned.hidden.insert(id.tgid);
             } else if reused.contains(&id.tid) || !taken.contains(&slot) || unsure_before.contains(id) {
-                not_returned.gone.insert(*id);
+                not_returned.gone_threads.insert(*id);
             } else {
                 self.unsure.insert(*id);
             }
@@ -181,7 +181,7 @@ mod tests {
     fn thread(tid: u32) -> BpfThread {
         BpfThread {
             state: ThreadState { tgid: tid, tid, ..ThreadState::default() },
-            facts: ThreadFacts { start_ns: Some(1 << 20), ..ThreadFacts::default() },
+            kernel: KernelFields { start_ns: Some(1 << 20), ..KernelFields::default() },
         }
     }
 
@@ -201,7 +201,7 @@ mod tests {
         let mut gone_in_pass = |gone_before: &[ThreadId]| {
             tracker.begin_pass();
             tracker.slots.set(tracker.pass_word(), tracker.slots.get(tracker.pass_word()) + 1);
-            let NotReturned { gone, hidden } = tracker.not_returned(&known, &[id(5 + SLOTS)]);
+            let NotReturned { gone_threads: gone, hidden } = tracker.not_returned(&known, &[id(5 + SLOTS)]);
             assert_eq!(hidden, BTreeSet::new());
             tracker.end_pass(Vec::new(), gone_before);
             gone

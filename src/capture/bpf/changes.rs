@@ -40,12 +40,12 @@ impl BpfEngine {
         tracker.begin_pass();
         let mut threads = self.changed_threads(ring, parameters)?;
         let changed: Vec<ThreadId> = threads.iter().map(|thread| thread.state.id()).collect();
-        let NotReturned { mut gone, hidden } = tracker.not_returned(known, &changed);
+        let NotReturned { gone_threads: mut gone, hidden } = tracker.not_returned(known, &changed);
         let changes = LastChange::each(&threads);
         complete::complete_threads(context, &mut threads);
         let slept = |id: &ThreadId| changed.binary_search(id).is_err() && !gone.contains(id);
         let others = |tgid| tracker.counters(known, tgid, slept);
-        processes::complete(context, &mut threads, &others, pool);
+        processes::add_process_values(context, &mut threads, &others, pool);
         let mut read = ReadThreads { threads: reduced(threads), ..ReadThreads::default() };
         read.add_renamed(known, slept);
         let hidden: Vec<_> = hidden.into_iter().collect();
@@ -58,7 +58,7 @@ impl BpfEngine {
         gone.extend(read.missing(hidden.map(|(id, _)| *id)));
         let gone: Vec<_> = gone.into_iter().collect();
         tracker.end_pass(changes, &gone);
-        Ok(Some(ChangedThreads { read, gone, executed }))
+        Ok(Some(ChangedThreads { read, gone_threads: gone, executed }))
     }
 
     fn changed_threads(&self, ring: &mut RecordRing, parameters: &HostParameters) -> Result<Vec<BpfThread>, Errno> {
@@ -121,7 +121,7 @@ mod tests {
         context: &CaptureContext,
         known: &mut KnownThreads,
     ) -> (Vec<ThreadId>, Vec<ThreadId>) {
-        let ChangedThreads { read, gone, .. } =
+        let ChangedThreads { read, gone_threads: gone, .. } =
             engine.changes(context, &HostParameters::default(), known, &no_workers()).unwrap().unwrap();
         gone.iter().for_each(|id| drop(known.remove(id)));
         let ids = read.states().map(ThreadState::id).collect();

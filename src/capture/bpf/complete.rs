@@ -17,7 +17,7 @@ use crate::model::{Metrics, Name, SourceFile, ThreadState, may_be_cut, printable
 /// Completes the threads. Returns every cgroup that they are in, in any hierarchy with values.
 pub(super) fn complete_threads(context: &CaptureContext, threads: &mut [BpfThread]) -> BTreeSet<Name> {
     let mut buffer = Vec::new();
-    threads.iter_mut().for_each(|thread| name(context, &mut thread.state, thread.facts.flags, &mut buffer));
+    threads.iter_mut().for_each(|thread| name(context, &mut thread.state, thread.kernel.flags, &mut buffer));
     sched_ext(context, threads, &mut buffer);
     cgroups(context, threads, &mut buffer)
 }
@@ -37,8 +37,8 @@ fn name(context: &CaptureContext, thread: &mut ThreadState, flags: u64, buffer: 
 /// Whether a thread is under sched_ext depends on its scheduling class: the file of one that has not exited says it for all.
 fn sched_ext(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut Vec<u8>) {
     let (mut parsers, mut of_class) = (Parsers::new(), HashMap::new());
-    for BpfThread { state: thread, facts } in &*threads {
-        if let Some(class) = facts.sched_class
+    for BpfThread { state: thread, kernel } in &*threads {
+        if let Some(class) = kernel.sched_class
             && let Entry::Vacant(unknown) = of_class.entry(class)
             && let Some(file) = file_of(context, thread.tid, &SourceFile::Sched, buffer)
         {
@@ -47,8 +47,8 @@ fn sched_ext(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut V
             unknown.insert(metrics.ext_enabled);
         }
     }
-    for BpfThread { state: thread, facts } in &mut *threads {
-        thread.metrics.ext_enabled = facts.sched_class.and_then(|class| of_class.get(&class).copied().flatten());
+    for BpfThread { state: thread, kernel } in &mut *threads {
+        thread.metrics.ext_enabled = kernel.sched_class.and_then(|class| of_class.get(&class).copied().flatten());
     }
 }
 
@@ -65,12 +65,12 @@ fn cgroups(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut Vec
         (thread.cgroup, thread.cpu_cgroup) = (Some(Name::clone(&cgroups.group)), cgroups.cpu.clone());
     };
     let (exiting, living): (Vec<_>, Vec<_>) =
-        threads.iter_mut().partition(|thread| thread.facts.flags & PF_EXITING != 0);
-    for BpfThread { state: thread, facts } in living.into_iter().chain(exiting) {
-        if facts.flags & PF_EXITING != 0 && names.of_living(&facts.cgroups, &mut paths.seen).is_none() {
-            facts.cgroups = facts.cgroups.of_exiting();
+        threads.iter_mut().partition(|thread| thread.kernel.flags & PF_EXITING != 0);
+    for BpfThread { state: thread, kernel } in living.into_iter().chain(exiting) {
+        if kernel.flags & PF_EXITING != 0 && names.of_living(&kernel.cgroups, &mut paths.seen).is_none() {
+            kernel.cgroups = kernel.cgroups.of_exiting();
         }
-        let keys = &facts.cgroups;
+        let keys = &kernel.cgroups;
         if keys.group.is_none() || *keys == last || known.contains_key(keys) {
             continue;
         }
@@ -94,9 +94,9 @@ fn cgroups(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut Vec
         }
     }
     let (mut last, mut of_last) = (CgroupIds::default(), None);
-    for BpfThread { state: thread, facts } in threads.iter_mut().filter(|thread| thread.state.cgroup.is_none()) {
-        if facts.cgroups != last {
-            (last, of_last) = (facts.cgroups, known.get(&facts.cgroups));
+    for BpfThread { state: thread, kernel } in threads.iter_mut().filter(|thread| thread.state.cgroup.is_none()) {
+        if kernel.cgroups != last {
+            (last, of_last) = (kernel.cgroups, known.get(&kernel.cgroups));
         }
         of_last.into_iter().for_each(|cgroups| take(thread, cgroups));
     }
@@ -132,7 +132,7 @@ mod tests {
     use super::super::super::host::mounts::Mounts;
     use super::super::super::options::Roots;
     use super::super::super::thread_flags::{PF_KTHREAD, WholeNames};
-    use super::super::read::ThreadFacts;
+    use super::super::read::KernelFields;
     use super::*;
     use crate::model::CtprofParseSummary;
 
@@ -169,17 +169,17 @@ mod tests {
     fn thread(tid: u32, comm: &str) -> BpfThread {
         BpfThread {
             state: ThreadState { tid, tgid: tid, comm: comm.into(), ..ThreadState::default() },
-            facts: ThreadFacts { cgroups: unified(0xc0), sched_class: Some(0x5c), ..ThreadFacts::default() },
+            kernel: KernelFields { cgroups: unified(0xc0), sched_class: Some(0x5c), ..KernelFields::default() },
         }
     }
 
-    fn with(change: impl FnOnce(&mut ThreadFacts), mut thread: BpfThread) -> BpfThread {
-        change(&mut thread.facts);
+    fn with(change: impl FnOnce(&mut KernelFields), mut thread: BpfThread) -> BpfThread {
+        change(&mut thread.kernel);
         thread
     }
 
     fn kernel_thread(tid: u32, comm: &str, flags: u64) -> BpfThread {
-        let mut thread = with(|facts| facts.flags = PF_KTHREAD | flags, thread(tid, comm));
+        let mut thread = with(|kernel| kernel.flags = PF_KTHREAD | flags, thread(tid, comm));
         thread.state.kernel_thread = true;
         thread
     }
@@ -194,8 +194,8 @@ mod tests {
             recorded(&[("50/cgroup", "0::/a\n"), ("50/stat", ""), ("51/cgroup", "0::/a\n"), ("60/cgroup", "0::/z\n")]);
         // More threads have exited than live.
         let mut threads: Vec<_> = (1..=51).map(|tid| thread(tid, "x")).collect();
-        threads.push(with(|facts| facts.cgroups = unified(0xc1), thread(60, "y")));
-        threads.push(with(|facts| facts.cgroups = CgroupIds::default(), thread(61, "unknown")));
+        threads.push(with(|kernel| kernel.cgroups = unified(0xc1), thread(60, "y")));
+        threads.push(with(|kernel| kernel.cgroups = CgroupIds::default(), thread(61, "unknown")));
         let (cgroups, summary) = completed(&dir, &mut threads);
         let mut expected = vec![Some("/a"); 51];
         expected.extend([Some("/z"), None]);
@@ -224,7 +224,7 @@ mod tests {
         let of = |tid, cgroup| (format!("{tid}/cgroup"), format!("0::/{cgroup}\n"));
         let files = [of(7, "new"), of(8, "new"), of(9, "old"), of(10, "new")];
         let files = files.each_ref().map(|(path, text)| (path.as_str(), text.as_str()));
-        let mut threads = [7, 8, 9, 10, 11].map(|tid| with(|facts| facts.cgroups = unified(old), thread(tid, "x")));
+        let mut threads = [7, 8, 9, 10, 11].map(|tid| with(|kernel| kernel.cgroups = unified(old), thread(tid, "x")));
         completed_in(&recorded(&files), &mut threads, &mounts(&cgroupfs));
         // The last ones have moved, or exited, after they were in this one: no file has to be read for them.
         assert_eq!(cgroups_of(&threads), ["/new", "/new", "/old", "/old", "/old"].map(Some));
@@ -236,7 +236,7 @@ mod tests {
         let files = [("7/cgroup", "4:memory:/\n0::/\n"), ("8/cgroup", "4:memory:/job/7\n0::/\n")];
         let of_memory = Some(key(0, 40));
         let keys = CgroupIds { group: of_memory, below_root: [of_memory, None, None, None, None, None] };
-        let of = |flags, tid| with(|facts| (facts.cgroups, facts.flags) = (keys, flags), thread(tid, "sh"));
+        let of = |flags, tid| with(|kernel| (kernel.cgroups, kernel.flags) = (keys, flags), thread(tid, "sh"));
         let mut threads = [of(PF_EXITING, 7), of(0, 8)];
         completed(&recorded(&files), &mut threads);
         assert_eq!(cgroups_of(&threads), [Some("/job/7"); 2]);
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_read_is_counted_for_each_thread_like_by_procfs() {
         let dir = recorded(&[("7/stat", ""), ("8/stat", ""), ("9/stat", ""), ("9/cgroup/is-a-directory", "")]);
-        let mut threads = [thread(7, "a"), thread(8, "b"), with(|facts| facts.cgroups = unified(1), thread(9, "c"))];
+        let mut threads = [thread(7, "a"), thread(8, "b"), with(|kernel| kernel.cgroups = unified(1), thread(9, "c"))];
         let (_, summary) = completed(&dir, &mut threads);
         let failures = &summary.read_failures_by_errno[&SourceFile::Cgroup];
         let counts: Vec<_> = failures.iter().map(|(errno, count)| (errno.to_string(), *count)).collect();
@@ -286,7 +286,7 @@ mod tests {
     fn threads_of_one_scheduling_class_are_all_under_sched_ext_or_none_is() {
         let sched = |enabled| format!("x (1, #threads: 1)\n-----\next.enabled : {enabled}\n");
         let dir = recorded(&[("2/sched", &sched(0)), ("3/sched", &sched(1)), ("4/sched", &sched(1)), ("5/stat", "")]);
-        let of_class = |class, tid| with(|facts| facts.sched_class = Some(class), thread(tid, "x"));
+        let of_class = |class, tid| with(|kernel| kernel.sched_class = Some(class), thread(tid, "x"));
         let mut threads = [of_class(1, 1), of_class(1, 2), of_class(1, 3), of_class(2, 4), of_class(3, 5)];
         completed(&dir, &mut threads);
         let enabled = threads.each_ref().map(|thread| thread.state.metrics.ext_enabled);

@@ -142,7 +142,7 @@ impl ExitFields {
     }
 
     /// Returns true if the work of a new process in this record is kept apart from the next program.
-    pub(super) fn is_told(&self, record: &[u64]) -> bool {
+    pub(super) fn is_kept_apart(&self, record: &[u64]) -> bool {
         let alive_ns = record[TIME].saturating_sub(number(record, self.started_monotonic).unwrap_or(0));
         // On a busy host, the child of a shell waits for a CPU.
         alive_ns.saturating_sub(number(record, self.wait_time).unwrap_or(0)) >= LEAST_NS
@@ -184,7 +184,7 @@ impl ExitFields {
 
     /// Replaces what a thread had at its exit by what it had when it was freed, but for the time, the id, and what it lost
     /// in between; false if it is another thread. The pointers that lead to the first part are valid in both.
-    pub(super) fn complete(&self, exiting: &mut [u64], freed: &[u64]) -> bool {
+    pub(super) fn take_freed(&self, exiting: &mut [u64], freed: &[u64]) -> bool {
         let is_same = self.is_same(exiting, freed);
         if is_same {
             let (before, after) = (number(exiting, self.id), number(freed, self.id));

@@ -162,7 +162,7 @@ impl ExitListener {
         self.names.programs.turn();
         let (facts, layout) = (HostParameters::read(host, start), Arc::clone(&self.layout));
         let containers = lock(&self.inbox).containers.take();
-        RecordedExits { summary, records, left, facts, layout, names: self.names.clone(), containers }
+        RecordedExits { summary, records, left, parameters: facts, layout, names: self.names.clone(), containers }
     }
 }
 
@@ -197,7 +197,7 @@ pub struct RecordedExits {
     pub summary: ExitRecords,
     records: Vec<u8>,
     left: Vec<LeftProgram>,
-    facts: HostParameters,
+    parameters: HostParameters,
     layout: Arc<Layout>,
     names: ExitNames,
     containers: NamedContainers,
@@ -218,7 +218,7 @@ impl RecordedExits {
 
     /// The threads, in the order in which they were freed.
     pub fn threads(&self) -> impl Iterator<Item = ExitedThread> {
-        let mut decoder = Decoder::new(&self.layout, &self.facts, &self.names);
+        let mut decoder = Decoder::new(&self.layout, &self.parameters, &self.names);
         unpacked(&self.records).filter_map(move |record| decoder.exit(ThreadRecord::split(&record)?.0))
     }
 
@@ -228,7 +228,7 @@ impl RecordedExits {
     }
 
     fn left_programs(&self) -> impl Iterator<Item = ExitedThread> {
-        let mut decoder = Decoder::new(&self.layout, &self.facts, &self.names);
+        let mut decoder = Decoder::new(&self.layout, &self.parameters, &self.names);
         self.left.iter().filter_map(move |left| decoder.left(left))
     }
 }
@@ -397,7 +397,7 @@ impl ExitReceiver {
         } else if let Some(mut exiting) = before {
             // Without its exit, the parent of a thread is unknown, and its work would be counted twice: its ancestors
             // count it too.
-            if record.len() == self.words[0] && self.fields.complete(&mut exiting, record) {
+            if record.len() == self.words[0] && self.fields.take_freed(&mut exiting, record) {
                 self.last_freed = Instant::now();
             }
             self.fold_or_store(thread, exiting);
@@ -414,7 +414,7 @@ impl ExitReceiver {
         let is_new = |folding: &Folding| self.fields.started_since(&record, folding.since_monotonic_ns);
         let is_new = self.folding.as_ref().is_some_and(is_new);
         // A capture may have others under the name that they leave.
-        if is_new && !self.fields.is_told(&record) {
+        if is_new && !self.fields.is_kept_apart(&record) {
             return;
         }
         let (all, most) = match is_new {

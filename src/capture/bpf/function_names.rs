@@ -39,7 +39,7 @@ pub(in crate::capture) struct FunctionNames {
     link: OwnedFd,
     list: SharedWords,
     /// `None` for an address outside of functions.
-    known: Recent<u64, Option<Name>>,
+    names_by_address: Recent<u64, Option<Name>>,
 }
 
 impl FunctionNames {
@@ -52,14 +52,14 @@ impl FunctionNames {
         let list = SharedWords::new(LISTED).map_err(obstacle::of_errno)?;
         let map = list.map.as_raw_fd().cast_unsigned();
         let link = iterator::link(program.as_fd(), Some(map)).map_err(obstacle::of_errno)?;
-        Ok(Self { link, list, known: Recent::new("functions of the kernel", MAX_KNOWN) })
+        Ok(Self { link, list, names_by_address: Recent::new("functions of the kernel", MAX_KNOWN) })
     }
 
     /// The functions that these addresses are in. Empty if the kernel does not know its functions (`CONFIG_KALLSYMS`).
-    pub(in crate::capture) fn of(&mut self, addresses: &BTreeSet<u64>) -> Result<HashMap<u64, Name>, Errno> {
+    pub(in crate::capture) fn functions_of(&mut self, addresses: &BTreeSet<u64>) -> Result<HashMap<u64, Name>, Errno> {
         let (mut names, mut new) = (HashMap::new(), Vec::new());
         for &address in addresses {
-            match self.known.get(address) {
+            match self.names_by_address.get(address) {
                 Some(name) => names.extend(name.map(|name| (address, name))),
                 None => new.push(address),
             }
@@ -70,7 +70,7 @@ impl FunctionNames {
             let text = self.printed()?;
             for (&address, line) in some.iter().zip(text.split(|&byte| byte == b'\n')) {
                 let name = function(line);
-                self.known.insert(address, name.clone());
+                self.names_by_address.insert(address, name.clone());
                 names.extend(name.map(|name| (address, name)));
             }
         }
@@ -79,12 +79,12 @@ impl FunctionNames {
 
     /// Forgets functions that were not asked for since the call before.
     pub(super) fn forget(&mut self) {
-        self.known.turn();
+        self.names_by_address.turn();
     }
 
     /// The number of addresses.
     pub(super) fn entries(&self) -> usize {
-        self.known.len()
+        self.names_by_address.len()
     }
 
     /// A line for each address of the list.
@@ -181,7 +181,7 @@ mod tests {
         let listed: Vec<_> = functions.step_by(7).take(1000).collect();
         // Return addresses are behind a call.
         let addresses = listed.iter().map(|(address, _)| address + 1).chain([1]).collect();
-        let found = names.of(&addresses).unwrap();
+        let found = names.functions_of(&addresses).unwrap();
         if listed.is_empty() {
             return skipped(Missing::Privilege("addresses in /proc/kallsyms".to_owned()));
         }
@@ -192,6 +192,6 @@ mod tests {
             .collect();
         // Functions of the same code have several names at one address.
         assert!(different.len() * 20 < listed.len(), "{} of {}: {different:?}", different.len(), listed.len());
-        assert_eq!(names.of(&addresses).unwrap(), found);
+        assert_eq!(names.functions_of(&addresses).unwrap(), found);
     }
 }

@@ -47,6 +47,6 @@ fn records(bytes: &[u8], reader: &mut RecordReader) {
     }
     let Some((record, _)) = ThreadRecord::split(&words) else { return };
     let Some(mut thread) = reader.thread(record) else { return };
-    let process = thread.facts.process.take();
-    process.map(|process| process.with_threads(&[(&thread.state.metrics, thread.facts.cpu_time)]));
+    let process = thread.kernel.process.take();
+    process.map(|process| process.with_threads(&[(&thread.state.metrics, thread.kernel.cpu_time)]));
 }

@@ -101,11 +101,11 @@ mod tests {
 
     #[test]
     fn records_are_stored_until_memory_is_full() {
-        const ROOM: usize = 1 << 20;
-        let mut packed = PackedRecords::new(ROOM);
+        const MEMORY_BYTES: usize = 1 << 20;
+        let mut packed = PackedRecords::new(MEMORY_BYTES);
         let stored: Vec<_> = (0..).map_while(|seed| pushed(&mut packed, noise(seed))).collect();
         let bytes = 8 * MAX_WORDS * stored.len();
-        assert!((ROOM..ROOM + (512 << 10)).contains(&bytes), "{bytes}");
+        assert!((MEMORY_BYTES..MEMORY_BYTES + (512 << 10)).contains(&bytes), "{bytes}");
         assert_eq!(packed.push(&[1]), None, "no smaller record later");
         assert!(unpacked(&packed.finish()).eq(stored));
     }

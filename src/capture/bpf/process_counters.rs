@@ -92,8 +92,8 @@ mod tests {
     /// Returns the counters of a process with these threads, the leader first.
     fn counters(threads: &[RecordBuilder]) -> ProcessState {
         let mut threads: Vec<_> = threads.iter().map(read).collect();
-        let process = threads[0].facts.process.take().unwrap();
-        let living: Vec<_> = threads.iter().map(|thread| (&*thread.state.metrics, thread.facts.cpu_time)).collect();
+        let process = threads[0].kernel.process.take().unwrap();
+        let living: Vec<_> = threads.iter().map(|thread| (&*thread.state.metrics, thread.kernel.cpu_time)).collect();
         process.with_threads(&living)
     }
 
@@ -139,7 +139,7 @@ mod tests {
     fn a_counter_that_one_thread_lacks_is_absent() {
         let leader = leader().with([("signal->min_flt", 1), ("signal->cmin_flt", 2), ("signal->utime", 30_000_000)]);
         let mut read = read(&leader);
-        let (process, state) = (read.facts.process.take().unwrap(), &mut read.state);
+        let (process, state) = (read.kernel.process.take().unwrap(), &mut read.state);
         state.metrics.minflt = None;
         let process = process.with_threads(&[(&state.metrics, None)]);
         assert_eq!((process.minflt, process.utime_clock_ticks), (None, None));

@@ -15,7 +15,7 @@ use crate::model::{FieldForm, METRICS, Metric, Metrics, SourceFile};
 pub(super) type ThreadCounters<'t> = (&'t Metrics, Option<CpuTime>);
 
 /// Completes threads in the order of ids, in all workers. `others` are the threads of a process that are not among them.
-pub(super) fn complete<'t>(
+pub(super) fn add_process_values<'t>(
     context: &CaptureContext,
     threads: &mut [BpfThread],
     others: &(dyn Fn(u32) -> Vec<ThreadCounters<'t>> + Sync),
@@ -47,8 +47,8 @@ impl ResidentMemory {
     }
 
     /// Fills what a leader lacks. A process that is exiting has released its memory.
-    fn complete(&mut self, context: &CaptureContext, BpfThread { state: leader, facts }: &mut BpfThread) {
-        let resident_bytes = &mut facts.resident_bytes;
+    fn add_missing(&mut self, context: &CaptureContext, BpfThread { state: leader, kernel }: &mut BpfThread) {
+        let resident_bytes = &mut kernel.resident_bytes;
         if resident_bytes.is_some() && self.metrics.iter().all(|metric| metric.get(&leader.metrics).is_some()) {
             return;
         }
@@ -84,10 +84,10 @@ fn complete_process(
     threads: &mut [BpfThread],
     others: &[ThreadCounters<'_>],
 ) {
-    let Some(leader) = threads.iter().position(|thread| thread.facts.process.is_some()) else { return };
-    let living = threads.iter().map(|thread| (&*thread.state.metrics, thread.facts.cpu_time));
+    let Some(leader) = threads.iter().position(|thread| thread.kernel.process.is_some()) else { return };
+    let living = threads.iter().map(|thread| (&*thread.state.metrics, thread.kernel.cpu_time));
     let living: Vec<_> = living.chain(others.iter().copied()).collect();
-    let process = threads[leader].facts.process.as_ref().map(|process| process.with_threads(&living));
+    let process = threads[leader].kernel.process.as_ref().map(|process| process.with_threads(&living));
     threads[leader].state.process = process.map(Box::new);
-    memory.complete(context, &mut threads[leader]);
+    memory.add_missing(context, &mut threads[leader]);
 }

@@ -14,8 +14,8 @@ use super::name_cache::NameCache;
 use super::process_counters::{ProcessCounters, ProcessFields};
 use super::value::{CpuTimeFields, MetricField, ThreadInputs, cpu_time, pages};
 use crate::model::{
-    Class, CpuSet, FieldForm, METRICS, Metric, MetricId, Metrics, NS_PER_TICK, RESIDENT, ThreadState, UsualMetrics,
-    Value, read_time,
+    Class, CpuSet, FieldForm, METRICS, Metric, MetricId, Metrics, NS_PER_TICK, RESIDENT, SharedMetricsCache,
+    ThreadState, Value, read_time,
 };
 
 /// Policies with a slice in procfs (`fair_policy` of kernel/sched/sched.h).
@@ -23,7 +23,7 @@ const FAIR: [&str; 3] = ["SCHED_OTHER", "SCHED_BATCH", "SCHED_EXT"];
 
 /// Turns records into threads.
 pub(super) struct RecordReader {
-    facts: HostParameters,
+    parameters: HostParameters,
     metrics: Vec<(&'static Metric, MetricField)>,
     /// In the order of [`columns::OF_THREADS`].
     of_threads: [Option<Field>; columns::OF_THREADS.len()],
@@ -36,25 +36,25 @@ pub(super) struct RecordReader {
     resident: Vec<Option<Field>>,
     of_processes: ProcessFields,
     pub(super) names: NameCache,
-    usual: UsualMetrics,
+    shared_metrics: SharedMetricsCache,
     cpus: HashMap<Box<[u64]>, CpuSet>,
 }
 
 pub(super) struct BpfThread {
     pub(super) state: ThreadState,
-    pub(super) facts: ThreadFacts,
+    pub(super) kernel: KernelFields,
 }
 
 impl From<BpfThread> for ReadThread {
-    fn from(BpfThread { state, facts }: BpfThread) -> Self {
-        let ThreadFacts { thread_pointer, resident_bytes, .. } = facts;
+    fn from(BpfThread { state, kernel: facts }: BpfThread) -> Self {
+        let KernelFields { thread_pointer, resident_bytes, .. } = facts;
         Self { thread_pointer, resident_bytes: resident_bytes.map(Into::into), ..state.into() }
     }
 }
 
 /// Facts about a thread that later steps need.
 #[derive(Default)]
-pub(super) struct ThreadFacts {
+pub(super) struct KernelFields {
     /// `PF_` flags of `include/linux/sched.h`.
     pub(super) flags: u64,
     /// When it started, in nanoseconds of `CLOCK_BOOTTIME`.
@@ -86,9 +86,9 @@ impl RecordReader {
             cgroups: CgroupFields::find(layout),
             resident: RESIDENT.iter().map(|path| find(path)).collect(),
             of_processes: ProcessFields::find(find),
-            facts: facts.clone(),
+            parameters: facts.clone(),
             names: NameCache::default(),
-            usual: UsualMetrics::default(),
+            shared_metrics: SharedMetricsCache::default(),
             cpus: HashMap::new(),
         }
     }
@@ -109,7 +109,7 @@ impl RecordReader {
         let common = ThreadInputs {
             cpu_time: cpu_time.map(|(time, printed)| time.adjusted(printed)),
             exit_state,
-            page_size: self.facts.page_size,
+            page_size: self.parameters.page_size,
         };
         let mut state = ThreadState {
             tid,
@@ -117,11 +117,11 @@ impl RecordReader {
             comm: self.names.name(record, self.comm),
             start_time_clock_ticks: start.map(|ns| ns / NS_PER_TICK),
             kernel_thread,
-            read_at_ns: self.facts.start_monotonic_ns.map(|start| read_time(record.time().saturating_sub(start))),
+            read_at_ns: self.parameters.start_monotonic_ns.map(|start| read_time(record.time().saturating_sub(start))),
             ..ThreadState::default()
         };
         self.fill(record, common, &mut state);
-        let facts = ThreadFacts {
+        let facts = KernelFields {
             flags,
             start_ns: start,
             cgroups,
@@ -131,23 +131,23 @@ impl RecordReader {
             cpu_time: cpu_time.map(|(time, _)| time),
             process: is_first.then(|| Box::new(self.of_processes.read(record))),
         };
-        Some(BpfThread { state, facts })
+        Some(BpfThread { state, kernel: facts })
     }
 
     fn resident_bytes(&self, record: ThreadRecord<'_>) -> Option<u64> {
         let counters = self.resident.iter().map(|field| record.number(*field));
-        Some(pages(counters)?.saturating_mul(self.facts.page_size))
+        Some(pages(counters)?.saturating_mul(self.parameters.page_size))
     }
 
     fn fill(&mut self, record: ThreadRecord<'_>, common: ThreadInputs, thread: &mut ThreadState) {
         let is_first = thread.is_leader();
         let metrics = &mut *thread.metrics;
-        metrics.rare = self.usual.next();
+        metrics.rare = self.shared_metrics.next();
         for (metric, source) in &self.metrics {
             let value = match source.form {
                 FieldForm::Cpus => {
-                    let mask = record.words(source.field).filter(|_| !self.facts.online.is_empty());
-                    metrics.cpu_affinity = mask.map(|mask| cpus(&mut self.cpus, &self.facts.online, mask));
+                    let mask = record.words(source.field).filter(|_| !self.parameters.online.is_empty());
+                    metrics.cpu_affinity = mask.map(|mask| cpus(&mut self.cpus, &self.parameters.online, mask));
                     continue;
                 }
                 FieldForm::Pages(_) | FieldForm::PageCounter if thread.kernel_thread => None,
@@ -161,7 +161,7 @@ impl RecordReader {
             }
         }
         self.add_wait_in_progress(record, metrics);
-        self.usual.share(&mut metrics.rare);
+        self.shared_metrics.share(&mut metrics.rare);
     }
 
     /// The kernel adds a wait when it ends: a thread that never gets a CPU would wait for none. One that sleeps can have been
@@ -223,7 +223,7 @@ mod tests {
 
     const PID: u64 = 700;
 
-    fn facts() -> HostParameters {
+    fn host_parameters() -> HostParameters {
         HostParameters {
             online: vec![0, 1, 2, 64],
             page_size: 4096,
@@ -238,7 +238,7 @@ mod tests {
     }
 
     fn read(record: &RecordBuilder) -> BpfThread {
-        read_by(facts(), record).unwrap()
+        read_by(host_parameters(), record).unwrap()
     }
 
     /// The first thread of a process.
@@ -268,21 +268,21 @@ mod tests {
         assert_eq!((thread.tgid, thread.tid, &*thread.comm), (700, 701, "sh"));
         assert_eq!((thread.start_time_clock_ticks, thread.read_at_ns), (Some(2), Some(20_000)));
         assert!(!thread.kernel_thread);
-        let unknown = HostParameters { start_monotonic_ns: None, ..facts() };
+        let unknown = HostParameters { start_monotonic_ns: None, ..host_parameters() };
         assert_eq!(read_by(unknown, &record).unwrap().state.read_at_ns, None);
     }
 
     #[test]
     fn a_record_without_an_id_is_no_thread() {
-        assert!(read_by(facts(), &RecordBuilder::new()).is_none());
+        assert!(read_by(host_parameters(), &RecordBuilder::new()).is_none());
     }
 
     #[test]
     fn values_of_a_process_are_those_of_its_first_thread() {
         let (leader, other) = (read(&leader()), read(&other_thread()));
         assert_eq!((value(&leader, "nr_threads"), value(&other, "nr_threads")), (Some(Value::Unsigned(0)), None));
-        assert!(leader.facts.process.is_some() && other.facts.process.is_none());
-        assert_eq!((leader.facts.resident_bytes, other.facts.resident_bytes), (Some(0), None));
+        assert!(leader.kernel.process.is_some() && other.kernel.process.is_none());
+        assert_eq!((leader.kernel.resident_bytes, other.kernel.resident_bytes), (Some(0), None));
     }
 
     #[test]
@@ -305,16 +305,16 @@ mod tests {
         let record = |record: RecordBuilder| record.with(fields);
         let thread = read(&record(leader()));
         assert_eq!(value(&thread, "hiwater_rss_bytes"), Some(Value::Unsigned(7 * 4096)));
-        assert_eq!(thread.facts.resident_bytes, Some(5 * 4096));
+        assert_eq!(thread.kernel.resident_bytes, Some(5 * 4096));
         assert_eq!(value(&thread, "rss_anon_bytes"), Some(Value::Unsigned(4 * 4096)));
         // A kernel thread uses the memory of a process at times.
         for thread in [read(&record(kernel_thread())), read(&record(leader()).null("mm"))] {
             assert_eq!(value(&thread, "hiwater_rss_bytes"), None);
             assert_eq!(value(&thread, "hiwater_vm_bytes"), None);
             assert_eq!(value(&thread, "rss_anon_bytes"), None);
-            assert_eq!(thread.facts.resident_bytes, None);
+            assert_eq!(thread.kernel.resident_bytes, None);
         }
-        assert!(read(&kernel_thread()).facts.process.is_none());
+        assert!(read(&kernel_thread()).kernel.process.is_none());
         assert!(read(&kernel_thread()).state.kernel_thread);
     }
 
@@ -322,7 +322,7 @@ mod tests {
     fn a_thread_pointer_is_its_own_or_absent() {
         let pointer = |flags| {
             let fields = [(columns::THREAD_POINTER, 0x7f00), (columns::FLAGS, flags)];
-            read(&leader().with(fields)).facts.thread_pointer
+            read(&leader().with(fields)).kernel.thread_pointer
         };
         assert_eq!(pointer(0x40_0040), Some(0x7f00));
         for flags in [PF_KTHREAD, 0x4, 0x10, 0x4000] {
@@ -347,12 +347,12 @@ mod tests {
             let thread = read_by(facts, &leader().set(path, &mask)).unwrap();
             thread.state.metrics.cpu_affinity.map(|cpus| cpus.0.to_vec())
         };
-        assert_eq!(cpus(facts(), [u64::MAX; 2]), Some(vec![0, 1, 2, 64]));
-        assert_eq!(cpus(facts(), [0b1010, 1]), Some(vec![1, 64]));
-        assert_eq!(cpus(facts(), [0b1000, 2]), Some(vec![]));
-        let many = HostParameters { online: vec![1, 200], ..facts() };
+        assert_eq!(cpus(host_parameters(), [u64::MAX; 2]), Some(vec![0, 1, 2, 64]));
+        assert_eq!(cpus(host_parameters(), [0b1010, 1]), Some(vec![1, 64]));
+        assert_eq!(cpus(host_parameters(), [0b1000, 2]), Some(vec![]));
+        let many = HostParameters { online: vec![1, 200], ..host_parameters() };
         assert_eq!(cpus(many, [u64::MAX; 2]), Some(vec![1]), "a CPU beyond the mask");
-        let unknown = HostParameters { online: vec![], ..facts() };
+        let unknown = HostParameters { online: vec![], ..host_parameters() };
         assert_eq!(cpus(unknown, [u64::MAX; 2]), None);
     }
 
@@ -363,8 +363,8 @@ mod tests {
         assert_eq!(value(&thread, "blkio_delay_count"), Some(Value::Unsigned(0)));
         assert_eq!(value(&thread, "blkio_delay_min_ns"), None, "the shortest of no waits");
         let without = |facts| read_by(facts, &leader()).unwrap();
-        assert_eq!(value(&without(HostParameters { schedstats: false, ..facts() }), "nr_wakeups"), None);
-        assert_eq!(value(&without(HostParameters { delays: false, ..facts() }), "blkio_delay_count"), None);
+        assert_eq!(value(&without(HostParameters { schedstats: false, ..host_parameters() }), "nr_wakeups"), None);
+        assert_eq!(value(&without(HostParameters { delays: false, ..host_parameters() }), "blkio_delay_count"), None);
         let older = read(&leader().null("delays"));
         assert_eq!(value(&older, "blkio_delay_count"), None, "started before delays were counted");
         assert_eq!(value(&older, "cpu_delay_count"), Some(Value::Unsigned(0)));
@@ -384,7 +384,7 @@ mod tests {
         let dropped = |path| {
             let mut record = leader();
             record.layout.dropped = [u16::try_from(column(path)).unwrap()].into();
-            read_by(facts(), &record)
+            read_by(host_parameters(), &record)
         };
         let thread = dropped("policy").unwrap();
         assert_eq!((value(&thread, "policy"), value(&thread, "fair_slice_ns")), (None, None));
@@ -410,11 +410,11 @@ mod tests {
 
     #[test]
     fn no_record_stops_the_capture() {
-        let mut reader = RecordReader::new(&leader().layout, &facts());
+        let mut reader = RecordReader::new(&leader().layout, &host_parameters());
         let mut read = |record: RecordBuilder| {
             let Some(mut thread) = reader.thread(record.record()) else { return 0 };
-            let process = thread.facts.process.take();
-            process.map(|process| process.with_threads(&[(&thread.state.metrics, thread.facts.cpu_time)]));
+            let process = thread.kernel.process.take();
+            process.map(|process| process.with_threads(&[(&thread.state.metrics, thread.kernel.cpu_time)]));
             1
         };
         for word in [0, 1, u64::MAX, u64::MAX >> 1, 1 << 63, 0xffff_ffff] {
@@ -433,7 +433,7 @@ mod tests {
     #[test]
     fn threads_share_equal_rare_values_whatever_is_between_them() {
         let of_io = |bytes: u64| leader().with([("ioac.rchar", bytes)]);
-        let mut reader = RecordReader::new(&leader().layout, &facts());
+        let mut reader = RecordReader::new(&leader().layout, &host_parameters());
         let threads = [1, 2, 2, 3, 2, 2].map(|bytes| reader.thread(of_io(bytes).record()).unwrap().state.metrics);
         assert_eq!(threads.each_ref().map(|metrics| metrics.rchar.map(u64::from)), [1, 2, 2, 3, 2, 2].map(Some));
         let shared = |one: usize, other: usize| std::ptr::eq::<RareMetrics>(&**threads[one], &**threads[other]);
@@ -446,7 +446,7 @@ mod tests {
     #[test]
     fn equal_names_share_one_allocation() {
         let record = leader();
-        let mut reader = RecordReader::new(&record.layout, &facts());
+        let mut reader = RecordReader::new(&record.layout, &host_parameters());
         let names = [(); 2].map(|()| reader.thread(record.record()).unwrap().state.comm);
         assert!(crate::model::Name::ptr_eq(&names[0], &names[1]));
     }

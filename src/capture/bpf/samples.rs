@@ -148,7 +148,7 @@ impl BpfSampler {
 
     /// The functions of the kernel that these addresses are in, and why there are none.
     pub(in crate::capture) fn functions(&mut self, addresses: &BTreeSet<u64>) -> (HashMap<u64, Name>, Option<String>) {
-        let names = self.functions.as_mut().map(|names| names.of(addresses));
+        let names = self.functions.as_mut().map(|names| names.functions_of(addresses));
         match names {
             Ok(Ok(names)) if names.is_empty() && !addresses.is_empty() => {
                 (names, Some("kernel lacks CONFIG_KALLSYMS".to_owned()))
@@ -171,7 +171,7 @@ impl BpfSampler {
 
     /// How many entries each map has that outlives a pass.
     pub(in crate::capture) fn entries(&self) -> Vec<(&'static str, usize)> {
-        let names = self.fields.known.entries();
+        let names = self.fields.name_cache.entries();
         let functions = self.functions.as_ref().map_or(0, FunctionNames::entries);
         let threads = self.active.as_ref().map_or(0, ActiveThreads::entries);
         vec![("sampled threads", threads), ("sampled names", names), ("functions", functions)]
@@ -180,7 +180,7 @@ impl BpfSampler {
     /// Makes the next pass sample all threads, and forgets what is no longer used.
     pub(in crate::capture) fn forget(&mut self) {
         self.write_all_again();
-        self.fields.known.forget();
+        self.fields.name_cache.forget();
         self.functions.iter_mut().for_each(FunctionNames::forget);
         self.active.iter_mut().for_each(ActiveThreads::forget);
     }
@@ -200,7 +200,7 @@ pub(super) struct SampleFields {
     numbers: [Option<Field>; columns::OF_SAMPLES.len()],
     names: [Option<Field>; 2],
     cgroups: CgroupFields,
-    known: NameCache,
+    name_cache: NameCache,
 }
 
 impl SampleFields {
@@ -210,7 +210,7 @@ impl SampleFields {
             numbers: columns::OF_SAMPLES.map(|path| layout.find(path)),
             names: [columns::COMM, columns::PROCESS_NAME].map(|path| layout.find(path)),
             cgroups: CgroupFields::find(layout),
-            known: NameCache::default(),
+            name_cache: NameCache::default(),
         }
     }
 
@@ -243,7 +243,7 @@ impl SampleFields {
         };
         let is_user = flags? & PF_KTHREAD == 0;
         let asleep = activity.is_sleep();
-        let [comm, pcomm] = self.names.map(|field| self.known.name(record, field));
+        let [comm, pcomm] = self.names.map(|field| self.name_cache.name(record, field));
         Some(ThreadSample {
             tid: id(tid)?,
             tgid: id(tgid)?,

@@ -43,7 +43,7 @@ impl BpfEngine {
         let cgroups = complete::complete_threads(context, &mut threads);
         let missed = missed(pids, &threads);
         context.progress.advance(u64::try_from(pids.len() - missed.len()).unwrap_or(u64::MAX));
-        processes::complete(context, &mut threads, &|_| Vec::new(), pool);
+        processes::add_process_values(context, &mut threads, &|_| Vec::new(), pool);
         let mut read = ReadThreads { threads: reduced(threads), cgroups, ..ReadThreads::default() };
         let by_procfs =
             if missed.is_empty() { ReadThreads::default() } else { procfs::walk::read(context, &missed, pool) };

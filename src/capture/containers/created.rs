@@ -66,7 +66,7 @@ fn name_all(created: &Receiver<Name>, found: &Mutex<NamedContainers>, without_ro
         // A container has a cgroup of the same path in each hierarchy of version 1.
         let mut paths: BTreeSet<_> = std::iter::once(first).chain(created.try_iter()).collect();
         paths.retain(|path| !lock(found).containers.contains_key(&**path));
-        let NamedContainers { containers, unread } = names.of(paths.iter().map(|path| &**path));
+        let NamedContainers { containers, unread } = names.containers_of(paths.iter().map(|path| &**path));
         let mut found = lock(found);
         if found.containers.len() < MAX_CONTAINERS {
             found.containers.extend(containers);

@@ -52,7 +52,7 @@ struct FoundCgroup<'n> {
 }
 
 impl<'n> FoundCgroup<'n> {
-    fn of(path: &'n str) -> Self {
+    fn from_path(path: &'n str) -> Self {
         Self { path, user: user_of(path), containers: containers_of_path(path) }
     }
 }
@@ -61,7 +61,7 @@ impl<'n> FoundCgroup<'n> {
 pub(crate) struct ContainerNames {
     roots: Roots,
     readers: Arc<ReaderPool>,
-    known: Mutex<KnownNames>,
+    names: Mutex<KnownNames>,
 }
 
 /// The containers of cgroups.
@@ -76,19 +76,20 @@ pub(crate) struct NamedContainers {
 impl ContainerNames {
     /// Names below these roots, by these readers.
     pub(super) fn new(roots: &Roots, readers: &Arc<ReaderPool>) -> Self {
-        Self { roots: roots.clone(), readers: Arc::clone(readers), known: Mutex::default() }
+        Self { roots: roots.clone(), readers: Arc::clone(readers), names: Mutex::default() }
     }
 
     /// The number of names that are kept.
     pub(super) fn entries(&self) -> usize {
-        let known = lock(&self.known);
+        let known = lock(&self.names);
         known.containers.len() + known.pods.len()
     }
 
     /// The containers of these cgroups. Nothing is read for a host without any.
-    pub(crate) fn of<'n>(&self, cgroups: impl Iterator<Item = &'n str>) -> NamedContainers {
-        let found: Vec<_> = cgroups.map(FoundCgroup::of).filter(|cgroup| !cgroup.containers.is_empty()).collect();
-        let mut known = lock(&self.known);
+    pub(crate) fn containers_of<'n>(&self, cgroups: impl Iterator<Item = &'n str>) -> NamedContainers {
+        let found: Vec<_> =
+            cgroups.map(FoundCgroup::from_path).filter(|cgroup| !cgroup.containers.is_empty()).collect();
+        let mut known = lock(&self.names);
         let failures = if known.unknown(&found).next().is_none() { Failures::new() } else { known.learn(self, &found) };
         known.retain(&found);
         let containers: BTreeMap<_, _> =
@@ -206,13 +207,14 @@ impl KnownNames {
 
     /// The innermost container with a name: in a container that the host knows, others may be that only its own files name.
     fn innermost(&self, cgroup: &FoundCgroup<'_>) -> Container {
-        let containers = Vec::from_iter(cgroup.containers.iter().map(|container| self.of(cgroup.user, container)));
+        let containers =
+            Vec::from_iter(cgroup.containers.iter().map(|container| self.with_known_names(cgroup.user, container)));
         let innermost = containers.iter().find(|container| container.name.is_some()).or(containers.first());
         innermost.cloned().unwrap_or_default()
     }
 
     /// A container with what is known about it and its pod.
-    fn of(&self, user: Option<u32>, container: &Container) -> Container {
+    fn with_known_names(&self, user: Option<u32>, container: &Container) -> Container {
         let by_id = container.id.as_ref().and_then(|id| self.containers.get(&(user, id.clone())));
         let by_pod = container.pod_uid.as_ref().filter(|_| user.is_none()).and_then(|uid| self.pods.get(uid));
         [by_id, by_pod].into_iter().flatten().fold(container.clone(), filled)

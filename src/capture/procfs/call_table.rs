@@ -72,14 +72,14 @@ type CallPlace = (u32, u64);
 /// Samples of a pass whose entry is still to be decided, and the instructions that earlier passes have read.
 pub(super) struct CallTables {
     undecided: Vec<(usize, CallPlace, u32, [u64; 2])>,
-    known: HashMap<CallPlace, [u8; 2]>,
+    instructions: HashMap<CallPlace, [u8; 2]>,
     reader: PatientReader<CallPlace, Option<[u8; 2]>>,
 }
 
 impl CallTables {
     pub(super) fn new() -> Self {
         let reader = PatientReader::new("ctprof-calls", instruction);
-        Self { undecided: Vec::new(), known: HashMap::new(), reader }
+        Self { undecided: Vec::new(), instructions: HashMap::new(), reader }
     }
 
     /// The entry of the sample that will be at `at`, unknown until [`decide`](Self::decide) if the instruction decides.
@@ -97,16 +97,16 @@ impl CallTables {
     pub(super) fn decide(&mut self, samples: &mut [ThreadSample]) {
         let undecided = std::mem::take(&mut self.undecided);
         let mut places: Vec<CallPlace> = undecided.iter().map(|(_, place, ..)| *place).collect();
-        places.retain(|place| !self.known.contains_key(place));
+        places.retain(|place| !self.instructions.contains_key(place));
         places.sort_unstable();
         places.dedup();
         places.truncate(MAX_READS);
         if !places.is_empty() {
             let read = self.reader.answers(places.clone()).unwrap_or_default();
-            self.known.extend(places.into_iter().zip(read).filter_map(|(place, bytes)| Some((place, bytes?))));
+            self.instructions.extend(places.into_iter().zip(read).filter_map(|(place, bytes)| Some((place, bytes?))));
         }
         for (at, place, number, arguments) in undecided {
-            if let (Some(sample), Some(bytes)) = (samples.get_mut(at), self.known.get(&place)) {
+            if let (Some(sample), Some(bytes)) = (samples.get_mut(at), self.instructions.get(&place)) {
                 sample.entry = decided(*bytes, number, arguments);
             }
         }
@@ -114,7 +114,7 @@ impl CallTables {
 
     /// Forgets the instructions: processes exit, and execute other programs.
     pub(super) fn forget(&mut self) {
-        self.known.clear();
+        self.instructions.clear();
     }
 }
 

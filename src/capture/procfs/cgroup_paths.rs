@@ -26,7 +26,7 @@ pub(in crate::capture) struct ThreadCgroups {
 #[derive(Default)]
 pub(in crate::capture) struct CgroupPaths {
     /// The cgroups of a thread by the whole text of its file, which many threads share.
-    known: HashMap<Box<[u8]>, Option<ThreadCgroups>>,
+    by_text: HashMap<Box<[u8]>, Option<ThreadCgroups>>,
     /// Every cgroup that a thread is in, in any hierarchy with values; the root only if a thread is in
     /// no other.
     pub(in crate::capture) seen: BTreeSet<Name>,
@@ -35,7 +35,7 @@ pub(in crate::capture) struct CgroupPaths {
 impl CgroupPaths {
     /// The cgroups of a thread by the text of its file.
     pub(in crate::capture) fn identify(&mut self, text: &[u8]) -> Option<ThreadCgroups> {
-        if let Some(known) = self.known.get(text) {
+        if let Some(known) = self.by_text.get(text) {
             return known.clone();
         }
         let accounting =
@@ -48,7 +48,7 @@ impl CgroupPaths {
             let cpu = path_in(text, "cpu").filter(|path| *path != ROOT).and_then(name);
             ThreadCgroups { cpu: cpu.filter(|cpu| *cpu != group), group }
         });
-        self.known.insert(text.into(), cgroups.clone());
+        self.by_text.insert(text.into(), cgroups.clone());
         cgroups
     }
 }

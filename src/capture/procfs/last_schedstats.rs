@@ -15,7 +15,7 @@ pub(super) struct LastSchedstats(BTreeMap<ThreadId, Option<[u64; 3]>>);
 
 impl LastSchedstats {
     /// `None` for a new process.
-    pub(super) fn of(known: &KnownThreads, tgid: u32) -> Option<Self> {
+    pub(super) fn of_process(known: &KnownThreads, tgid: u32) -> Option<Self> {
         let threads = known.range(threads_of(tgid));
         let threads: BTreeMap<_, _> = threads.map(|(id, thread)| (*id, known_schedstat(thread))).collect();
         (!threads.is_empty()).then_some(Self(threads))
@@ -70,7 +70,7 @@ mod tests {
     use crate::process::no_workers;
     use crate::skip::{Missing, skipped};
 
-    fn known(read: ReadThreads) -> KnownThreads {
+    fn threads_by_id(read: ReadThreads) -> KnownThreads {
         read.threads.into_iter().map(|thread| (thread.state.id(), thread.state)).collect()
     }
 
@@ -101,7 +101,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(100));
         let pids = [own, lives.id(), exits.id()];
         in_context("/proc".as_ref(), |context| {
-            let known = known(read(context, &pids, &no_workers()));
+            let known = threads_by_id(read(context, &pids, &no_workers()));
             let schedstat = |tid| known_schedstat(&known[&ThreadId { tgid: own, tid }]);
             if schedstat(own).is_none() {
                 return skipped(Missing::Kernel("schedstat of threads"));

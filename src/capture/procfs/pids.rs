@@ -10,7 +10,7 @@ use super::text;
 use crate::model::ThreadId;
 
 /// The processes to read, ascending: the selected ones, or all.
-pub(in crate::capture) fn of(
+pub(in crate::capture) fn to_read(
     options: &Options,
     procfs: &ProcDirectory,
     selected: &SelectedProcesses,

@@ -131,7 +131,7 @@ impl StatFields {
     }
 
     /// The fields of a text of `stat`.
-    pub(in crate::capture) fn of(text: &[u8]) -> Option<Self> {
+    pub(in crate::capture) fn from_text(text: &[u8]) -> Option<Self> {
         Self::parse(text, |_| {}).map(|(_, fields)| fields)
     }
 }
@@ -156,7 +156,7 @@ pub(in crate::capture) fn value(metric: &Metric, text: &[u8]) -> Option<Value<'s
 /// Reads `key: value` files and remembers the metric of each line: the kernel prints the files of all
 /// threads alike, so most lines need one comparison.
 pub(in crate::capture) struct Keyed {
-    known: HashMap<&'static [u8], &'static Metric>,
+    metrics_by_key: HashMap<&'static [u8], &'static Metric>,
     /// Lines that were seen, by their index; `None` for lines that are not remembered.
     seen: Vec<Option<SeenLine>>,
 }
@@ -170,7 +170,7 @@ impl Keyed {
     /// A reader for the given keys. In files, keys may have a prefix that ends with a point.
     pub(in crate::capture) fn new(known: impl IntoIterator<Item = (&'static str, &'static Metric)>) -> Self {
         let known = known.into_iter().map(|(key, metric)| (key.as_bytes(), metric)).collect();
-        Self { known, seen: Vec::new() }
+        Self { metrics_by_key: known, seen: Vec::new() }
     }
 
     /// Calls `found` for each line of `text` with a known key.
@@ -202,7 +202,7 @@ impl Keyed {
 
     fn find(&self, key: &[u8]) -> Option<&'static Metric> {
         let last = memrchr(b'.', key).map_or(key, |point| &key[point + 1..]);
-        self.known.get(key).or_else(|| self.known.get(last)).copied()
+        self.metrics_by_key.get(key).or_else(|| self.metrics_by_key.get(last)).copied()
     }
 
     /// More lines, and longer keys, than any kernel prints are not remembered.

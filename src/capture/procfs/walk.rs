@@ -37,7 +37,7 @@ pub(in crate::capture) fn read_changed(
         pid,
         start: known.get(&ThreadId { tgid: pid, tid: pid }).and_then(|leader| leader.start_time_clock_ticks),
         stat: Use::Enabled,
-        known: LastSchedstats::of(known, pid).map(Arc::new),
+        last_schedstats: LastSchedstats::of_process(known, pid).map(Arc::new),
         rest: None,
     };
     let mut parts: Vec<_> = pids.iter().map(part).collect();
@@ -86,7 +86,7 @@ struct ProcessPart {
     /// Whether `stat` is read.
     stat: Use,
     /// `None` if all threads are read.
-    known: Option<Arc<LastSchedstats>>,
+    last_schedstats: Option<Arc<LastSchedstats>>,
     rest: Option<(Arc<OpenedProcess>, Vec<u32>)>,
 }
 
@@ -100,7 +100,7 @@ impl ProcessPart {
         let Some(process) = self.known_as(Process::open(context, self.pid, SourceFile::Stat), read) else {
             return Vec::new();
         };
-        if let Some(known) = self.known.as_ref().filter(|known| known.slept(&process.directory)) {
+        if let Some(known) = self.last_schedstats.as_ref().filter(|known| known.slept(&process.directory)) {
             read.slept.extend(known.ids());
             return Vec::new();
         }
@@ -130,7 +130,8 @@ impl ProcessPart {
     /// Whether the thread did not run since it was known. Then it is kept in mind.
     fn has_slept(&self, process: &OpenedProcess, tid: u32, read: &mut ReadThreads) -> bool {
         let id = ThreadId { tgid: self.pid, tid };
-        let slept = self.known.as_ref().is_some_and(|known| known.thread_slept(&process.tasks, id, &mut Vec::new()));
+        let slept =
+            self.last_schedstats.as_ref().is_some_and(|known| known.thread_slept(&process.tasks, id, &mut Vec::new()));
         read.slept.extend(slept.then_some(id));
         slept
     }

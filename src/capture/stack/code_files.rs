@@ -21,7 +21,7 @@ type CodeFileKey = ((u32, u32), u64, FileVersion);
 /// Files with code. Those that are not used between two calls of [`forget`](Self::forget) are closed.
 pub(super) struct CodeFiles {
     /// `None` for what is no program or library of this machine.
-    known: Recent<CodeFileKey, Option<Arc<CodeFile>>>,
+    by_key: Recent<CodeFileKey, Option<Arc<CodeFile>>>,
     /// The files of this session.
     by_number: HashMap<u32, Arc<CodeFile>>,
     next_number: u32,
@@ -30,7 +30,7 @@ pub(super) struct CodeFiles {
 impl CodeFiles {
     pub(super) fn new() -> Self {
         let known = Recent::new("programs and libraries", MAX_FILES);
-        Self { known, by_number: HashMap::new(), next_number: 0 }
+        Self { by_key: known, by_number: HashMap::new(), next_number: 0 }
     }
 
     /// The file of a mapping, if the caller may open it.
@@ -38,11 +38,11 @@ impl CodeFiles {
         let (file, metadata) = open(directory, module)?;
         let key = (device(&metadata), metadata.ino(), version(&metadata));
         if self.by_number.len() >= MAX_FILES {
-            return self.known.get(key).flatten().filter(|file| self.by_number.contains_key(&file.number));
+            return self.by_key.get(key).flatten().filter(|file| self.by_number.contains_key(&file.number));
         }
         let number = self.next_number;
         let learn = || CodeFile::open(file, (number, name(&module.mapping.path)), &SharedBudget::default().of_file());
-        let file = self.known.get_or_insert_with(key, || learn().map(Arc::new))?;
+        let file = self.by_key.get_or_insert_with(key, || learn().map(Arc::new))?;
         self.next_number = self.next_number.max(file.number + 1);
         self.by_number.insert(file.number, Arc::clone(&file));
         Some(file)
@@ -56,12 +56,12 @@ impl CodeFiles {
     /// Begins a session: files are known by other numbers only if they were not used in the one before.
     pub(super) fn forget(&mut self) {
         self.by_number.clear();
-        self.known.turn();
+        self.by_key.turn();
     }
 
     /// The number of files that are open, at most.
     pub(super) fn entries(&self) -> usize {
-        self.known.len()
+        self.by_key.len()
     }
 }
 

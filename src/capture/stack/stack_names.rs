@@ -26,7 +26,7 @@ pub(super) struct StackNames(HashMap<u32, Name>);
 
 impl StackNames {
     /// The functions of the stacks with these numbers, as [`CodeFunction`] reads them.
-    pub(super) fn of(&mut self, numbers: &[u32], list: &StackList, files: &CodeFiles) -> HashMap<u32, Name> {
+    pub(super) fn name_stacks(&mut self, numbers: &[u32], list: &StackList, files: &CodeFiles) -> HashMap<u32, Name> {
         let stack = |number: u32| list.stack(number).iter().take(MAX_NAMED).copied();
         let wanted: BTreeSet<u32> = numbers.iter().flat_map(|&number| stack(number)).collect();
         let unnamed: Vec<_> = wanted.into_iter().filter(|number| !self.0.contains_key(number)).collect();

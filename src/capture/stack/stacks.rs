@@ -142,7 +142,7 @@ impl Stacks {
 
     /// The functions of these stacks, as [`CodeFunction`](crate::model::CodeFunction) reads them.
     pub(in crate::capture) fn names(&mut self, numbers: &[u32]) -> HashMap<u32, Name> {
-        self.names.of(numbers, &self.list, &self.files)
+        self.names.name_stacks(numbers, &self.list, &self.files)
     }
 
     /// Forgets all stacks: their numbers will be used again.

@@ -60,23 +60,23 @@ struct CgroupClass<'k> {
     /// Kinds of threads, in ascending order.
     kinds: Vec<ThreadKind>,
     /// Unmatched cgroups of the baseline only, by name.
-    gone: VecDeque<&'k str>,
+    baseline_only: VecDeque<&'k str>,
     /// Unmatched cgroups of the candidate only.
-    new: VecDeque<&'k str>,
+    candidate_only: VecDeque<&'k str>,
 }
 
 /// Two classes whose members may be matched.
 struct Candidates {
     similarity: f64,
-    gone: usize,
-    new: usize,
+    baseline_class: usize,
+    candidate_class: usize,
 }
 
 #[derive(Default)]
 struct Classes<'k> {
     classes: Vec<CgroupClass<'k>>,
     /// Indices by kinds and, if these are few, the pattern of the last name.
-    known: HashMap<(Vec<ThreadKind>, Option<String>), usize>,
+    class_indices: HashMap<(Vec<ThreadKind>, Option<String>), usize>,
     /// How many pairs of classes have been compared.
     compared: usize,
 }
@@ -84,15 +84,17 @@ struct Classes<'k> {
 impl<'k> Classes<'k> {
     fn new(baseline: &'k Kinds, candidate: &'k Kinds) -> Self {
         let mut classes = Self::default();
-        only_in(baseline, candidate).for_each(|(name, kinds)| classes.of(name, kinds).gone.push_back(name));
-        only_in(candidate, baseline).for_each(|(name, kinds)| classes.of(name, kinds).new.push_back(name));
+        only_in(baseline, candidate)
+            .for_each(|(name, kinds)| classes.class_for(name, kinds).baseline_only.push_back(name));
+        only_in(candidate, baseline)
+            .for_each(|(name, kinds)| classes.class_for(name, kinds).candidate_only.push_back(name));
         classes
     }
 
     /// The class of a cgroup with these kinds.
-    fn of(&mut self, name: &str, kinds: Vec<ThreadKind>) -> &mut CgroupClass<'k> {
+    fn class_for(&mut self, name: &str, kinds: Vec<ThreadKind>) -> &mut CgroupClass<'k> {
         let leaf = (kinds.len() < TELLING).then(|| cgroup_pattern(name.rsplit('/').next().unwrap_or(name)));
-        let place = *self.known.entry((kinds.clone(), leaf)).or_insert(self.classes.len());
+        let place = *self.class_indices.entry((kinds.clone(), leaf)).or_insert(self.classes.len());
         if place == self.classes.len() {
             self.classes.push(CgroupClass { kinds, ..CgroupClass::default() });
         }
@@ -100,23 +102,27 @@ impl<'k> Classes<'k> {
     }
 
     fn identical(&self) -> Vec<Candidates> {
-        (0..self.classes.len()).map(|class| Candidates { similarity: 1.0, gone: class, new: class }).collect()
+        (0..self.classes.len())
+            .map(|class| Candidates { similarity: 1.0, baseline_class: class, candidate_class: class })
+            .collect()
     }
 
     /// The classes that are similar but not identical, the most similar first.
     fn similar(&mut self) -> Vec<Candidates> {
         // With enough kinds to be similar to a class with another kind.
         let can_differ = |class: &CgroupClass<'_>| least_shared(class.kinds.len() + 1) <= class.kinds.len();
-        let is_open = |class: &CgroupClass<'_>| can_differ(class) && !(class.gone.is_empty() && class.new.is_empty());
+        let is_open = |class: &CgroupClass<'_>| {
+            can_differ(class) && !(class.baseline_only.is_empty() && class.candidate_only.is_empty())
+        };
         let open: Vec<_> = self.classes.iter().enumerate().filter(|(_, class)| is_open(class)).collect();
         let mut frequency: HashMap<ThreadKind, usize> = HashMap::new();
         open.iter().flat_map(|(_, class)| &class.kinds).for_each(|kind| *frequency.entry(*kind).or_default() += 1);
         let rarest = |class: &CgroupClass<'_>| rarest(&class.kinds, &frequency);
         let mut by_kind: HashMap<ThreadKind, Vec<usize>> = HashMap::new();
-        for (at, class) in open.iter().filter(|(_, class)| !class.new.is_empty()) {
+        for (at, class) in open.iter().filter(|(_, class)| !class.candidate_only.is_empty()) {
             rarest(class).into_iter().for_each(|kind| by_kind.entry(kind).or_default().push(*at));
         }
-        let gone: Vec<_> = open.iter().filter(|(_, class)| !class.gone.is_empty()).collect();
+        let gone: Vec<_> = open.iter().filter(|(_, class)| !class.baseline_only.is_empty()).collect();
         let mut similar = Vec::new();
         for (rank, (at, class)) in gone.iter().enumerate() {
             // Each class starts at another position, or all classes with a common kind would be compared
@@ -130,7 +136,11 @@ impl<'k> Classes<'k> {
             for new in others.filter(|other| seen.insert(*other)).take(MOST_COMPARED) {
                 self.compared += 1;
                 let similarity = similarity(&class.kinds, &self.classes[new].kinds);
-                similar.extend((similarity >= ALIKE).then_some(Candidates { similarity, gone: *at, new }));
+                similar.extend((similarity >= ALIKE).then_some(Candidates {
+                    similarity,
+                    baseline_class: *at,
+                    candidate_class: new,
+                }));
             }
         }
         similar.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
@@ -141,14 +151,14 @@ impl<'k> Classes<'k> {
     /// with the first unmatched one of the candidate.
     fn pair(&mut self, level: &[Candidates], similarity: f64, pairs: &mut Vec<Renamed>) {
         let mut adjacent: HashMap<usize, Vec<usize>> = HashMap::new();
-        level.iter().for_each(|c| adjacent.entry(c.gone).or_default().push(c.new));
-        let first = |classes: &[CgroupClass<'k>], at: usize| Some((*classes[at].gone.front()?, at));
+        level.iter().for_each(|c| adjacent.entry(c.baseline_class).or_default().push(c.candidate_class));
+        let first = |classes: &[CgroupClass<'k>], at: usize| Some((*classes[at].baseline_only.front()?, at));
         let mut next: BTreeSet<(&str, usize)> = adjacent.keys().filter_map(|at| first(&self.classes, *at)).collect();
         while let Some((baseline, gone)) = next.pop_first() {
-            let left = adjacent[&gone].iter().filter_map(|at| Some((*self.classes[*at].new.front()?, *at)));
+            let left = adjacent[&gone].iter().filter_map(|at| Some((*self.classes[*at].candidate_only.front()?, *at)));
             let Some((candidate, new)) = left.min() else { continue };
-            self.classes[gone].gone.pop_front();
-            self.classes[new].new.pop_front();
+            self.classes[gone].baseline_only.pop_front();
+            self.classes[new].candidate_only.pop_front();
             pairs.push(Renamed { baseline: baseline.to_owned(), candidate: candidate.to_owned(), similarity });
             next.extend(first(&self.classes, gone));
         }

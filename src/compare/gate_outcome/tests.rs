@@ -28,11 +28,11 @@ fn section(section: Section, runs: Sides<Vec<SideSection>>) -> ReportSection {
 
 fn judged(gates: &[Gate], runs: Sides<Vec<SideSection>>) -> Vec<GateResult> {
     let rows = [section(gates[0].metrics[0].section, runs)];
-    judge(gates, &GateJudge { tests: tests_of(gates), ..usual() }, |_| rows.iter().collect())
+    judge(gates, &GateJudge { tests: tests_of(gates), ..default_judge() }, |_| rows.iter().collect())
 }
 
 /// Independent runs on one host, with a group that takes little CPU time.
-fn usual() -> GateJudge {
+fn default_judge() -> GateJudge {
     GateJudge {
         design: Design::Independent,
         tests: 1,
@@ -132,7 +132,7 @@ fn gates_on_groups_look_neither_at_all_together_nor_at_exited_work() {
     let is_gated = |key: &[&str], exited_work| {
         let facts = Sides::one(Some(GroupFacts { exited_work, ..GroupFacts::default() }));
         let key = key.iter().map(|name| (*name).to_owned()).collect();
-        is_gated(&Group { key, facts, ..Group::default() })
+        is_gated(&Group { key, group_facts: facts, ..Group::default() })
     };
     assert!(is_gated(&["app"], None));
     assert!(!is_gated(&[], None) && !is_gated(&["app", "(exited threads)"], Some(ExitedWork::Threads)));
@@ -163,7 +163,7 @@ fn new_groups_pass_only_where_they_are_allowed_or_take_little_time() {
             vec![run("run_time_ns", &[("app", cell(100)), (name, cell(50))])],
         );
         let rows = [section(gate.metrics[0].section, runs)];
-        let results = judge(&[gate], &GateJudge { new_groups, ..usual() }, |_| rows.iter().collect());
+        let results = judge(&[gate], &GateJudge { new_groups, ..default_judge() }, |_| rows.iter().collect());
         results.into_iter().map(|result| result.outcome).collect::<Vec<_>>()
     };
     assert_eq!(judged(NewGroups::Judge, "new"), [Passed, Failed]);
@@ -196,7 +196,7 @@ fn percentages_of_times_of_other_processors_are_refused_and_other_values_are_not
         let side = || vec![run(name, &[("", Some(Cell::Number(100)))])];
         let gate: Gate = gate.parse().unwrap();
         let rows = [section(gate.metrics[0].section, Sides::two(side(), side()))];
-        let judge_of = GateJudge { other_host: Some("other".to_owned()), ..usual() };
+        let judge_of = GateJudge { other_host: Some("other".to_owned()), ..default_judge() };
         judge(&[gate], &judge_of, |_| rows.iter().collect()).remove(0).outcome
     };
     assert_eq!(of_other("run_time_ns>10%", "run_time_ns"), error("other"));
@@ -295,7 +295,8 @@ fn six_pairs_decide_several_gates_that_are_clear() {
     let gates: Vec<Gate> = ["run_time_ns>5%"; 5].iter().map(|gate| gate.parse().unwrap()).collect();
     let side = |values: [u64; 6]| values.map(|value| run("run_time_ns", &[("", Some(Cell::Number(value)))])).to_vec();
     let rows = [section(gates[0].metrics[0].section, Sides::two(side(low), side(high)))];
-    let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 5, ..usual() }, |_| rows.iter().collect());
+    let results =
+        judge(&gates, &GateJudge { design: Design::Paired, tests: 5, ..default_judge() }, |_| rows.iter().collect());
     assert!(results.iter().all(|result| result.outcome == Failed), "{results:?}");
 }
 
@@ -305,7 +306,7 @@ fn medians_decide_single_runs_but_not_runs_that_ended_too_early_for_an_interval(
     let outcomes = |ended_early, after| {
         let gates: Vec<Gate> = ["run_time_ns>5%"; 2].iter().map(|gate| gate.parse().unwrap()).collect();
         let rows = [section(gates[0].metrics[0].section, Sides::two(side(100), side(after)))];
-        let judge_of = GateJudge { tests: 2, ended_early, ..usual() };
+        let judge_of = GateJudge { tests: 2, ended_early, ..default_judge() };
         judge(&gates, &judge_of, |_| rows.iter().collect()).into_iter().map(|result| result.outcome).collect::<Vec<_>>()
     };
     assert_eq!(outcomes(false, 200), [Failed, Failed]);
@@ -323,7 +324,7 @@ fn a_gate_on_many_values_is_as_many_tests() {
         section(Section::Overview, Sides::two(of(name, [100, 101, 102, 103, 104]), of(name, [120, 121, 122, 123, 124])))
     });
     let gates: [Gate; 1] = ["worse>10%".parse().unwrap()];
-    let judge_of = GateJudge { design: Design::Independent, tests: tests_of(&gates), ..usual() };
+    let judge_of = GateJudge { design: Design::Independent, tests: tests_of(&gates), ..default_judge() };
     assert_eq!(judge_of.tests, 8, "columns");
     let results = judge(&gates, &judge_of, |_| rows.iter().collect());
     assert_eq!(results.iter().map(|result| result.p).collect::<Vec<_>>(), [Some(2.0 / 252.0); 2]);
@@ -348,7 +349,8 @@ fn seven_whole_pairs_of_ten_decide_four_gates() {
     let gates: Vec<Gate> = ["run_time_ns>5%"; 4].iter().map(|gate| gate.parse().unwrap()).collect();
     let runs = Sides::two(low.map(run).to_vec(), high.map(run).to_vec());
     let rows = [section(gates[0].metrics[0].section, runs)];
-    let results = judge(&gates, &GateJudge { design: Design::Paired, tests: 4, ..usual() }, |_| rows.iter().collect());
+    let results =
+        judge(&gates, &GateJudge { design: Design::Paired, tests: 4, ..default_judge() }, |_| rows.iter().collect());
     let is_unpaired = |tested: &Samples| (tested.design, tested.sizes()) == (Design::Independent, (7, 10));
     let is_failed = |result: &GateResult| result.outcome == Failed && result.tested.as_ref().is_some_and(is_unpaired);
     assert!(results.iter().all(is_failed), "{results:?}");

@@ -81,7 +81,7 @@ fn several_runs_have_the_median_of_each_value() {
     assert_eq!(group.measurements[0].cell, Some(Cell::Number(8)), "7.5, rounded");
     assert_eq!(group.measurements[0].runs.as_deref(), Some(&[900.0, 5.0, 7.0, 8.0][..]));
     assert_eq!(group.measurements[1].cell, Some(Cell::Number(9)), "of two that know it");
-    assert_eq!(group.facts.members, 3);
+    assert_eq!(group.group_facts.members, 3);
     let section = merged(vec![run(1, Some(1), None), run(1, Some(1), None), run(1, Some(1), Some(8))]);
     assert_eq!(section[&vec!["app".to_owned()]].measurements[1].cell, None, "most runs do not know it");
     assert!(merged(Vec::new()).is_empty());
@@ -116,12 +116,12 @@ fn a_run_without_the_group_did_no_work_in_it_and_has_no_maximum() {
     assert!(runs(&app.measurements[0])[3].is_nan(), "a run that did not read the value does not know it");
     assert_eq!(app.measurements[0].cell, Some(Cell::Number(6)));
     assert!(runs(&app.measurements[1])[1].is_nan());
-    assert_eq!((&app.measurements[1].cell, app.facts.members), (&Some(Cell::Number(4)), 1));
+    assert_eq!((&app.measurements[1].cell, app.group_facts.members), (&Some(Cell::Number(4)), 1));
 }
 
 #[test]
 fn a_side_without_the_group_has_a_total_of_0_where_it_knows_the_value() {
-    let known = of_all(vec![run(1, Some(5), Some(5)), run(1, Some(5), None), run(1, None, None)]).known;
+    let known = of_all(vec![run(1, Some(5), Some(5)), run(1, Some(5), None), run(1, None, None)]).runs_with_values;
     let cell = |name: &'static str, is_total, exists| {
         let like = Measurement { is_total, ..Measurement::new(name, Unit::Ns, Cell::Number(7), 1) };
         let Measurement { cell, runs, .. } = known.instead_of(&like, exists);
@@ -147,10 +147,10 @@ fn the_name_of_a_group_is_cut_if_it_is_so_in_any_run() {
     let is_cut = |cut: usize| {
         let runs = (0..3).map(|place| {
             let mut run = run(1, Some(1), None);
-            run.get_mut(&vec!["app".to_owned()]).unwrap().facts.name_cut = place == cut;
+            run.get_mut(&vec!["app".to_owned()]).unwrap().group_facts.name_cut = place == cut;
             run
         });
-        merged(runs.collect()).remove(&vec!["app".to_owned()]).unwrap().facts.name_cut
+        merged(runs.collect()).remove(&vec!["app".to_owned()]).unwrap().group_facts.name_cut
     };
     assert_eq!([0, 1, 2, 9].map(is_cut), [true, true, true, false]);
 }
@@ -197,10 +197,10 @@ fn exited_work_matters_if_it_does_in_one_run() {
     let is_minor = |runs: [bool; 2]| {
         let of_run = |is_minor| {
             let mut run = run(1, Some(1), None);
-            run.get_mut(&app).unwrap().facts.is_minor = is_minor;
+            run.get_mut(&app).unwrap().group_facts.is_minor = is_minor;
             run
         };
-        merged(runs.map(of_run).to_vec())[&app].facts.is_minor
+        merged(runs.map(of_run).to_vec())[&app].group_facts.is_minor
     };
     assert_eq!([[true, true], [true, false], [false, true]].map(is_minor), [true, false, false]);
 }

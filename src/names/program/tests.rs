@@ -15,7 +15,7 @@ fn named(exe: &str, arguments: &[u8]) -> Option<String> {
 }
 
 /// Calls [`named`] with words between spaces, starting with the executed file.
-fn of(line: &str) -> Option<String> {
+fn program_of(line: &str) -> Option<String> {
     named(line.split(' ').next().unwrap(), format!("{line}\0").replace(' ', "\0").as_bytes())
 }
 
@@ -64,7 +64,7 @@ fn the_name_is_that_of_the_file_module_or_class_that_runs() {
         ("/lib/ld-musl-x86_64.so.1 /FILE/python3 -u FILE.py secret", "FILE.py"),
         ("/lib64/ld-linux-x86-64.so.2 /FILE/perl -e secret", "perl"),
     ] {
-        assert_eq!(of(line).as_deref(), Some(expected), "{line}");
+        assert_eq!(program_of(line).as_deref(), Some(expected), "{line}");
     }
 }
 
@@ -131,7 +131,7 @@ fn code_values_and_arguments_are_no_names_even_if_files_have_them() {
         "postgres FILE",
         "python-secret FILE.py",
     ] {
-        assert_eq!(of(line), None, "{line}");
+        assert_eq!(program_of(line), None, "{line}");
     }
     assert_eq!(named("/bin/perl", b"perl\0-i.bak -e\0FILE\0"), None);
 }

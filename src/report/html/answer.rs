@@ -8,7 +8,7 @@ use crate::compare::{ELAPSED, GateResult, Headline, RUN, Report, Row, plain_numb
 pub(super) fn sentence(report: &Report, overview: Option<&PageSection<'_>>) -> String {
     let has_elapsed_gate = report.gates.iter().any(|result| result.metric == ELAPSED);
     let elapsed = report.elapsed().filter(|_| !has_elapsed_gate).map(|row| short_text(row, Headline::Elapsed));
-    let worst = gates::worst_first(&report.gates).into_iter().next().filter(|result| gates::is_told(result));
+    let worst = gates::worst_first(&report.gates).into_iter().next().filter(|result| gates::needs_attention(result));
     let leader = overview.filter(|page| {
         let leading = page.shown.rows.first().map(|row| &page.shown.group(row).key);
         worst.is_none_or(|worst| Some(&worst.group) != leading)

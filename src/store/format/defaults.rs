@@ -21,7 +21,7 @@ pub(crate) struct Defaults {
 impl Defaults {
     /// Finds the values that most of these threads have. Metrics whose values differ more get a column, unless more than half of
     /// the threads lack them.
-    pub(crate) fn of(threads: &[ThreadState]) -> Self {
+    pub(crate) fn from_threads(threads: &[ThreadState]) -> Self {
         if threads.is_empty() {
             return Self::default();
         }

@@ -66,7 +66,7 @@ impl SnapshotReader {
         if number > max { Err(self.refuse(SnapshotRefusal::too_large(max, what))) } else { Ok(()) }
     }
 
-    fn known<E: de::Error>(&self, version: Option<u32>) -> Result<Option<u32>, E> {
+    fn check_version<E: de::Error>(&self, version: Option<u32>) -> Result<Option<u32>, E> {
         match version {
             Some(newer) if newer > SERIES_FORMAT_VERSION => Err(self.refuse(SnapshotRefusal::NewerFormat(newer))),
             _ => Ok(version),
@@ -124,7 +124,7 @@ impl<'de, A: MapAccess<'de>> BoundedFields<'_, A> {
     fn takes(&mut self, key: &str) -> Result<bool, A::Error> {
         let Self { map, reader, version, cgroups, defaults, threads } = self;
         match key {
-            "format_version" => once(version, || reader.known(map.next_value()?)),
+            "format_version" => once(version, || reader.check_version(map.next_value()?)),
             "cgroup_stats" => once(cgroups, || map.next_value_seed(VisitAny(CgroupMap(reader)))),
             // Threads that came before have been read without it.
             "usual" if threads.is_some() => Err(de::Error::custom("`usual` must precede `threads`")),

@@ -172,7 +172,7 @@ pub(in crate::store) struct ThreadReader<'d> {
 /// Names of threads so far, and why the last one was refused.
 #[derive(Default)]
 struct SharedNames {
-    known: HashSet<Name>,
+    names: HashSet<Name>,
     refusal: Option<SnapshotRefusal>,
 }
 
@@ -299,7 +299,7 @@ impl Visitor<'_> for SharedName<'_> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<Name>, E> {
-        let SharedNames { known, refusal } = self.0;
+        let SharedNames { names: known, refusal } = self.0;
         if let Some(name) = known.get(text) {
             return Ok(Some(Name::clone(name)));
         }

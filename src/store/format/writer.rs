@@ -38,7 +38,7 @@ struct SnapshotStart<'s> {
 impl<'s> SnapshotWriter<'s> {
     pub(in crate::store) fn new(snapshot: &'s CtprofSnapshot) -> Self {
         let has_defaults = snapshot.head.format_version >= Some(FORMAT_VERSION);
-        let defaults = if has_defaults { Defaults::of(&snapshot.threads) } else { Defaults::default() };
+        let defaults = if has_defaults { Defaults::from_threads(&snapshot.threads) } else { Defaults::default() };
         Self { snapshot, defaults }
     }
 
@@ -142,7 +142,7 @@ mod tests {
     fn threads_leave_out_their_default_values_and_say_what_they_lack() {
         let threads = [("/a", Some(7)), ("/a", None), ("/b", Some(7)), ("/a", Some(7))];
         let threads: Vec<_> = (1..).zip(threads).map(|(tid, (cgroup, minflt))| thread(tid, cgroup, minflt)).collect();
-        let defaults = Defaults::of(&threads);
+        let defaults = Defaults::from_threads(&threads);
         assert_eq!(serde_json::to_string(&defaults).unwrap(), r#"{"cgroup":"/a","minflt":7,"majflt":0}"#);
         let json = lines(&threads, &defaults);
         let expected = serde_json::json!([
@@ -153,7 +153,7 @@ mod tests {
         ]);
         assert_eq!(json, expected);
         assert_eq!(serde_json::from_str::<Defaults>(&serde_json::to_string(&defaults).unwrap()).unwrap(), defaults);
-        assert!(Defaults::of(&[]).is_empty());
+        assert!(Defaults::from_threads(&[]).is_empty());
     }
 
     /// A thread that waited for CPUs this long, and how often.
@@ -172,7 +172,7 @@ mod tests {
         threads[2].metrics.cpu_delay_total_ns = None;
         threads[3].read_at_ns = None;
         threads[4].metrics.cpu_delay_count = Some(3.into());
-        let defaults = Defaults::of(&threads);
+        let defaults = Defaults::from_threads(&threads);
         let columns = r#"{"cpu_delay_count":2,"columns":[["read_at_ns"],["wait_time_ns","cpu_delay_total_ns"]]}"#;
         assert_eq!(serde_json::to_string(&defaults).unwrap(), columns);
         assert_eq!(serde_json::from_str::<Defaults>(columns).unwrap(), defaults);

@@ -33,9 +33,9 @@ const TIMEOUT: Duration = Duration::from_millis(250);
 const TRIES: u32 = 3;
 /// Threads per message: the kernel answers the requests in it one by one. The answers fit the socket's
 /// buffer of 208 KiB, where each takes less than 4 KiB.
-pub(crate) const AT_ONCE: usize = 32;
+pub(crate) const REQUESTS_PER_MESSAGE: usize = 32;
 /// Larger than any answer: the struct is below 1 KiB.
-const ROOM: usize = 4096;
+const ANSWER_BYTES: usize = 4096;
 
 pub(crate) struct Taskstats {
     socket: NlSocket,
@@ -53,8 +53,13 @@ impl Taskstats {
         let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
         let timeout = TimeVal::new(0, TIMEOUT.subsec_micros().into());
         setsockopt(&fd, sockopt::ReceiveTimeout, &timeout)?;
-        let mut taskstats =
-            Self { socket, family: 0, sequence: 0, requests: Vec::new(), room: vec![0; AT_ONCE * ROOM] };
+        let mut taskstats = Self {
+            socket,
+            family: 0,
+            sequence: 0,
+            requests: Vec::new(),
+            room: vec![0; REQUESTS_PER_MESSAGE * ANSWER_BYTES],
+        };
         taskstats.family = taskstats.find_family()?;
         Ok(taskstats)
     }
@@ -118,8 +123,8 @@ impl Taskstats {
 
     /// Receives the answers that have arrived, or waits for one.
     fn answers(&mut self, mut each: impl FnMut(u32, Result<&[u8], Errno>)) -> Result<(), Errno> {
-        let mut headers = MultiHeaders::<NetlinkAddr>::preallocate(AT_ONCE, None);
-        let mut rooms: Vec<_> = self.room.chunks_exact_mut(ROOM).map(|room| [IoSliceMut::new(room)]).collect();
+        let mut headers = MultiHeaders::<NetlinkAddr>::preallocate(REQUESTS_PER_MESSAGE, None);
+        let mut rooms: Vec<_> = self.room.chunks_exact_mut(ANSWER_BYTES).map(|room| [IoSliceMut::new(room)]).collect();
         let received = recvmmsg(self.socket.as_raw_fd(), &mut headers, &mut rooms, MsgFlags::MSG_WAITFORONE, None)?;
         for bytes in received.filter_map(|message| message.iovs().next()) {
             if let Some((sequence, answer)) = parse(bytes) {
@@ -150,7 +155,8 @@ mod tests {
             Err(errno) => return skipped(Missing::Privilege(format!("taskstats: {errno}"))),
         };
         // Each answer is its own thread's, whatever the others' are.
-        let tids: Vec<u32> = [std::process::id(), u32::MAX >> 1].into_iter().cycle().take(AT_ONCE).collect();
+        let tids: Vec<u32> =
+            [std::process::id(), u32::MAX >> 1].into_iter().cycle().take(REQUESTS_PER_MESSAGE).collect();
         let mut answers = vec![Err(Errno::EAGAIN); tids.len()];
         taskstats.ask(&tids, |place, stats| answers[place] = stats.map(<[u8]>::len));
         let gone = if answers[0].is_ok_and(|length| length >= 328) { Errno::ESRCH } else { Errno::EPERM };

@@ -155,7 +155,8 @@ fn exits_of(fields: Layout, records: &[Vec<u64>]) -> Vec<ExitedThread> {
     let facts = HostParameters { delays: true, ..HostParameters::default() };
     let containers = NamedContainers::default();
     let names = ExitNames { cgroups: cgroup_names, ..ExitNames::default() };
-    let exits = RecordedExits { summary, records, left, facts, layout: Arc::new(fields), names, containers };
+    let exits =
+        RecordedExits { summary, records, left, parameters: facts, layout: Arc::new(fields), names, containers };
     exits.all().collect()
 }
 

@@ -85,7 +85,7 @@ impl ExaminedFiles {
     /// cached.
     pub(super) fn layout(&self, directory: &ProcDirectory, module: &Module) -> Examination {
         let Mapping { device, inode, path, .. } = &module.mapping;
-        if let Some((_, Some(layout))) = self.known((*device, *inode, path.clone(), None)).get() {
+        if let Some((_, Some(layout))) = self.entry((*device, *inode, path.clone(), None)).get() {
             return layout.clone();
         }
         let (file, metadata) = open(directory, module).ok_or(ProbeFailure::JemallocNotFound)?;
@@ -104,13 +104,13 @@ impl ExaminedFiles {
         metadata: &Metadata,
         examine: impl Fn(&ExamineBudget) -> Option<Examination>,
     ) -> Option<Examination> {
-        let known = self.known(key.clone());
+        let known = self.entry(key.clone());
         let find =
             || self.unchanged(&key, metadata).unwrap_or_else(|| (version(metadata), self.within_budget(examine)));
         known.get_or_init(find).1.clone()
     }
 
-    fn known(&self, key: FileKey) -> Arc<OnceLock<Examined>> {
+    fn entry(&self, key: FileKey) -> Arc<OnceLock<Examined>> {
         let mut current = lock(&self.current);
         if current.len() >= MAX_FILES && !current.contains_key(&key) {
             self.without_room.fetch_add(1, Ordering::Relaxed);
@@ -196,9 +196,9 @@ mod tests {
         let files = ExaminedFiles::default();
         let key = |inode| ((0, 7), inode, Vec::new(), None);
         for inode in 0..20_000 {
-            files.known(key(inode)).set(([0; 5], None)).unwrap();
+            files.entry(key(inode)).set(([0; 5], None)).unwrap();
         }
         assert_eq!(files.entries(), MAX_FILES);
-        assert!(files.known(key(0)).get().is_some() && files.known(key(19_999)).get().is_none());
+        assert!(files.entry(key(0)).get().is_some() && files.entry(key(19_999)).get().is_none());
     }
 }

@@ -18,7 +18,7 @@ impl CountedFamilies {
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) const ALL: Self = Self { built: Built::On, delay: true, watermarks: true };
 
-    pub(crate) fn of(host: &HostContext) -> Self {
+    pub(crate) fn from_host(host: &HostContext) -> Self {
         let built = match host.task_delayacct {
             Some(Switch::On | Switch::RuntimeOff) => Built::On,
             Some(Switch::ConfigOff) => Built::Off,
@@ -259,7 +259,7 @@ mod tests {
         (waited[0], waited[16]) = (16, 9);
         let never_ran = [&[16], &[0; 559][..]].concat();
         let has = |host: &HostContext, stats: &[u8]| {
-            let metrics = filled_from(stats, CountedFamilies::of(host), false);
+            let metrics = filled_from(stats, CountedFamilies::from_host(host), false);
             (metrics.cpu_delay_total_ns.is_some(), metrics.blkio_delay_total_ns.is_some())
         };
         let (known, unknown) = (Some("6.12"), Some(Switch::Unknown));
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn peaks_of_memory_are_those_that_the_kernel_keeps_and_kernel_threads_have_none() {
         let watermarks = |config_task_xacct| {
-            CountedFamilies::of(&HostContext { config_task_xacct, ..HostContext::default() }).watermarks
+            CountedFamilies::from_host(&HostContext { config_task_xacct, ..HostContext::default() }).watermarks
         };
         assert_eq!([None, Some(Built::Unknown), Some(Built::Off)].map(watermarks), [true, true, false]);
         let peak = |counted, kernel_thread| {

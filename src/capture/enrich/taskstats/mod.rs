@@ -14,7 +14,7 @@ use super::super::read_threads::{Lacks, ReadThreads};
 use super::super::tally::{Tally, stored};
 use super::source::{Reads, ValueSource};
 use crate::model::{TaskstatsSummary, ThreadState};
-use crate::sys::taskstats::{AT_ONCE, Taskstats};
+use crate::sys::taskstats::{REQUESTS_PER_MESSAGE, Taskstats};
 
 /// Delays and peaks of memory of the threads that procfs has read.
 pub(super) const SOURCE: ValueSource = ValueSource { name: "taskstats", reads: Reads::Threads(read) };
@@ -28,7 +28,7 @@ fn read(context: &CaptureContext, read: &mut ReadThreads, pool: &ThreadPool) {
         return;
     }
     tally.lock().taskstats.get_or_insert_default();
-    in_all_workers(pool, threads.chunks_mut(AT_ONCE), |batches| match Taskstats::open() {
+    in_all_workers(pool, threads.chunks_mut(REQUESTS_PER_MESSAGE), |batches| match Taskstats::open() {
         Ok(mut socket) => batches.for_each(|batch| read_batch(&mut socket, batch, counted, tally)),
         Err(errno) => tally.lock().taskstats.get_or_insert_default().open_error = Some(stored(errno)),
     });
