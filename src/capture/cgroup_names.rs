@@ -42,8 +42,8 @@ enum DirectoryMatch {
 impl CgroupNames {
     /// Begins a pass over all threads, with these mounts of hierarchies.
     pub(super) fn forget(&self, mounts: &Mounts) {
-        let Known { mounts: known, names } = &mut *lock(&self.0);
-        known.clone_from(mounts);
+        let Known { mounts: named_mounts, names } = &mut *lock(&self.0);
+        named_mounts.clone_from(mounts);
         names.turn_with(|key, name| directory(mounts, *key, name) == DirectoryMatch::Same);
     }
 
@@ -59,20 +59,20 @@ impl CgroupNames {
 
     /// The cgroups of a living thread, if all are known. They are `seen`.
     pub(super) fn of_living(&self, keys: &CgroupIds, seen: &mut BTreeSet<Name>) -> Option<ThreadCgroups> {
-        let known = &mut *lock(&self.0);
-        keys.all().all(|key| known.is_known(key)).then_some(())?;
-        seen.extend(keys.all().filter_map(|key| known.get(key)));
-        let group = known.get(keys.group?.get())?;
-        let cpu = keys.cpu().and_then(|key| known.get(key)).filter(|cpu| *cpu != group);
+        let names = &mut *lock(&self.0);
+        keys.all().all(|key| names.is_known(key)).then_some(())?;
+        seen.extend(keys.all().filter_map(|key| names.get(key)));
+        let group = names.get(keys.group?.get())?;
+        let cpu = keys.cpu().and_then(|key| names.get(key)).filter(|cpu| *cpu != group);
         Some(ThreadCgroups { group, cpu })
     }
 
     /// Learns from the cgroup file of a thread that had these keys, unless it has moved since.
     pub(super) fn learn(&self, keys: &CgroupIds, text: &[u8]) {
-        let known = &mut *lock(&self.0);
+        let names = &mut *lock(&self.0);
         for key in keys.all() {
             if let Some(name) = path_by_place(text, parts(key).0) {
-                known.learn(key, name);
+                names.learn(key, name);
             }
         }
     }

@@ -75,8 +75,8 @@ impl SelectedEngine {
             let read = walk::read_changed(context, &pids().ok()?, known, pool);
             // Whether a process has executed another program of the same name is not told.
             let executed = read.processes().collect();
-            let gone = read.missing(known.keys().copied()).collect();
-            return Some(ChangedThreads { read, gone_threads: gone, executed });
+            let gone_threads = read.missing(known.keys().copied()).collect();
+            return Some(ChangedThreads { read, gone_threads, executed });
         };
         match engine.changes(context, &HostParameters::read(host, start), known, pool) {
             Ok(changes) => changes,

@@ -91,8 +91,8 @@ impl Lasting {
     ) -> HostContext {
         self.mounts = Mounts::read(files);
         self.cgroup_names.forget(&self.mounts);
-        let known = if let CaptureScope::AllThreads = scope { self.host.take() } else { None };
-        known.unwrap_or_else(|| context::read(files, &self.mounts, boot))
+        let last_host = if let CaptureScope::AllThreads = scope { self.host.take() } else { None };
+        last_host.unwrap_or_else(|| context::read(files, &self.mounts, boot))
     }
 
     fn forget(&mut self) {

@@ -147,20 +147,20 @@ impl ReadThreads {
 
     /// Takes what other sources have said of processes, unless they are new, have another name or program, or have counters of
     /// an allocator.
-    pub(crate) fn take_known(&mut self, known: &KnownThreads, executed: &HashSet<u32>) {
+    pub(crate) fn take_known(&mut self, last_threads: &KnownThreads, executed: &HashSet<u32>) {
         for process in processes_of_mut(&mut self.threads) {
             let tgid = process[0].state.tgid;
             if executed.contains(&tgid) {
                 continue;
             }
-            let before = known.get(&ThreadId { tgid, tid: tgid });
+            let before = last_threads.get(&ThreadId { tgid, tid: tgid });
             let is_same = |leader: &ThreadState, before: &ThreadState| {
                 (leader.start_time_clock_ticks, &leader.comm) == (before.start_time_clock_ticks, &before.comm)
             };
             let leader = process.iter().find(|thread| thread.state.is_leader());
             let before =
                 leader.zip(before).filter(|(leader, before)| is_same(&leader.state, before)).map(|(_, before)| before);
-            let of_process = known.range(threads_of(tgid));
+            let of_process = last_threads.range(threads_of(tgid));
             let has_counters = |(_, thread): (&ThreadId, &ThreadState)| thread.metrics.allocated_bytes.is_some();
             let Some(before) = before.filter(|_| !of_process.into_iter().any(has_counters)) else { continue };
             for ReadThread { state, is_of_known_process, .. } in process {
@@ -174,12 +174,13 @@ impl ReadThreads {
     }
 
     /// Adds the known threads that slept on in processes with a new name, which is the name of the first thread.
-    pub(crate) fn add_renamed(&mut self, known: &KnownThreads, slept: impl Fn(&ThreadId) -> bool) {
+    pub(crate) fn add_renamed(&mut self, last_threads: &KnownThreads, slept: impl Fn(&ThreadId) -> bool) {
         let is_renamed = |leader: &&ThreadState| {
-            leader.is_leader() && known.get(&leader.id()).is_some_and(|before| before.comm != leader.comm)
+            leader.is_leader() && last_threads.get(&leader.id()).is_some_and(|before| before.comm != leader.comm)
         };
         let renamed: HashSet<u32> = self.states().filter(is_renamed).map(|leader| leader.tgid).collect();
-        let others = renamed.into_iter().flat_map(|tgid| known.range(threads_of(tgid))).filter(|(id, _)| slept(id));
+        let others =
+            renamed.into_iter().flat_map(|tgid| last_threads.range(threads_of(tgid))).filter(|(id, _)| slept(id));
         let unnamed = |thread: &ThreadState| ThreadState { program: None, ..thread.clone() };
         self.threads.extend(others.map(|(_, thread)| ReadThread::from(unnamed(thread))));
     }

@@ -37,8 +37,8 @@ pub(super) struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     pub(super) fn new(args: &'a Comparing, labels: Sides<String>) -> anyhow::Result<Self> {
         let options = args.options(labels);
-        let misfit = args.fail_on.iter().find_map(|gate| Some((gate, gate.check(options.grouping.axis).err()?)));
-        if let Some((gate, error)) = misfit {
+        let unfit = args.fail_on.iter().find_map(|gate| Some((gate, gate.check(options.grouping.axis).err()?)));
+        if let Some((gate, error)) = unfit {
             return Err(usage_error(format!("--fail-on '{}': {error}", gate.text)));
         }
         args.view.check_columns(|column| column != Column::Value).map_err(usage_error)?;

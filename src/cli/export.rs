@@ -30,7 +30,7 @@ pub(super) fn run(args: &ExportArgs, messages: Messages) -> anyhow::Result<ExitC
 }
 
 fn summarize(exported: &Exported, output: &Output) -> io::Result<()> {
-    let Exported { captures, already_present: known, threads, files, bytes, .. } = exported;
+    let Exported { captures, already_present, threads, files, bytes, .. } = exported;
     let (path, what) = match output {
         Output::Threads(path) => (path, "threads only; a directory (-o DIR/) gets cgroups, captures and reasons, too"),
         Output::Datasets(path) => (path, "threads, cgroups, reasons and captures"),
@@ -39,9 +39,9 @@ fn summarize(exported: &Exported, output: &Output) -> io::Result<()> {
     let (files, captures) = (counted(files, "file"), counted(captures, "capture"));
     let err = &mut io::stderr().lock();
     writeln!(err, "Exported {captures}, {threads} rows of threads: {files}, {bytes} bytes in {}", escaped(&path))?;
-    if *known > 0 {
-        let were = if *known == 1 { "was" } else { "were" };
-        writeln!(err, "  {} {were} there before", counted(known, "capture"))?;
+    if *already_present > 0 {
+        let were = if *already_present == 1 { "was" } else { "were" };
+        writeln!(err, "  {} {were} there before", counted(already_present, "capture"))?;
     }
     writeln!(err, "  {what}")
 }

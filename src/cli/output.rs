@@ -178,8 +178,8 @@ pub(super) fn selection(view: &ViewArgs, stream: Stream, report: &Report) -> Dis
         Format::Html => (None, None, Some(HTML_ROWS)),
         _ => (None, None, None),
     };
-    let given = |usual: Option<usize>| match view.limit {
-        None => usual,
+    let given = |default_limit: Option<usize>| match view.limit {
+        None => default_limit,
         limit => limit.filter(|limit| *limit > 0),
     };
     DisplayOptions {

@@ -270,8 +270,8 @@ impl BoundAmount {
                     _ if unit_ns.is_some() => ("a time", "`>10%` or `>2s`"),
                     _ => ("a share", "`>5pp` (percentage points)"),
                 };
-                let misfit = format!("`{}` is {noun}, which `{text}` does not fit", metric.name);
-                return Err(GateError(format!("{misfit}; write a bound such as {examples}")));
+                let unfit = format!("`{}` is {noun}, which `{text}` does not fit", metric.name);
+                return Err(GateError(format!("{unfit}; write a bound such as {examples}")));
             }
         };
         Ok((Scale::Difference, amount))

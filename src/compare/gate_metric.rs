@@ -28,8 +28,8 @@ pub(super) enum NoMetric {
 }
 
 /// Returns true if a name is so similar to the name of another value that it is not taken for a reason, which can have any name.
-pub(super) fn is_typo(name: &str, known: &str) -> bool {
-    name_similarity(name, known) > 0.9
+pub(super) fn is_typo(name: &str, other: &str) -> bool {
+    name_similarity(name, other) > 0.9
 }
 
 impl GateMetric {

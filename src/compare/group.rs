@@ -34,8 +34,8 @@ pub(super) struct Naming<'k> {
 impl Naming<'_> {
     /// The path of the group for these names, from the top of the tree.
     pub(super) fn path(&self, names: &ThreadNames) -> Vec<String> {
-        let known = |path| self.cgroups.key(self.side, path);
-        let cgroup = || names.cgroup.as_deref().map_or_else(|| NO_CGROUP.to_owned(), known);
+        let cgroup_key = |path| self.cgroups.key(self.side, path);
+        let cgroup = || names.cgroup.as_deref().map_or_else(|| NO_CGROUP.to_owned(), cgroup_key);
         match self.by {
             GroupBy::Command => vec![self.command(names)],
             GroupBy::Pcomm => vec![self.process.key(&names.process)],

@@ -208,20 +208,20 @@ impl SectionContext<'_> {
     /// The section of a side; `None` if no run has it.
     fn section(&self, side: &GroupedSide) -> Option<SectionRuns> {
         let Query { section, only, sort_by, .. } = self.query;
-        let mut known = KnownValues::of_runs(side.digests.len());
+        let mut runs_with_values = KnownValues::of_runs(side.digests.len());
         let sampled: Vec<bool> = side.reasons.iter().map(Option::is_some).collect();
         if section == Section::Overview {
             let are_windows: Vec<bool> = side.digests.iter().map(|digest| digest.head.window.is_some()).collect();
-            known.add_all(&are_windows, [ZOMBIE.to_owned()]);
-            known.add_all(&sampled, HALTED.map(str::to_owned));
+            runs_with_values.add_all(&are_windows, [ZOMBIE.to_owned()]);
+            runs_with_values.add_all(&sampled, HALTED.map(str::to_owned));
         }
         if section == Section::Reasons {
-            known.add_all(&sampled, reasons::row_names(&self.reasons));
+            runs_with_values.add_all(&sampled, reasons::row_names(&self.reasons));
         }
         let are_all_wanted = !section.has_named_groups() || matches!(section, Section::Overview | Section::Reasons);
         let is_wanted = |key: &[String]| are_all_wanted || key.is_empty() || includes_group(only, key);
         let runs = (0..side.digests.len()).map(|run| self.of_run(side, run));
-        SectionRuns::new(known, runs, is_wanted, if is_sorted(section) { sort_by } else { &[] })
+        SectionRuns::new(runs_with_values, runs, is_wanted, if is_sorted(section) { sort_by } else { &[] })
     }
 
     fn of_run(&self, side: &GroupedSide, run: usize) -> Option<SideSection> {

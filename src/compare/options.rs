@@ -263,13 +263,13 @@ impl CompareOptions {
     #[must_use]
     pub fn for_captures<'h>(self, captures: impl Iterator<Item = &'h SnapshotHead> + Clone) -> Self {
         let is_of_command = |head: &SnapshotHead| head.window.as_ref().is_some_and(|window| window.command.is_some());
-        let usual = if captures.clone().all(is_of_command) { Scope::Command } else { Scope::Host };
+        let default_scope = if captures.clone().all(is_of_command) { Scope::Command } else { Scope::Host };
         let has_programs = |head: &SnapshotHead| head.capture.as_ref().is_some_and(|capture| capture.programs);
         let axis = match self.grouping.axis {
             GroupBy::Command if !captures.clone().all(has_programs) => GroupBy::Pcomm,
             axis => axis,
         };
-        let scope = self.grouping.scope.or(Some(usual));
+        let scope = self.grouping.scope.or(Some(default_scope));
         Self { grouping: Grouping { scope, axis, ..self.grouping }, ..self }
     }
 

@@ -55,9 +55,9 @@ pub struct Group {
 }
 
 impl Group {
-    fn new(key: Vec<String>, facts: Sides<Option<GroupFacts>>) -> Self {
+    fn new(key: Vec<String>, group_facts: Sides<Option<GroupFacts>>) -> Self {
         let label = key.last().map_or(ALL_GROUPS, String::as_str).to_owned();
-        Self { label, key, renamed: false, cgroups: None, group_facts: facts }
+        Self { label, key, renamed: false, cgroups: None, group_facts }
     }
 
     /// Whether the kernel may have cut a name in the group, so that different threads are one group.
@@ -91,8 +91,8 @@ impl Group {
     }
 
     /// Returns a fact about the members; `None` on a side where it is unknown, or where the group does not exist.
-    pub(crate) fn of_members<T>(&self, known: impl Fn(&GroupFacts) -> Option<T>) -> Sides<Option<T>> {
-        self.group_facts.as_ref().map(|side| side.as_ref().and_then(&known))
+    pub(crate) fn of_members<T>(&self, fact: impl Fn(&GroupFacts) -> Option<T>) -> Sides<Option<T>> {
+        self.group_facts.as_ref().map(|side| side.as_ref().and_then(&fact))
     }
 
     /// The kind of exited work, if it is no group of threads but exited work of the group above.
@@ -205,9 +205,9 @@ impl Row {
     pub(super) fn sum_of(rows: &[&Self], name: String) -> Self {
         let first = rows.first().expect("a sum has parts");
         let of_side = |side: fn(&Self) -> Option<&Cell>| {
-            let known: Vec<_> = rows.iter().filter_map(|row| side(row)).collect();
-            let sum = known.iter().filter_map(|cell| delta::number(cell)).sum();
-            known.first().map(|cell| of_kind(cell, sum))
+            let values: Vec<_> = rows.iter().filter_map(|row| side(row)).collect();
+            let sum = values.iter().filter_map(|cell| delta::number(cell)).sum();
+            values.first().map(|cell| of_kind(cell, sum))
         };
         let mut values = Sides::one(of_side(|row| row.values.baseline.as_ref()));
         values.candidate = first.values.candidate.is_some().then(|| of_side(|row| row.values.of_candidate()));
@@ -313,8 +313,8 @@ pub(super) fn sum<'r>(rows: impl Iterator<Item = &'r Row>) -> [f64; 2] {
 
 impl ReportSection {
     pub(super) fn empty(section: Section, notes: Vec<Note>) -> Self {
-        let (groups, rows, foremost, headlines) = (Vec::new(), Vec::new(), Vec::new(), BTreeMap::new());
-        Self { section, groups, rows, columns_by_share: foremost, headlines, order: String::new(), notes }
+        let (groups, rows, columns_by_share, headlines) = (Vec::new(), Vec::new(), Vec::new(), BTreeMap::new());
+        Self { section, groups, rows, columns_by_share, headlines, order: String::new(), notes }
     }
 
     /// Keeps only rows of selected groups and columns. All groups together are not shown beside some groups: a reader would take
@@ -334,7 +334,7 @@ impl ReportSection {
     /// first. Of two sides, changed rows come before others, then clear changes, then large ones.
     pub(super) fn new(section: Section, mut sides: Sides<SectionRuns>, keys: &[SortKey], judge: Judge) -> Self {
         let mut table = Self::empty(section, Vec::new());
-        let known = sides.as_mut().map(|side| std::mem::take(&mut side.runs_with_values));
+        let runs_with_values = sides.as_mut().map(|side| std::mem::take(&mut side.runs_with_values));
         let mut sort_values = Vec::new();
         for (place, (key, mut group)) in joined(sides.map(|side| side.groups)).into_iter().enumerate() {
             let exists = group.as_ref().map(Option::is_some);
@@ -343,9 +343,9 @@ impl ReportSection {
             let facts = group.as_mut().map(|side| side.as_mut().map(|group| std::mem::take(&mut group.group_facts)));
             table.groups.push(Group::new(key, facts));
             let measurements = group.map(|side| side.map(|group| group.measurements).unwrap_or_default());
-            let rows = joined_measurements(measurements, known.as_ref().zip(exists));
+            let rows = joined_measurements(measurements, runs_with_values.as_ref().zip(exists));
             table.rows.extend(rows.map(|mut sides| {
-                let runs = judge.row(&mut sides, known.as_ref());
+                let runs = judge.row(&mut sides, runs_with_values.as_ref());
                 Row::new((section, place), sides, exists, runs)
             }));
         }

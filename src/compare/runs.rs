@@ -191,7 +191,7 @@ impl SectionRuns {
     /// Merges the wanted groups of all runs. Runs are made one by one, so that only their numbers are kept. `None` if a run
     /// lacks the section.
     pub(super) fn new(
-        mut known: KnownValues,
+        mut runs_with_values: KnownValues,
         runs: impl IntoIterator<Item = Option<SideSection>>,
         is_wanted: impl Fn(&[String]) -> bool,
         keys: &[SortKey],
@@ -199,15 +199,17 @@ impl SectionRuns {
         let mut groups: BTreeMap<Vec<String>, GroupRuns> = BTreeMap::new();
         for (run, section) in runs.into_iter().enumerate() {
             let mut section = section?;
-            known.add(run, &section);
+            runs_with_values.add(run, &section);
             section.retain(|key, _| is_wanted(key));
-            if known.runs == 1 {
-                return Some(Self { groups: section, runs_with_values: known });
+            if runs_with_values.runs == 1 {
+                return Some(Self { groups: section, runs_with_values });
             }
-            section.into_iter().for_each(|(key, group)| groups.entry(key).or_default().add(run, known.runs, group));
+            section
+                .into_iter()
+                .for_each(|(key, group)| groups.entry(key).or_default().add(run, runs_with_values.runs, group));
         }
-        let groups = groups.into_iter().map(|(key, group)| (key, group.merged(&known, keys))).collect();
-        Some(Self { groups, runs_with_values: known })
+        let groups = groups.into_iter().map(|(key, group)| (key, group.merged(&runs_with_values, keys))).collect();
+        Some(Self { groups, runs_with_values })
     }
 }
 
@@ -235,20 +237,20 @@ impl GroupRuns {
         self.present.push((run, group));
     }
 
-    fn merged(self, known: &KnownValues, keys: &[SortKey]) -> SideGroup {
+    fn merged(self, runs_with_values: &KnownValues, keys: &[SortKey]) -> SideGroup {
         let Self { present, measurements } = self;
         let without: Vec<usize> =
-            (0..known.runs).filter(|run| present.iter().all(|(present, _)| present != run)).collect();
+            (0..runs_with_values.runs).filter(|run| present.iter().all(|(present, _)| present != run)).collect();
         let sort_value = |(place, key): (usize, &SortKey)| {
             let cells = present.iter().filter_map(|(_, group)| group.sort_values[place].clone());
             let zeros = without.iter().filter(|_| key.by.is_total()).map(|_| Cell::Number(0));
             middle_cell(cells.chain(zeros).collect())
         };
         let sort_values = keys.iter().enumerate().map(sort_value).collect();
-        let merged = measurements.into_iter().map(|measured| measured.merged(&without, known));
+        let merged = measurements.into_iter().map(|measured| measured.merged(&without, runs_with_values));
         let measurements = without_parts_of_longer_runs(merged.collect());
         let facts: Vec<GroupFacts> = present.into_iter().map(|(_, group)| group.group_facts).collect();
-        SideGroup { group_facts: merged_facts(&facts, known.runs), sort_values, measurements }
+        SideGroup { group_facts: merged_facts(&facts, runs_with_values.runs), sort_values, measurements }
     }
 }
 
@@ -334,23 +336,23 @@ impl MeasurementRuns {
     }
 
     /// The median. A value that more than half of the runs lack has none.
-    fn merged(self, without: &[usize], known: &KnownValues) -> Measurement {
+    fn merged(self, without: &[usize], runs_with_values: &KnownValues) -> Measurement {
         let Self { mut measured, mut numbers, coarse, others } = self;
         let exact = present(&numbers).count().saturating_sub(coarse.len());
         // A few runs that count in ticks say less than the others, and would blur all.
-        if !coarse.is_empty() && are_half(exact, known.runs) {
+        if !coarse.is_empty() && are_half(exact, runs_with_values.runs) {
             coarse.into_iter().for_each(|run| numbers[run] = f64::NAN);
             measured.quantum = 0.0;
         }
         let kind = measured.cell.take();
         if others.is_empty() {
-            without.iter().for_each(|run| numbers[*run] = known.total_of_none(*run, &measured));
+            without.iter().for_each(|run| numbers[*run] = runs_with_values.total_of_none(*run, &measured));
             let cell = kind.zip(median_of_runs(&numbers)).map(|(kind, median)| of_kind(&kind, median));
             return Measurement { cell, runs: Some(numbers), ..measured };
         }
         let numbers = kind.iter().flat_map(|kind| present(&numbers).map(|number| of_kind(kind, number)));
         let cells: Vec<Cell> = numbers.chain(others).collect();
-        let cell = if are_half(cells.len(), known.runs) { middle_cell(cells) } else { None };
+        let cell = if are_half(cells.len(), runs_with_values.runs) { middle_cell(cells) } else { None };
         Measurement { cell, ..measured }
     }
 }
@@ -381,8 +383,8 @@ pub(super) fn present(runs: &[f64]) -> impl Iterator<Item = f64> {
 
 /// The median of the values that are known; `None` if more than half of the runs lack the value.
 pub(super) fn median_of_runs(runs: &[f64]) -> Option<f64> {
-    let known: Vec<f64> = present(runs).collect();
-    median(&known).filter(|_| are_half(known.len(), runs.len()))
+    let values: Vec<f64> = present(runs).collect();
+    median(&values).filter(|_| are_half(values.len(), runs.len()))
 }
 
 fn are_half(some: usize, all: usize) -> bool {
@@ -416,12 +418,16 @@ pub(super) struct Judge {
 
 impl Judge {
     /// Compares the values of a row in all runs. `None` if they are not numbers, or if no side has several runs.
-    pub(super) fn row(self, sides: &mut Sides<Measurement>, known: Sides<&KnownValues>) -> Option<Box<RowRuns>> {
-        if known.iter().all(|known| known.runs < 2) {
+    pub(super) fn row(
+        self,
+        sides: &mut Sides<Measurement>,
+        runs_with_values: Sides<&KnownValues>,
+    ) -> Option<Box<RowRuns>> {
+        if runs_with_values.iter().all(|known| known.runs < 2) {
             return None;
         }
         let quantum = sides.iter().map(|measured| measured.quantum).fold(0.0, f64::max);
-        let values = sides.as_mut().zip(known).map(|(measured, known)| {
+        let values = sides.as_mut().zip(runs_with_values).map(|(measured, known)| {
             let of_one = || one_run(measured.cell.as_ref()).filter(|_| known.runs == 1);
             measured.runs.take().or_else(of_one)
         });

@@ -43,9 +43,10 @@ impl fmt::Display for SortKey {
 #[error("{0}")]
 pub struct SelectError(pub(crate) String);
 
-/// The message about an unknown `name` of a kind with these `known` names.
-pub(crate) fn unknown<'n>(kind: &str, name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
-    let nearest = similar(name, known, 1).first().map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+/// The message about an unknown `name` of a kind that has the `valid_names`.
+pub(crate) fn unknown<'n>(kind: &str, name: &str, valid_names: impl IntoIterator<Item = &'n str>) -> String {
+    let nearest =
+        similar(name, valid_names, 1).first().map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
     format!("unknown {kind} `{name}`{nearest}")
 }
 
@@ -63,8 +64,8 @@ pub(super) fn name_similarity(a: &str, b: &str) -> f64 {
 }
 
 /// The names most similar to `name`, at most `count`, the most similar first.
-pub(super) fn similar<'n>(name: &str, known: impl IntoIterator<Item = &'n str>, count: usize) -> Vec<&'n str> {
-    let scored = known.into_iter().map(|known| (name_similarity(name, known), known));
+pub(super) fn similar<'n>(name: &str, valid_names: impl IntoIterator<Item = &'n str>, count: usize) -> Vec<&'n str> {
+    let scored = valid_names.into_iter().map(|known| (name_similarity(name, known), known));
     let mut similar: Vec<_> = scored.filter(|(score, _)| *score > LEAST_SIMILARITY).collect();
     similar.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     similar.into_iter().take(count).map(|(_, known)| known).collect()
@@ -89,10 +90,10 @@ pub(crate) fn parse_metric_or<'n>(
 pub(super) fn unknown_metric<'n>(name: &str, others: impl IntoIterator<Item = &'n str>) -> String {
     let (usual, optional): (Vec<_>, Vec<_>) = Quantity::all().partition(|value| value.is_usual());
     let names = |values: Vec<Quantity>| values.into_iter().map(Quantity::name);
-    let mut usual: Vec<&str> = names(usual).collect();
-    usual.extend(others);
-    let is_near = !similar(name, usual.iter().copied(), 1).is_empty();
-    let message = unknown("metric", name, if is_near { usual } else { names(optional).collect() });
+    let mut default_names: Vec<&str> = names(usual).collect();
+    default_names.extend(others);
+    let is_near = !similar(name, default_names.iter().copied(), 1).is_empty();
+    let message = unknown("metric", name, if is_near { default_names } else { names(optional).collect() });
     if message.ends_with('?') { message } else { message + " (`ctprof metrics` lists them)" }
 }
 

@@ -48,10 +48,10 @@ pub(super) fn captures(paths: &[PathBuf], options: ExportOptions<'_>) -> (Vec<Ca
     // Files of another layout are held whole: large ones are read one after the other.
     let small: Vec<_> = files.par_iter().map(|file| identify(file, limit.min(LARGEST_AHEAD), weight).ok()).collect();
     let mut captures = Vec::new();
-    let mut known = BTreeSet::new();
+    let mut seen_ids = BTreeSet::new();
     for (part, small) in files.into_iter().zip(small) {
         match small.map_or_else(|| identify(&part, limit, weight), Ok) {
-            Ok(identity) if known.insert(identity.capture_id.clone()) => {
+            Ok(identity) if seen_ids.insert(identity.capture_id.clone()) => {
                 captures.push(CaptureFile { part, identity: identity.into() });
             }
             Ok(_) => {}

@@ -39,9 +39,9 @@ impl CaptureRows {
     fn portion(identity: &Arc<Identity>, mut threads: Vec<ThreadState>) -> Self {
         let mut patterns = HashMap::<Name, Arc<str>>::new();
         threads.sort_by_cached_key(|thread| {
-            let known = patterns.get(&thread.comm).cloned();
+            let pattern = patterns.get(&thread.comm).cloned();
             let make = || pattern_key(&thread.comm).into();
-            let pattern = known.unwrap_or_else(|| patterns.entry(thread.comm.clone()).or_insert_with(make).clone());
+            let pattern = pattern.unwrap_or_else(|| patterns.entry(thread.comm.clone()).or_insert_with(make).clone());
             (thread.pcomm.clone(), pattern)
         });
         Self { identity: Arc::clone(identity), threads, rest: None }

@@ -229,7 +229,7 @@ impl Default for SharedMetrics {
 /// Each thread has this in addition to what it shares. jemalloc has blocks of 224 bytes.
 const _: () = assert!(size_of::<Metrics>() <= 224);
 
-/// The rare values of the threads before: what threads share is found among the last two that differ.
+/// Interns rare values: a thread usually equals one of the last two distinct ones.
 #[derive(Debug, Default)]
 pub(crate) struct SharedMetricsCache([SharedMetrics; 2]);
 
@@ -241,9 +241,9 @@ impl SharedMetricsCache {
 
     /// Replaces values by the shared copy of an earlier thread with equal values.
     pub(crate) fn share(&mut self, values: &mut SharedMetrics) {
-        let [usual, other] = &mut self.0;
-        if values == usual {
-            values.clone_from(usual);
+        let [last, other] = &mut self.0;
+        if values == last {
+            values.clone_from(last);
         } else if values == other {
             values.clone_from(other);
             self.0.swap(0, 1);

@@ -76,8 +76,8 @@ impl CtprofSnapshot {
 }
 
 /// Redacts a name, or takes it from those redacted so far: many threads share a name.
-fn replace(name: &mut Name, known: &mut HashMap<Name, Name>, redact: impl FnOnce(&str) -> String) {
-    let redacted = known.entry(Name::clone(name)).or_insert_with(|| redact(name).into());
+fn replace(name: &mut Name, redacted_names: &mut HashMap<Name, Name>, redact: impl FnOnce(&str) -> String) {
+    let redacted = redacted_names.entry(Name::clone(name)).or_insert_with(|| redact(name).into());
     *name = Name::clone(redacted);
 }
 

@@ -100,9 +100,9 @@ impl TrackedThread {
     }
 
     /// Takes sleeps that were over when they were sampled for the first one that was not.
-    fn name_sleeps(&mut self, unknown: u32, known: u32) {
+    fn name_sleeps(&mut self, unknown: u32, named: u32) {
         let reasons = self.times.iter_mut().map(|(reason, _)| reason).chain([&mut self.reason]);
-        reasons.filter(|reason| **reason == unknown).for_each(|reason| *reason = known);
+        reasons.filter(|reason| **reason == unknown).for_each(|reason| *reason = named);
     }
 
     /// Adds the time of its reason, which ends at a pass.

@@ -60,9 +60,9 @@ const OF_PAGE_FAULTS: [&str; 10] = [
 
 impl ReasonCollector {
     /// The reasons of the window that the last pass ended.
-    pub fn conclude(mut self, known: &Conclusion<'_>) -> Reasons {
+    pub fn conclude(mut self, window: &Conclusion<'_>) -> Reasons {
         self.close();
-        let names = WindowNames::new(known, &self.programs);
+        let names = WindowNames::new(window, &self.programs);
         let reasons: Vec<_> = self.reasons.values.iter().map(|raw| self.named(raw, &names)).collect();
         let mut times = BTreeMap::<SampledThreads, BTreeMap<Reason, SampledTime>>::new();
         let mut add = |threads: SampledThreads, of_threads: &AmountsByReason, is_idle: bool| {
@@ -79,7 +79,7 @@ impl ReasonCollector {
             add(names.living(tid, thread, &self.names.values), &thread.times, thread.is_idle);
         }
         // Processes that live on would have the reasons of those of their name that have exited, and not their time.
-        let living = names.named.keys().map(|(pcomm, _)| *pcomm).filter(|_| !known.has_exited);
+        let living = names.named.keys().map(|(pcomm, _)| *pcomm).filter(|_| !window.has_exited);
         let living: HashSet<&str> = living.collect();
         for (gone, of_threads) in &self.gone_threads {
             let of_gone = self.names.values.get(index(gone.names));
@@ -89,7 +89,8 @@ impl ReasonCollector {
             add(names.outside_window(*gone, &self.names.values), of_threads, false);
         }
         let (passes, period_ns) = (self.passes.count - self.first_pass, self.passes.period_ns());
-        let unread = names.by_id.values().filter(|thread| known.unread.contains(&thread.tgid) && self.has(thread.tgid));
+        let unread =
+            names.by_id.values().filter(|thread| window.unread.contains(&thread.tgid) && self.has(thread.tgid));
         for thread in unread {
             let reason = Reason { class: ReasonClass::Unread, ..Reason::default() };
             let time = SampledTime { ns: passes.saturating_sub(1).saturating_mul(period_ns), samples: passes };
@@ -100,9 +101,9 @@ impl ReasonCollector {
         listed(times, sampling)
     }
 
-    fn named(&self, raw: &RawReason, window: &WindowNames<'_>) -> Reason {
-        let known = window.known;
-        let functions = raw.stack.iter().filter_map(|address| known.functions.get(address));
+    fn named(&self, raw: &RawReason, names: &WindowNames<'_>) -> Reason {
+        let window = names.window;
+        let functions = raw.stack.iter().filter_map(|address| window.functions.get(address));
         let is_in_freezer = functions.clone().next().is_some_and(|name| OF_FREEZER.contains(&&**name));
         let is_frozen = raw.class == ReasonClass::Sleep && is_in_freezer;
         let class = if is_frozen { ReasonClass::Frozen } else { raw.class };
@@ -122,13 +123,13 @@ impl ReasonCollector {
                 (is_blocked || is_fault).then(|| "page fault".into())
             }
         };
-        let by = raw.by.and_then(|number| self.names.values.get(index(number))).map(|names| OtherThread {
-            pcomm: Name::clone(&names.pcomm),
-            comm: Name::clone(&names.comm),
-            program: raw.held_by.and_then(|tgid| window.program_of(tgid, &names.pcomm)),
-            cgroup: names.cgroup.and_then(known.cgroup),
+        let by = raw.by.and_then(|number| self.names.values.get(index(number))).map(|by| OtherThread {
+            pcomm: Name::clone(&by.pcomm),
+            comm: Name::clone(&by.comm),
+            program: raw.held_by.and_then(|tgid| names.program_of(tgid, &by.pcomm)),
+            cgroup: by.cgroup.and_then(window.cgroup),
         });
-        let stack = |number: Option<u32>| known.stacks.get(&number?).cloned();
+        let stack = |number: Option<u32>| window.stacks.get(&number?).cloned();
         let (stack, held_in, object) = (stack(raw.code), stack(raw.held_in), raw.object.clone());
         Reason { class: raw.class, entry, functions, object, by, stack, held_in }
     }
@@ -185,9 +186,9 @@ struct WindowNames<'a> {
 }
 
 impl<'a> WindowNames<'a> {
-    fn new(known: &'a Conclusion<'a>, ended: &'a HashMap<(u32, u64), Name>) -> Self {
+    fn new(window: &'a Conclusion<'a>, ended: &'a HashMap<(u32, u64), Name>) -> Self {
         let mut named: HashMap<_, KindsByCgroup<'_>> = HashMap::new();
-        for thread in known.threads {
+        for thread in window.threads {
             let cgroups = named.entry((&*thread.pcomm, &*thread.comm)).or_default();
             let of_thread = NamedThreads { owner: thread.owner, program: thread.program.as_ref() };
             let same = cgroups.entry(thread.cgroup.as_ref()).or_insert(of_thread);
@@ -195,13 +196,13 @@ impl<'a> WindowNames<'a> {
             same.program = same.program.filter(|program| of_thread.program == Some(*program));
         }
         // What a process was in a program that it has left follows what it is: the last one of an id is kept.
-        let by_id = known.threads.iter().rev().copied().filter(|thread| thread.tid > 0);
+        let by_id = window.threads.iter().rev().copied().filter(|thread| thread.tid > 0);
         Self {
-            window: known,
+            window,
             ended,
             by_id: by_id.map(|thread| ((thread.tgid, thread.tid), thread)).collect(),
             named,
-            processes: known.threads.iter().map(|thread| thread.tgid).collect(),
+            processes: window.threads.iter().map(|thread| thread.tgid).collect(),
         }
     }
 
@@ -224,15 +225,15 @@ impl<'a> WindowNames<'a> {
 
     /// Threads that are not in the window, by the names that they had. Those of a name can be in another cgroup there: procfs
     /// shows zombies in the root of hierarchies of version 1.
-    fn outside_window(&self, gone: GoneThreads, names: &[SampledNames]) -> SampledThreads {
-        let SampledNames { pcomm, comm, cgroup } = names.get(index(gone.names)).cloned().unwrap_or_default();
+    fn outside_window(&self, threads: GoneThreads, names: &[SampledNames]) -> SampledThreads {
+        let SampledNames { pcomm, comm, cgroup } = names.get(index(threads.names)).cloned().unwrap_or_default();
         let cgroup = cgroup.and_then(self.window.cgroup);
-        let tgid = gone.tgid.filter(|tgid| self.processes.contains(tgid));
+        let tgid = threads.tgid.filter(|tgid| self.processes.contains(tgid));
         let is_same = |leader: &&&ThreadState| {
-            leader.pcomm == pcomm && (!gone.is_new || leader.start_time_clock_ticks == gone.started)
+            leader.pcomm == pcomm && (!threads.is_new || leader.start_time_clock_ticks == threads.started)
         };
         let leader = tgid.and_then(|tgid| self.by_id.get(&(tgid, tgid))).filter(is_same);
-        let tgid = tgid.filter(|_| !gone.is_new || leader.is_some());
+        let tgid = tgid.filter(|_| !threads.is_new || leader.is_some());
         if let Some(leader) = leader {
             let (program, cgroup, owner) = (leader.program.clone(), leader.cgroup.clone(), leader.owner);
             return SampledThreads { tgid, pcomm, comm, program, cgroup, owner };
@@ -244,7 +245,7 @@ impl<'a> WindowNames<'a> {
             Some((cgroup, same)) => (cgroup.cloned(), *same),
             None => (cgroup, NamedThreads::default()),
         };
-        let ended = gone.tgid.zip(gone.started).and_then(|process| self.ended.get(&process));
+        let ended = threads.tgid.zip(threads.started).and_then(|process| self.ended.get(&process));
         SampledThreads { tgid, pcomm, comm, program: ended.or(same.program).cloned(), cgroup, owner: same.owner }
     }
 }

@@ -13,18 +13,19 @@ pub(super) fn share(times: BTreeMap<Reason, SampledTime>) -> BTreeMap<Reason, Sa
     }
     let mut shared = BTreeMap::<Reason, SampledTime>::new();
     for times in alike.into_values() {
-        let (known, unknown): (Vec<_>, Vec<_>) = times.into_iter().partition(|(reason, _)| reason.stack.is_some());
+        let (known_stacks, unknown): (Vec<_>, Vec<_>) =
+            times.into_iter().partition(|(reason, _)| reason.stack.is_some());
         let mut left = SampledTime::default();
         unknown.iter().for_each(|(_, time)| left.add(*time));
-        let all = known.iter().fold(0, |all: u64, (_, time)| all.saturating_add(time.ns));
+        let all = known_stacks.iter().fold(0, |all: u64, (_, time)| all.saturating_add(time.ns));
         if all == 0 {
-            let rest = known.into_iter().chain(unknown);
+            let rest = known_stacks.into_iter().chain(unknown);
             rest.for_each(|(reason, time)| shared.entry(reason).or_default().add(time));
             continue;
         }
         let mut rest = left;
-        for (number, (reason, time)) in known.iter().enumerate() {
-            let is_last = number + 1 == known.len();
+        for (number, (reason, time)) in known_stacks.iter().enumerate() {
+            let is_last = number + 1 == known_stacks.len();
             let more = if is_last { rest } else { part(left, time.ns, all) };
             rest = SampledTime { ns: rest.ns - more.ns, samples: rest.samples - more.samples };
             let sum = shared.entry(reason.clone()).or_default();

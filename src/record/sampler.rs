@@ -186,8 +186,8 @@ impl SampledWindow {
     ) -> Reasons {
         let threads = &*Vec::from_iter(threads);
         let (functions, stacks, unread, has_exited) = (&self.functions, &self.stacks, &self.unread, self.has_exited);
-        let known = Conclusion { threads, has_exited, functions, stacks, unread, cgroup };
-        let mut reasons = self.collector.conclude(&known);
+        let window = Conclusion { threads, has_exited, functions, stacks, unread, cgroup };
+        let mut reasons = self.collector.conclude(&window);
         reasons.sampling.source = self.source.to_owned();
         reasons.sampling.cost_ns = nanoseconds(self.cost);
         reasons.sampling.no_functions = self.no_functions;
@@ -205,8 +205,8 @@ fn serve(
     let mut sampling = None;
     while let Ok(window) = windows.recv() {
         let (before, stacks_before) = (thread_cpu_time(), sampler.time_of_stacks());
-        let known = sampling.take().filter(|known: &SamplingSession| known.goes_on(&window));
-        let mut current = known.unwrap_or_else(|| SamplingSession::start(&mut sampler, period, pids));
+        let session = sampling.take().filter(|known: &SamplingSession| known.goes_on(&window));
+        let mut current = session.unwrap_or_else(|| SamplingSession::start(&mut sampler, period, pids));
         if let Err(errno) = current.sample(&mut sampler, &window) {
             tracing::warn!("no reasons: threads cannot be sampled: {errno}");
             continue;

@@ -319,10 +319,10 @@ fn pass_in_time(
 }
 
 /// Gives a record of an exit the counters that the last capture had read later: of a zombie, it has all, and the record has them
-/// only if the kernel has freed the thread since. The last capture had the `known` threads.
-fn add_later_counters(known: &BTreeMap<ThreadId, ThreadState>, exited: &mut ThreadState) {
+/// only if the kernel has freed the thread since. The last capture had the `last_threads` threads.
+fn add_later_counters(last_threads: &BTreeMap<ThreadId, ThreadState>, exited: &mut ThreadState) {
     let same = |known: &&ThreadState| known.start_time_clock_ticks == exited.start_time_clock_ticks;
-    let leader = known.get(&ThreadId { tgid: exited.tgid, tid: exited.tgid });
+    let leader = last_threads.get(&ThreadId { tgid: exited.tgid, tid: exited.tgid });
     // The id can have been that of another process.
     let is_its_leader = |leader: &&ThreadState| {
         let is_older = leader.start_time_clock_ticks < exited.start_time_clock_ticks && !exited.is_leader();
@@ -333,7 +333,7 @@ fn add_later_counters(known: &BTreeMap<ThreadId, ThreadState>, exited: &mut Thre
     // A part of the series may have no capture of the process.
     let program = leader.filter(is_its_leader).and_then(|leader| leader.program.clone());
     exited.program = exited.program.take().or(program);
-    let Some(known) = known.get(&exited.id()).filter(same) else { return };
+    let Some(known) = last_threads.get(&exited.id()).filter(same) else { return };
     for metric in METRICS.iter().filter(|metric| metric.window == WindowRule::Increase) {
         if let (Some(Value::Unsigned(recorded)), Some(Value::Unsigned(read))) =
             (metric.get(&exited.metrics), metric.get(&known.metrics))
@@ -357,14 +357,14 @@ fn prepare_with(prepare: &dyn Fn(&mut CtprofSnapshot), later: &mut CtprofSnapsho
 }
 
 /// Marks the threads of the command, so that each part of the series knows them: threads of processes that the recorder, or a
-/// process of the command, has started since the series began. `known` are the threads of the last capture.
+/// process of the command, has started since the series began. `last_threads` are the threads of the last capture.
 fn mark_command(
     recorder: u32,
-    known: &BTreeMap<ThreadId, ThreadState>,
+    last_threads: &BTreeMap<ThreadId, ThreadState>,
     later: &mut [ThreadState],
     exits: &mut StepExits,
 ) {
-    let leader = |tgid: u32| known.get(&ThreadId { tgid, tid: tgid });
+    let leader = |tgid: u32| last_threads.get(&ThreadId { tgid, tid: tgid });
     // Another process can have had the id.
     let is_same = |thread: &ThreadState| {
         leader(thread.tgid).is_some_and(|known| known.start_time_clock_ticks == thread.start_time_clock_ticks)

@@ -226,13 +226,13 @@ pub(super) fn described(side: &SideSummary) -> String {
     let when = Some(i128::from(side.captured_at_unix_ns)).filter(|when| *when > 0);
     let when = when.and_then(|when| Timestamp::from_nanosecond(when).ok());
     let when = when.map_or_else(|| "time unknown".to_owned(), |when| format!("{when:.0}"));
-    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     format!(
         "{}  {}, Linux {} {}, {when}, {} in {}, {}{}",
         side.file,
-        known(&side.hostname),
-        known(&side.kernel_release),
-        known(&side.arch),
+        or_dash(&side.hostname),
+        or_dash(&side.kernel_release),
+        or_dash(&side.arch),
         counted(side.threads, "thread"),
         counted(side.processes, "process"),
         side.tool.as_deref().unwrap_or("unknown tool"),

@@ -3,12 +3,12 @@
 //! The page around the data is built from `web/`.
 
 mod answer;
-mod course;
 mod document;
 mod rows;
 mod sections;
 mod shared;
 mod sides;
+mod trends;
 
 use std::io::{self, Write};
 

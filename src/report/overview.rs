@@ -22,7 +22,7 @@ pub(super) enum PivotColumn {
     /// The values of a column of the overview, in this unit.
     Value(&'static str, Unit),
     /// The course of a value in a series, by its name.
-    Course(String),
+    Trend(String),
     /// Verdict of several runs on the headline of the group.
     Verdict,
     /// The largest change of the group, of single captures.
@@ -36,7 +36,7 @@ impl PivotColumn {
             Self::Threads => "threads".to_owned(),
             Self::User => "user".to_owned(),
             Self::Value(name, unit) => unit.per().map_or_else(|| (*name).to_owned(), |per| format!("{name}/{per}")),
-            Self::Course(name) => format!("{name} over time"),
+            Self::Trend(name) => format!("{name} over time"),
             Self::Verdict => "verdict".to_owned(),
             Self::Change => "change".to_owned(),
         }
@@ -46,7 +46,7 @@ impl PivotColumn {
         match self {
             Self::Group => ColumnShape::Name,
             Self::Verdict | Self::Change => ColumnShape::Phrase,
-            Self::User | Self::Course(_) => ColumnShape::Whole,
+            Self::User | Self::Trend(_) => ColumnShape::Whole,
             Self::Threads | Self::Value(..) => ColumnShape::Number,
         }
     }
@@ -62,7 +62,7 @@ impl PivotColumn {
             Self::Value("block", _) => Some(1),
             Self::Threads => Some(2),
             Self::Value("sleep", _) => Some(3),
-            Self::User | Self::Course(_) => Some(4),
+            Self::User | Self::Trend(_) => Some(4),
             Self::Value(name, _) => rank(name).filter(|rank| *rank > 0).map(|rank| CORE + rank),
         }
     }
@@ -112,7 +112,7 @@ impl Pivot {
 
     /// Adds a column with the course of the values of each group.
     pub(super) fn add_trend(&mut self, trend: &Trend, section: &ShownSection<'_>) {
-        self.columns.push(PivotColumn::Course(trend.column.clone().into_owned()));
+        self.columns.push(PivotColumn::Trend(trend.column.clone().into_owned()));
         for (line, group) in self.lines.iter_mut().zip(&self.groups) {
             line.push(group.map_or_else(String::new, |group| sparkline(trend, &section.section.groups[group])));
         }

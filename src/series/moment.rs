@@ -48,22 +48,27 @@ impl Moment {
     pub fn advance(&mut self, later: CtprofSnapshot, exits: &StepExits) -> (Step, Applied) {
         let is_listed = |id: &ThreadId| later.threads.binary_search_by_key(id, ThreadState::id).is_ok();
         let is_gone = |id: &ThreadId| !is_listed(id) && !later.head.is_unread(*id);
-        let gone: Vec<_> = self.threads.keys().copied().filter(is_gone).collect();
-        self.advance_by(later, gone, exits)
+        let gone_threads: Vec<_> = self.threads.keys().copied().filter(is_gone).collect();
+        self.advance_by(later, gone_threads, exits)
     }
 
     /// Advances as [`Moment::advance`] does, with a capture of the threads that may have changed, and the ids of threads that are
     /// gone.
-    pub fn advance_by(&mut self, later: CtprofSnapshot, gone: Vec<ThreadId>, exits: &StepExits) -> (Step, Applied) {
+    pub fn advance_by(
+        &mut self,
+        later: CtprofSnapshot,
+        gone_threads: Vec<ThreadId>,
+        exits: &StepExits,
+    ) -> (Step, Applied) {
         let CtprofSnapshot { head, threads: later } = later;
         let head = json_of(&head);
         let table = ThreadTable::from_changes(later.iter().map(|thread| (self.threads.get(&thread.id()), thread)));
         let changed: Vec<_> = table.ids().collect();
-        let mut before: Vec<_> = gone.iter().filter_map(|id| self.threads.remove(id)).collect();
+        let mut before: Vec<_> = gone_threads.iter().filter_map(|id| self.threads.remove(id)).collect();
         let is_changed = |thread: &ThreadState| changed.binary_search(&thread.id()).is_ok();
         let threads = later.into_iter().filter(is_changed);
         before.extend(threads.filter_map(|thread| self.threads.insert(thread.id(), thread)));
-        let step = Step::new(change::change(&self.head, &head), table, gone, exits);
+        let step = Step::new(change::change(&self.head, &head), table, gone_threads, exits);
         self.head = head;
         (step, Applied { before, changed, ..Applied::default() })
     }

@@ -43,8 +43,8 @@ impl Sleepers {
             return None;
         };
         let steady = steady(reasons, (ns, samples));
-        let known: BTreeSet<&SampledThreads> = reasons.threads.iter().collect();
-        let ended = self.0.keys().filter(|threads| !known.contains(threads)).cloned().collect();
+        let present: BTreeSet<&SampledThreads> = reasons.threads.iter().collect();
+        let ended = self.0.keys().filter(|threads| !present.contains(threads)).cloned().collect();
         let goes_on =
             |threads: &SampledThreads| self.0.get(threads).is_some_and(|before| steady.get(threads) == Some(before));
         *reasons = with_rows(reasons, |threads| !goes_on(threads));
@@ -58,8 +58,8 @@ impl Sleepers {
             self.0.clear();
             return;
         };
-        let known: BTreeSet<&SampledThreads> = reasons.threads.iter().chain(&ended).collect();
-        let go_on: Vec<_> = self.0.iter().filter(|(threads, _)| !known.contains(threads)).collect();
+        let present_or_ended: BTreeSet<&SampledThreads> = reasons.threads.iter().chain(&ended).collect();
+        let go_on: Vec<_> = self.0.iter().filter(|(threads, _)| !present_or_ended.contains(threads)).collect();
         let place = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
         let mut reason_places = BTreeMap::new();
         for (threads, Steady { reason, threads: count }) in go_on {

@@ -139,11 +139,16 @@ impl ExitTable {
 }
 
 impl Step {
-    pub(super) fn new(head: Option<Json>, threads: ThreadTable, gone: Vec<ThreadId>, exits: &StepExits) -> Self {
+    pub(super) fn new(
+        head: Option<Json>,
+        threads: ThreadTable,
+        gone_threads: Vec<ThreadId>,
+        exits: &StepExits,
+    ) -> Self {
         Self {
             head,
             threads,
-            gone_threads: gone.into_iter().map(|id| (id.tgid, id.tid)).collect(),
+            gone_threads: gone_threads.into_iter().map(|id| (id.tgid, id.tid)).collect(),
             exits: ExitTable::from_exits(exits),
             exit_records: exits.records.clone(),
             ..Self::default()

@@ -166,14 +166,14 @@ impl SegmentWriter {
 
     /// Removes the segments that are older than the kept part. A segment ends where the next one begins.
     fn remove_old(&mut self, now: &CtprofSnapshot) -> io::Result<()> {
-        let mut known = Vec::new();
+        let mut sizes = Vec::new();
         for segment in &self.segments {
             let there = fstatat(&self.directory, &*segment.name, AtFlags::AT_SYMLINK_NOFOLLOW);
-            known.push(there.map_or(0, |there| u64::try_from(there.st_size).unwrap_or(0)));
+            sizes.push(there.map_or(0, |there| u64::try_from(there.st_size).unwrap_or(0)));
         }
-        let mut all: u64 = known.iter().sum();
+        let mut all: u64 = sizes.iter().sum();
         let boottime_ns = now.head.capture.as_ref().and_then(|capture| capture.boottime_ns);
-        for bytes in known {
+        for bytes in sizes {
             let is_old = match (self.keep, self.segments.get(1)) {
                 (_, None) => false,
                 (Keep::Time(time), Some(next)) => {

@@ -2,7 +2,6 @@
 //! into lines ([`fill`], [`screen`]) without a terminal; only [`session`] has one.
 
 mod content;
-mod course;
 mod fill;
 mod keys;
 mod past;
@@ -10,6 +9,7 @@ mod screen;
 mod session;
 mod source;
 mod state;
+mod trend_history;
 
 pub(crate) use self::session::{Session, SessionOptions};
 pub(crate) use self::source::WindowSource;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use nix::errno::Errno;
 
 use super::content::Content;
-use super::course::Course;
 use super::fill::content;
 use super::keys::take_keys;
 use super::screen;
 use super::source::{NoWindows, WindowSource};
 use super::state::{Request, ScreenState, Shown, ShownColumns};
+use super::trend_history::TrendHistory;
 use crate::compare::{CompareOptions, Report, show};
 use crate::model::CtprofSnapshot;
 use crate::process::{ScreenEvent, Signals, Stopped, TerminalScreen, last_message};
@@ -39,7 +39,7 @@ pub(crate) struct Session<'r> {
     screen: TerminalScreen,
     signals: Signals,
     state: ScreenState,
-    course: Course,
+    trends: TrendHistory,
     /// `None` before the first one.
     window: Option<(CtprofSnapshot, Report)>,
     content: Content,
@@ -57,7 +57,17 @@ impl<'r> Session<'r> {
         let state = ScreenState::new(options.compare.clone(), options.every);
         let content =
             Content { title: vec!["the first interval takes half a second".to_owned()], ..Content::default() };
-        Self { options, source, screen, signals, state, course: Course::default(), window: None, content, told: None }
+        Self {
+            options,
+            source,
+            screen,
+            signals,
+            state,
+            trends: TrendHistory::default(),
+            window: None,
+            content,
+            told: None,
+        }
     }
 
     /// Shows windows until a key or a signal ends that, and returns the number of the signal.
@@ -122,7 +132,7 @@ impl<'r> Session<'r> {
             return Ok(());
         };
         let report = show(&window, &self.state.options());
-        self.course.add(&report);
+        self.trends.add(&report);
         self.state.is_first = self.window.is_none() && self.source.is_live();
         if self.state.shown == Shown::Latest || self.window.is_none() {
             self.window = Some((window, report));
@@ -142,7 +152,7 @@ impl<'r> Session<'r> {
                 self.state.shown = Shown::Held;
                 self.state.message = None;
                 let report = show(&window, &self.state.options());
-                self.course.add(&report);
+                self.trends.add(&report);
                 self.window = Some((window, report));
                 self.fill();
             }
@@ -167,17 +177,17 @@ impl<'r> Session<'r> {
         self.fill();
     }
 
-    /// Reports on the window in other groups, whose course is read again.
+    /// Reports on the window in other groups, whose trends are read again.
     fn regroup(&mut self) -> Result<(), NoWindows> {
-        self.course.clear();
+        self.trends.clear();
         let end_ns = self.end_ns();
         let options = self.state.options();
         let mut add = |window: CtprofSnapshot| {
-            self.course.add(&show(&window, &options));
+            self.trends.add(&show(&window, &options));
             ControlFlow::Continue(())
         };
         if self.window.is_some() {
-            self.source.past.each([Course::needed_from(end_ns), end_ns], self.options.limit, &mut add)?;
+            self.source.past.each([TrendHistory::needed_from(end_ns), end_ns], self.options.limit, &mut add)?;
         }
         self.report();
         Ok(())
@@ -195,8 +205,8 @@ impl<'r> Session<'r> {
         let Some((window, report)) = &mut self.window else { return };
         // A bar takes at least two seconds.
         let bars = usize::from(terminal.width.unwrap_or(0)).saturating_sub(60) / 5;
-        let has_course = self.state.columns == ShownColumns::Main && bars >= 4;
-        report.trends = if has_course { self.course.trends(report, bars.min(20)) } else { Vec::new() };
+        let has_trends = self.state.columns == ShownColumns::Main && bars >= 4;
+        report.trends = if has_trends { self.trends.trends(report, bars.min(20)) } else { Vec::new() };
         let users = (self.options.users)(report);
         let body = Terminal { width: terminal.width.map(|width| width.saturating_sub(1)), ..terminal };
         self.content = content(&self.state, (window, report), users, body);

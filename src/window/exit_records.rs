@@ -56,10 +56,10 @@ impl<'s> PlacedRecords<'s> {
     pub(super) fn placed(&mut self, processes: &Processes, mut exited: ExitedThread) -> Option<(ExitedThread, Work)> {
         let ExitedThread { started_monotonic_ns, elapsed_ns, .. } = exited;
         let state = &mut exited.state;
-        let known = self.earlier_place(state);
+        let earlier_place = self.earlier_place(state);
         let replacement = self.replacement(state);
         let is_of_window = self.start.clocks.may_have_started(started_monotonic_ns) || replacement.is_some();
-        if known.is_none() && !is_of_window {
+        if earlier_place.is_none() && !is_of_window {
             return None;
         }
         if let Some(tid) = exited.replaced_by {
@@ -67,8 +67,9 @@ impl<'s> PlacedRecords<'s> {
         }
         self.impossible_delays += u64::from(state.metrics.remove_impossible_delays(elapsed_ns));
         let alive_ns = self.clocks.alive_ns(started_monotonic_ns, elapsed_ns);
-        state.span = Some(ThreadSpan { alive_ns, started: known.is_none(), exited: true, ..ThreadSpan::default() });
-        if let Some(place) = known {
+        state.span =
+            Some(ThreadSpan { alive_ns, started: earlier_place.is_none(), exited: true, ..ThreadSpan::default() });
+        if let Some(place) = earlier_place {
             self.recorded.insert(place);
             // Counters that went backwards are those of listed threads.
             subtract(&self.start.earlier.threads[place].metrics, &mut state.metrics, |_| {});
@@ -77,10 +78,10 @@ impl<'s> PlacedRecords<'s> {
         if let Some(before) = self.start.left.before(&exited.state, exited.exited_monotonic_ns()) {
             take(before, &mut exited);
         }
-        if known.is_some() {
+        if earlier_place.is_some() {
             exited.cpu_time_ns = exited.cpu_time_ns.map(|life| cpu_time_in_window(&exited.state.metrics, life));
         }
-        let process = self.identify(processes, &mut exited, known);
+        let process = self.identify(processes, &mut exited, earlier_place);
         exited.state.program = exited.state.program.take().or_else(|| self.program(processes, process));
         let work = Work::of_thread(&exited.state.metrics);
         Some((exited, work))
@@ -95,10 +96,15 @@ impl<'s> PlacedRecords<'s> {
     }
 
     /// Finds out whose thread it was that had a record, and what is known of its process.
-    fn identify(&self, processes: &Processes, exited: &mut ExitedThread, known: Option<usize>) -> Option<KnownProcess> {
+    fn identify(
+        &self,
+        processes: &Processes,
+        exited: &mut ExitedThread,
+        earlier_place: Option<usize>,
+    ) -> Option<KnownProcess> {
         let start_ns = self.start.clocks.boot_ns(exited.state.start_time_clock_ticks);
         let process = self.parents.get(exited.state.tgid, start_ns).copied();
-        exited.state.owner = exited.state.owner.or_else(|| self.owner(processes, process, known));
+        exited.state.owner = exited.state.owner.or_else(|| self.owner(processes, process, earlier_place));
         if process.is_none_or(|process| !process.is_living && !process.is_in_earlier) {
             exited.state.parent = self.starter(processes, exited.ppid, start_ns);
         }
@@ -106,10 +112,15 @@ impl<'s> PlacedRecords<'s> {
     }
 
     /// Returns the owner of an exited thread: the owner of its process in the later capture, else in the earlier one.
-    fn owner(&self, processes: &Processes, process: Option<KnownProcess>, known: Option<usize>) -> Option<Owner> {
+    fn owner(
+        &self,
+        processes: &Processes,
+        process: Option<KnownProcess>,
+        earlier_place: Option<usize>,
+    ) -> Option<Owner> {
         let later = process.filter(|process| process.is_living).and_then(|process| processes.owner(process.tgid));
         let earlier =
-            || known.map(|place| &self.start.earlier.threads[place]).or_else(|| self.earlier_leader(process?));
+            || earlier_place.map(|place| &self.start.earlier.threads[place]).or_else(|| self.earlier_leader(process?));
         later.or_else(|| earlier()?.owner)
     }
 

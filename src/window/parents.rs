@@ -33,20 +33,21 @@ impl Parents {
         exits: &Exits<'_>,
         clocks: &Clocks,
     ) -> Self {
-        let known = |(tgid, ticks, ppid): Living| KnownProcess {
+        let known_process = |(tgid, ticks, ppid): Living| KnownProcess {
             tgid,
             ppid: ppid.unwrap_or(0),
             start_ns: clocks.boot_ns(ticks),
             is_in_earlier: false,
             is_living: false,
         };
-        let mut all: Vec<_> = living.map(|process| KnownProcess { is_living: true, ..known(process) }).collect();
+        let mut all: Vec<_> =
+            living.map(|process| KnownProcess { is_living: true, ..known_process(process) }).collect();
         let before = earlier.threads.iter().filter(|thread| thread.is_leader()).map(self::living);
-        all.extend(before.map(|process| KnownProcess { is_in_earlier: true, ..known(process) }));
+        all.extend(before.map(|process| KnownProcess { is_in_earlier: true, ..known_process(process) }));
         exits.for_each(|exited| {
             let ExitedThread { state, ppid, executed, .. } = exited;
             if state.is_leader() && !executed {
-                all.push(known((state.tgid, state.start_time_clock_ticks, Some(ppid))));
+                all.push(known_process((state.tgid, state.start_time_clock_ticks, Some(ppid))));
             }
         });
         all.sort_by_key(|process| (process.tgid, process.start_ns));

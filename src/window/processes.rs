@@ -49,8 +49,8 @@ impl Processes {
     /// Adds a thread, which did `work` in the window.
     pub(super) fn add(&mut self, thread: &ThreadState, work: Work, seen: Seen) {
         let last = self.0.len().checked_sub(1).filter(|last| self.0[*last].tgid == thread.tgid);
-        let known = last.or_else(|| self.0.binary_search_by_key(&thread.tgid, |process| process.tgid).ok());
-        let place = known.unwrap_or_else(|| {
+        let place = last.or_else(|| self.0.binary_search_by_key(&thread.tgid, |process| process.tgid).ok());
+        let place = place.unwrap_or_else(|| {
             // Only processes that could not be read come out of order.
             let place = self.0.partition_point(|process| process.tgid < thread.tgid);
             self.0.insert(place, LaterProcess { tgid: thread.tgid, ..LaterProcess::default() });

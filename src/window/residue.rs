@@ -62,15 +62,15 @@ impl Residue {
     }
 
     /// Takes out what a child had done before the window, and leaves there what it does not count.
-    fn take(&mut self, gone: &mut GoneProcess) {
-        let io = gone.before.take_io();
-        let rest = self.children.take_up_to(gone.before);
-        if rest != gone.before {
-            self.imprecise_ns = self.imprecise_ns.saturating_add(gone.imprecise_ns);
+    fn take(&mut self, process: &mut GoneProcess) {
+        let io = process.before.take_io();
+        let rest = self.children.take_up_to(process.before);
+        if rest != process.before {
+            self.imprecise_ns = self.imprecise_ns.saturating_add(process.imprecise_ns);
         }
-        self.lacks_io |= gone.lacks_io;
-        gone.before = rest;
-        gone.before += self.threads.take_up_to(io);
+        self.lacks_io |= process.lacks_io;
+        process.before = rest;
+        process.before += self.threads.take_up_to(io);
     }
 
     /// Returns the work of exited threads, and the work of exited children.

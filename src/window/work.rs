@@ -137,10 +137,10 @@ impl Work {
         *self == Self::default()
     }
 
-    /// The amounts as values of metrics, where `known` says that the process counts them.
-    pub(super) fn metrics(&self, known: impl Fn(MetricId) -> bool) -> Box<Metrics> {
+    /// The amounts as values of metrics, where `is_known` says that the process counts them.
+    pub(super) fn metrics(&self, is_known: impl Fn(MetricId) -> bool) -> Box<Metrics> {
         let mut metrics = Box::<Metrics>::default();
-        for metric in METRICS.into_iter().filter(|metric| known(*metric)) {
+        for metric in METRICS.into_iter().filter(|metric| is_known(*metric)) {
             metric.metric().set(&mut metrics, Value::Unsigned(self[metric])).expect("a counter holds an amount");
         }
         metrics

@@ -63,7 +63,7 @@ export interface SectionData {
 }
 
 /** A column over time: a list of values for each of the groups, which are indices of paths. */
-export interface CourseColumn {
+export interface TrendColumn {
   name: string;
   unit: string;
   groups: number[];
@@ -71,7 +71,7 @@ export interface CourseColumn {
 }
 
 /** A reason over time, of the group with this path. */
-export interface CourseReason {
+export interface TrendReason {
   name: string;
   reason: Reason;
   unit: string;
@@ -80,13 +80,13 @@ export interface CourseReason {
 }
 
 /** The parts of a series. */
-export interface Course {
+export interface Trends {
   start: string;
   started_at_unix_ns: number[];
   duration_ns: number[];
-  columns: CourseColumn[];
+  columns: TrendColumn[];
   /** Of the groups that were not asleep for the longest time, and how many others have reasons. */
-  reasons: CourseReason[];
+  reasons: TrendReason[];
   groups_without_reasons: number;
 }
 
@@ -117,7 +117,7 @@ export interface Document {
   paths: [number | null, string][];
   sections: SectionData[];
   tree: SectionData[] | null;
-  course: Course | null;
+  course: Trends | null;
 }
 
 /** One value of one group. */

@@ -3,7 +3,7 @@
 import type { App } from "./app";
 import { copier } from "./copy";
 import { average, endOf, isWhole, partOf, periodOf, sinceText, startOf, type Period } from "./course";
-import { keyOf, Report, type Course, type CourseColumn, type Document, type SectionData } from "./data";
+import { keyOf, Report, type Trends, type TrendColumn, type Document, type SectionData } from "./data";
 import { html } from "./dom";
 import { numberText } from "./format";
 import { sortedBy } from "./sorting";
@@ -18,7 +18,7 @@ export type Follows = "period" | "whole";
 type Rates = SectionData["values"][number] & { rates: Map<number, number | null> };
 
 interface Selected {
-  course: Course;
+  course: Trends;
   period: Period;
 }
 
@@ -38,7 +38,7 @@ export function ofPeriod(app: App): App {
 function reportOf(whole: Report, { course, period }: Selected): Report {
   const columns = course.columns.filter(({ groups, name }) => groups.length > 0 && name !== THREADS);
   const threads = course.columns.find(({ name }) => name === THREADS);
-  const rate = (column: CourseColumn | undefined, group: number) => {
+  const rate = (column: TrendColumn | undefined, group: number) => {
     const values = column?.values[column.groups.indexOf(group)];
     if (!values) return null;
     // Gauges have the value that they had at the end.
@@ -75,7 +75,7 @@ function reportOf(whole: Report, { course, period }: Selected): Report {
 }
 
 /** The reasons that groups had in a period. */
-function reasonsOf(course: Course, period: Period): Rates[] {
+function reasonsOf(course: Trends, period: Period): Rates[] {
   const byKey = new Map<string, Rates>();
   for (const { name, reason, unit, group, values } of course.reasons) {
     const rate = average(course, values, period);
@@ -98,7 +98,7 @@ function isZero(whole: Report, name: string, group: number): boolean {
 export const hasReasons = ({ report }: App): boolean => (report.document.course?.reasons.length ?? 0) > 0;
 
 /** The name of a part of a recording, to be copied, and what is said of it. */
-export function partLine(app: App, text: string, course: Course, period: Period): HTMLElement {
+export function partLine(app: App, text: string, course: Trends, period: Period): HTMLElement {
   const part = partOf(course, app.report.document.file, period);
   const all = html("a", { href: app.state.link({ period: "" }) }, "Select the whole recording");
   const copy = copier("Copy its name", () => part);

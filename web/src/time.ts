@@ -3,7 +3,7 @@
 import type { App } from "./app";
 import * as course from "./course";
 import type { Period } from "./course";
-import type { Course, CourseColumn } from "./data";
+import type { Trends, TrendColumn } from "./data";
 import { html, legend, note, select, svg } from "./dom";
 import { headingOf, numberText } from "./format";
 import { drawing, mark } from "./marks";
@@ -33,7 +33,7 @@ export class TimeView {
 
   constructor(
     private readonly app: App,
-    private readonly course: Course,
+    private readonly course: Trends,
   ) {
     this.ends = [0, 1].map((end) => {
       const input = () => {
@@ -94,14 +94,14 @@ export class TimeView {
     this.app.state.set({ period: course.isWhole(this.course, period) ? "" : period.join("..") });
   }
 
-  private column(): CourseColumn | undefined {
+  private column(): TrendColumn | undefined {
     const { columns } = this.course;
     const chosen = this.app.state.get("metric");
     return columns.find(({ name }) => `overview/${name}` === chosen) ?? columns[0];
   }
 
   /** The groups by what they did in the period. */
-  private lines({ groups, values }: CourseColumn, period: Period): Line[] {
+  private lines({ groups, values }: TrendColumn, period: Period): Line[] {
     const lines = groups.map((index, at) => ({
       name: this.app.report.pathOf(index).join(" » "),
       values: values[at] ?? [],
@@ -111,7 +111,7 @@ export class TimeView {
   }
 
   /** The leading groups and the sum of the others, one on top of the other. */
-  private areas(lines: Line[], column: CourseColumn, period: Period): Node[] {
+  private areas(lines: Line[], column: TrendColumn, period: Period): Node[] {
     const parts = this.course.duration_ns.map((_, part) => part);
     const sum = (list: Line[]) => parts.map((part) => list.reduce((all, { values }) => all + (values[part] ?? 0), 0));
     const others = lines.slice(LEADING);
@@ -190,11 +190,11 @@ export class TimeView {
     return html("div", { class: "times" }, ...ticks.map((ns) => this.tick("left", ns / whole, course.sinceText(ns))));
   }
 
-  private texts({ unit }: CourseColumn): (number: number) => string {
+  private texts({ unit }: TrendColumn): (number: number) => string {
     return (number) => numberText(number, this.app.report.scale(unit));
   }
 
-  private columns(lines: Line[], column: CourseColumn, period: Period): Column<Line>[] {
+  private columns(lines: Line[], column: TrendColumn, period: Period): Column<Line>[] {
     const text = this.texts(column);
     const most = Math.max(0, ...lines.flatMap(({ values }) => values.map((value) => value ?? 0)));
     const heading = headingOf(column.name, column.unit);

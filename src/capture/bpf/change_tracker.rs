@@ -82,8 +82,8 @@ impl ChangeTracker {
         self.slots.set(self.pass_word(), u64::from(self.pass) << 32);
     }
 
-    /// Returns the result of the pass for the threads of `known` that are not among `changed`, which is sorted.
-    pub(super) fn not_returned(&mut self, known: &KnownThreads, changed: &[ThreadId]) -> NotReturned {
+    /// Returns the result of the pass for the threads of `last_threads` that are not among `changed`, which is sorted.
+    pub(super) fn not_returned(&mut self, last_threads: &KnownThreads, changed: &[ThreadId]) -> NotReturned {
         // Of thousands of threads, none has exited in most passes.
         let met = self.slots.get(self.pass_word()) & u64::from(u32::MAX);
         let new = changed.iter().filter(|id| !self.threads.contains_key(id)).count();
@@ -93,21 +93,21 @@ impl ChangeTracker {
                 NotReturned { hidden: hidden.clone(), gone_threads: BTreeSet::new() }
             }
             _ => {
-                let not_returned = self.look_at_each(known, changed);
+                let not_returned = self.look_at_each(last_threads, changed);
                 self.hidden = Some(not_returned.hidden.clone());
                 not_returned
             }
         }
     }
 
-    fn look_at_each(&mut self, known: &KnownThreads, changed: &[ThreadId]) -> NotReturned {
+    fn look_at_each(&mut self, last_threads: &KnownThreads, changed: &[ThreadId]) -> NotReturned {
         let mut not_returned = NotReturned::default();
         // A thread that shares the slot, and was written after this one was met, took the mark. The next pass writes this one.
         let taken: HashSet<usize> = changed.iter().map(|id| self.slot_of(id.tid)).collect();
         let unsure_before = std::mem::take(&mut self.unsure);
         let reused: HashSet<u32> = changed.iter().map(|id| id.tid).collect();
         let mut last_changes = self.threads.iter().peekable();
-        for id in known.keys() {
+        for id in last_threads.keys() {
             while last_changes.next_if(|(other, _)| *other < id).is_some() {}
             let last = last_changes.next_if(|(other, _)| *other == id).map(|(_, last)| last);
             let slot = self.slot_of(id.tid);
@@ -139,18 +139,18 @@ impl ChangeTracker {
     /// Returns the counters of the threads of a process that slept on.
     pub(super) fn counters<'t>(
         &self,
-        known: &'t KnownThreads,
+        last_threads: &'t KnownThreads,
         tgid: u32,
         slept: impl Fn(&ThreadId) -> bool,
     ) -> Vec<ThreadCounters<'t>> {
-        let process = known.range(threads_of(tgid));
+        let process = last_threads.range(threads_of(tgid));
         let slept = process.filter(|(id, _)| slept(id));
         slept.map(|(id, thread)| (&*thread.metrics, self.last_change(*id).and_then(|last| last.cpu_time))).collect()
     }
 
     /// Adds the changes of a pass, and forgets threads that are gone.
-    pub(super) fn end_pass(&mut self, changes: Vec<LastChange>, gone: &[ThreadId]) {
-        for id in gone {
+    pub(super) fn end_pass(&mut self, changes: Vec<LastChange>, gone_threads: &[ThreadId]) {
+        for id in gone_threads {
             self.threads.remove(id);
         }
         self.threads.extend(changes.into_iter().map(|change| (change.id, change)));

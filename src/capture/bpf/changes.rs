@@ -26,12 +26,12 @@ impl BpfEngine {
         self.changes.as_ref().map_or(0, |changes| lock(changes).tracker.entries())
     }
 
-    /// The threads that did something since the pass before, whose threads `known` has; `None` if the engine always reads all.
+    /// The threads that did something since the pass before, whose threads `last_threads` has; `None` if the engine always reads all.
     pub(in crate::capture) fn changes(
         &self,
         context: &CaptureContext,
         parameters: &HostParameters,
-        known: &KnownThreads,
+        last_threads: &KnownThreads,
         pool: &ThreadPool,
     ) -> Result<Option<ChangedThreads>, Errno> {
         let Some(changes) = &self.changes else { return Ok(None) };
@@ -40,21 +40,21 @@ impl BpfEngine {
         tracker.begin_pass();
         let mut threads = self.changed_threads(ring, parameters)?;
         let changed: Vec<ThreadId> = threads.iter().map(|thread| thread.state.id()).collect();
-        let NotReturned { gone_threads: mut gone, hidden } = tracker.not_returned(known, &changed);
+        let NotReturned { gone_threads: mut gone, hidden } = tracker.not_returned(last_threads, &changed);
         let changes = LastChange::each(&threads);
         complete::complete_threads(context, &mut threads);
         let slept = |id: &ThreadId| changed.binary_search(id).is_err() && !gone.contains(id);
-        let others = |tgid| tracker.counters(known, tgid, slept);
+        let others = |tgid| tracker.counters(last_threads, tgid, slept);
         processes::add_process_values(context, &mut threads, &others, pool);
         let mut read = ReadThreads { threads: reduced(threads), ..ReadThreads::default() };
-        read.add_renamed(known, slept);
+        read.add_renamed(last_threads, slept);
         let hidden: Vec<_> = hidden.into_iter().collect();
-        let of_hidden = procfs::walk::read_changed(context, &hidden, known, pool);
+        let of_hidden = procfs::walk::read_changed(context, &hidden, last_threads, pool);
         let mut executed = tracker.executed(&changes);
         executed.extend(of_hidden.processes());
         read.merge(of_hidden);
         let read = read.in_order();
-        let hidden = hidden.into_iter().flat_map(|tgid| known.range(threads_of(tgid)));
+        let hidden = hidden.into_iter().flat_map(|tgid| last_threads.range(threads_of(tgid)));
         gone.extend(read.missing(hidden.map(|(id, _)| *id)));
         let gone: Vec<_> = gone.into_iter().collect();
         tracker.end_pass(changes, &gone);
@@ -105,8 +105,8 @@ mod tests {
             }
             in_context("/proc".as_ref(), |context| {
                 let context = CaptureContext { tree: Tree::Live, ..context.clone() };
-                let known = whole(&engine, &context);
-                body(&engine, &context, known);
+                let last_threads = whole(&engine, &context);
+                body(&engine, &context, last_threads);
             });
         }
     }
@@ -119,13 +119,13 @@ mod tests {
     fn changed(
         engine: &BpfEngine,
         context: &CaptureContext,
-        known: &mut KnownThreads,
+        last_threads: &mut KnownThreads,
     ) -> (Vec<ThreadId>, Vec<ThreadId>) {
         let ChangedThreads { read, gone_threads: gone, .. } =
-            engine.changes(context, &HostParameters::default(), known, &no_workers()).unwrap().unwrap();
-        gone.iter().for_each(|id| drop(known.remove(id)));
+            engine.changes(context, &HostParameters::default(), last_threads, &no_workers()).unwrap().unwrap();
+        gone.iter().for_each(|id| drop(last_threads.remove(id)));
         let ids = read.states().map(ThreadState::id).collect();
-        known.extend(read.threads.into_iter().map(|thread| (thread.state.id(), thread.state)));
+        last_threads.extend(read.threads.into_iter().map(|thread| (thread.state.id(), thread.state)));
         (ids, gone)
     }
 
@@ -134,7 +134,7 @@ mod tests {
         with_first_pass(|engine, context, _| {
             let mut sleeps = [(); 2].map(|()| Command::new("sleep").arg("100").spawn().unwrap());
             std::thread::sleep(Duration::from_millis(100));
-            let mut known = whole(engine, context);
+            let mut last_threads = whole(engine, context);
             let [lives, exits] = sleeps.each_ref().map(|sleep| ThreadId { tgid: sleep.id(), tid: sleep.id() });
             let own = std::process::id();
             let (begin, began) = channel::<()>();
@@ -145,18 +145,18 @@ mod tests {
             });
             let tid = answered.recv().unwrap();
             sleeps[1].kill().and_then(|()| sleeps[1].wait()).unwrap();
-            let (ids, gone) = changed(engine, context, &mut known);
+            let (ids, gone) = changed(engine, context, &mut last_threads);
             assert!(ids.contains(&ThreadId { tgid: own, tid }), "a new thread");
             assert!(ids.contains(&ThreadId { tgid: own, tid: own }), "the process has more threads");
-            assert!(!ids.contains(&lives) && known.contains_key(&lives), "it sleeps on");
-            assert!(gone.contains(&exits) && !known.contains_key(&exits));
+            assert!(!ids.contains(&lives) && last_threads.contains_key(&lives), "it sleeps on");
+            assert!(gone.contains(&exits) && !last_threads.contains_key(&exits));
             drop(begin);
             thread.join().unwrap();
             // The kernel wakes up those who wait for a thread before it is gone.
             while Path::new("/proc/self/task").join(tid.to_string()).exists() {
                 std::thread::yield_now();
             }
-            let (ids, gone) = changed(engine, context, &mut known);
+            let (ids, gone) = changed(engine, context, &mut last_threads);
             assert!(gone.contains(&ThreadId { tgid: own, tid }));
             assert!(ids.contains(&ThreadId { tgid: own, tid: own }), "the process has counters of its exited thread");
             sleeps[0].kill().and_then(|()| sleeps[0].wait()).unwrap();
@@ -170,9 +170,9 @@ mod tests {
             let shell = shell.args(["-c", "read _; exec bash -c 'read _; :'"]).stdin(Stdio::piped());
             let mut shell = shell.spawn().unwrap();
             std::thread::sleep(Duration::from_millis(200));
-            let known = whole(engine, context);
+            let last_threads = whole(engine, context);
             let executed = || {
-                let changes = engine.changes(context, &HostParameters::default(), &known, &no_workers());
+                let changes = engine.changes(context, &HostParameters::default(), &last_threads, &no_workers());
                 changes.unwrap().unwrap().executed
             };
             assert!(!executed().contains(&shell.id()));
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn changes_lead_to_what_a_pass_over_all_threads_reads() {
-        with_first_pass(|engine, context, mut known| {
+        with_first_pass(|engine, context, mut last_threads| {
             let mut sleepers = Vec::new();
             for round in 0..10 {
                 // Others can change threads that this test has not started.
@@ -193,25 +193,31 @@ mod tests {
                 let work = || (0..200_000_u64).map(std::hint::black_box).sum::<u64>();
                 std::thread::scope(|scope| (0..round).for_each(|_| drop(scope.spawn(work))));
                 Command::new("true").status().unwrap();
-                changed(engine, context, &mut known);
+                changed(engine, context, &mut last_threads);
             }
             std::thread::sleep(Duration::from_millis(200));
             // The last one makes up for what happened since.
-            changed(engine, context, &mut known);
+            changed(engine, context, &mut last_threads);
             let now = whole(engine, context);
             let switches = |thread: &ThreadState| (thread.metrics.voluntary_csw, thread.metrics.nonvoluntary_csw);
             let ids = sleepers.iter().map(|sleeper| ThreadId { tgid: sleeper.id(), tid: sleeper.id() });
             // On a busy host, some have not begun to sleep, and wait for a CPU.
             let sleeps = |id: &ThreadId| now[id].metrics.state == Some('S');
-            let slept: Vec<_> = ids.filter(|id| sleeps(id) && switches(&known[id]) == switches(&now[id])).collect();
+            let slept: Vec<_> =
+                ids.filter(|id| sleeps(id) && switches(&last_threads[id]) == switches(&now[id])).collect();
             assert!(slept.len() > sleepers.len() / 2, "{} threads slept", slept.len());
             for id in slept {
-                let (known, now) = (&known[&id], &now[&id]);
+                let (last_threads, now) = (&last_threads[&id], &now[&id]);
                 let is_of_memory = |name: &str| name.ends_with("_bytes");
                 for metric in METRICS.iter().filter(|metric| !is_of_memory(metric.name)) {
-                    assert_eq!(metric.get(&known.metrics), metric.get(&now.metrics), "{} of {id:?}", metric.name);
+                    assert_eq!(
+                        metric.get(&last_threads.metrics),
+                        metric.get(&now.metrics),
+                        "{} of {id:?}",
+                        metric.name
+                    );
                 }
-                assert_eq!((&known.cgroup, &known.comm), (&now.cgroup, &now.comm), "{id:?}");
+                assert_eq!((&last_threads.cgroup, &last_threads.comm), (&now.cgroup, &now.comm), "{id:?}");
             }
             sleepers.iter_mut().for_each(|sleeper| sleeper.kill().and_then(|()| sleeper.wait()).map(drop).unwrap());
         });

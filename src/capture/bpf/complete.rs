@@ -58,7 +58,7 @@ fn sched_ext(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut V
 fn cgroups(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut Vec<u8>) -> BTreeSet<Name> {
     let names = &context.cgroup_names;
     let mut paths = CgroupPaths::default();
-    let mut known = HashMap::<CgroupIds, ThreadCgroups>::new();
+    let mut paths_by_ids = HashMap::<CgroupIds, ThreadCgroups>::new();
     // Most threads are in the cgroups of the one before.
     let mut last = CgroupIds::default();
     let take = |thread: &mut ThreadState, cgroups: &ThreadCgroups| {
@@ -71,7 +71,7 @@ fn cgroups(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut Vec
             kernel.cgroups = kernel.cgroups.of_exiting();
         }
         let keys = &kernel.cgroups;
-        if keys.group.is_none() || *keys == last || known.contains_key(keys) {
+        if keys.group.is_none() || *keys == last || paths_by_ids.contains_key(keys) {
             continue;
         }
         let mut cgroups = names.of_living(keys, &mut paths.seen);
@@ -89,14 +89,14 @@ fn cgroups(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut Vec
             }
         }
         if let Some(cgroups) = cgroups {
-            known.insert(*keys, cgroups);
+            paths_by_ids.insert(*keys, cgroups);
             last = *keys;
         }
     }
     let (mut last, mut of_last) = (CgroupIds::default(), None);
     for BpfThread { state: thread, kernel } in threads.iter_mut().filter(|thread| thread.state.cgroup.is_none()) {
         if kernel.cgroups != last {
-            (last, of_last) = (kernel.cgroups, known.get(&kernel.cgroups));
+            (last, of_last) = (kernel.cgroups, paths_by_ids.get(&kernel.cgroups));
         }
         of_last.into_iter().for_each(|cgroups| take(thread, cgroups));
     }

@@ -68,10 +68,10 @@ const LEAST_NS: u64 = 10_000_000;
 const REPLACED_BY_SHIFT: u32 = 32;
 
 impl Decoder {
-    pub(super) fn new(layout: &Layout, facts: &HostParameters, names: &ExitNames) -> Self {
+    pub(super) fn new(layout: &Layout, parameters: &HostParameters, names: &ExitNames) -> Self {
         let find = |path: &str| layout.find(path);
         Self {
-            reader: RecordReader::new(layout, facts),
+            reader: RecordReader::new(layout, parameters),
             started: find(columns::START_MONOTONIC),
             parent: find(columns::PARENT),
             process_name: find(columns::PROCESS_NAME),

@@ -160,9 +160,9 @@ impl ExitListener {
             (inbox.drain(monotonic_ns), std::mem::take(&mut inbox.received.left))
         };
         self.names.programs.turn();
-        let (facts, layout) = (HostParameters::read(host, start), Arc::clone(&self.layout));
+        let (parameters, layout) = (HostParameters::read(host, start), Arc::clone(&self.layout));
         let containers = lock(&self.inbox).containers.take();
-        RecordedExits { summary, records, left, parameters: facts, layout, names: self.names.clone(), containers }
+        RecordedExits { summary, records, left, parameters, layout, names: self.names.clone(), containers }
     }
 }
 

@@ -48,10 +48,10 @@ mod tests {
     #[test]
     fn values_that_the_kernel_does_not_count_are_not_zero() {
         let counted = |schedstats, delays| {
-            let facts = HostParameters { schedstats, delays, ..HostParameters::default() };
+            let parameters = HostParameters { schedstats, delays, ..HostParameters::default() };
             let names = ["wait_sum", "blkio_delay_count", "cpu_delay_count", "run_time_ns"];
             let metric = |name| METRICS.iter().find(|metric| metric.name == name).unwrap();
-            names.map(|name| facts.count(metric(name)))
+            names.map(|name| parameters.count(metric(name)))
         };
         assert_eq!(counted(true, true), [true; 4]);
         assert_eq!(counted(false, true), [false, true, true, true]);
@@ -60,19 +60,19 @@ mod tests {
 
     #[test]
     fn switches_of_the_host_decide_what_counts() {
-        let facts = |release: &str, sched_schedstats, task_delayacct| {
+        let parameters = |release: &str, sched_schedstats, task_delayacct| {
             let kernel_cmdline = Some("quiet".to_owned());
             let kernel_release = Some(release.to_owned());
             let switches = HostContext { sched_schedstats, task_delayacct, ..HostContext::default() };
             let host = HostContext { kernel_cmdline, kernel_release, ..switches };
-            let facts = HostParameters::read(&host, Start::now(Tree::Live));
-            assert!(!facts.online.is_empty() && facts.start_monotonic_ns > Some(0));
-            (facts.schedstats, facts.delays)
+            let parameters = HostParameters::read(&host, Start::now(Tree::Live));
+            assert!(!parameters.online.is_empty() && parameters.start_monotonic_ns > Some(0));
+            (parameters.schedstats, parameters.delays)
         };
         for (switch, counts) in [(Switch::On, true), (Switch::RuntimeOff, false), (Switch::Unknown, false)] {
-            assert_eq!(facts("6.12", Some(switch), Some(switch)), (counts, counts), "{switch:?}");
+            assert_eq!(parameters("6.12", Some(switch), Some(switch)), (counts, counts), "{switch:?}");
         }
         // Before Linux 5.14, delay accounting has no switch, and threads without delays have no pointer to them.
-        assert_eq!(facts("5.10", None, Some(Switch::Unknown)), (false, true));
+        assert_eq!(parameters("5.10", None, Some(Switch::Unknown)), (false, true));
     }
 }

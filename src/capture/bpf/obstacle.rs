@@ -162,8 +162,8 @@ mod tests {
         }
     }
 
-    fn cause(facts: &BpfRights, errno: Errno) -> BpfObstacle {
-        facts.explain(errno, "").cause
+    fn cause(rights: &BpfRights, errno: Errno) -> BpfObstacle {
+        rights.explain(errno, "").cause
     }
 
     #[test]
@@ -230,12 +230,12 @@ mod tests {
 
     #[test]
     fn what_the_kernel_says_about_this_process_is_found() {
-        let facts = BpfRights::read();
-        assert!(facts.field("CapEff:").is_some() && facts.field("Seccomp:").is_some(), "{}", facts.status);
-        assert!(facts.is_since((5, 0)) && facts.user_namespace.starts_with("user:["), "{facts:?}");
-        assert!(facts.limits.lines().any(|line| line.starts_with("Max locked memory")), "{}", facts.limits);
+        let rights = BpfRights::read();
+        assert!(rights.field("CapEff:").is_some() && rights.field("Seccomp:").is_some(), "{}", rights.status);
+        assert!(rights.is_since((5, 0)) && rights.user_namespace.starts_with("user:["), "{rights:?}");
+        assert!(rights.limits.lines().any(|line| line.starts_with("Max locked memory")), "{}", rights.limits);
         let before = before_loading().err().map(|no_bpf| no_bpf.cause);
-        assert!(before == facts.privilege() || before == Some(BpfObstacle::PidNamespace), "{before:?}");
+        assert!(before == rights.privilege() || before == Some(BpfObstacle::PidNamespace), "{before:?}");
     }
 
     #[test]

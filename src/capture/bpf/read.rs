@@ -46,13 +46,13 @@ pub(super) struct BpfThread {
 }
 
 impl From<BpfThread> for ReadThread {
-    fn from(BpfThread { state, kernel: facts }: BpfThread) -> Self {
-        let KernelFields { thread_pointer, resident_bytes, .. } = facts;
+    fn from(BpfThread { state, kernel }: BpfThread) -> Self {
+        let KernelFields { thread_pointer, resident_bytes, .. } = kernel;
         Self { thread_pointer, resident_bytes: resident_bytes.map(Into::into), ..state.into() }
     }
 }
 
-/// Facts about a thread that later steps need.
+/// Values of a thread that only BPF reads, or that later steps of the capture need.
 #[derive(Default)]
 pub(super) struct KernelFields {
     /// `PF_` flags of `include/linux/sched.h`.
@@ -73,11 +73,11 @@ pub(super) struct KernelFields {
 }
 
 impl RecordReader {
-    pub(super) fn new(layout: &Layout, facts: &HostParameters) -> Self {
+    pub(super) fn new(layout: &Layout, parameters: &HostParameters) -> Self {
         let find = |path: &str| layout.find(path);
         let source = |metric: &'static Metric| Some((metric, MetricField::find(metric.sources.bpf?, find)?));
         Self {
-            metrics: METRICS.iter().filter(|metric| facts.count(metric)).filter_map(source).collect(),
+            metrics: METRICS.iter().filter(|metric| parameters.count(metric)).filter_map(source).collect(),
             of_threads: columns::OF_THREADS.map(find),
             comm: find(columns::COMM),
             sched_class: find(columns::SCHED_CLASS),
@@ -86,7 +86,7 @@ impl RecordReader {
             cgroups: CgroupFields::find(layout),
             resident: RESIDENT.iter().map(|path| find(path)).collect(),
             of_processes: ProcessFields::find(find),
-            parameters: facts.clone(),
+            parameters: parameters.clone(),
             names: NameCache::default(),
             shared_metrics: SharedMetricsCache::default(),
             cpus: HashMap::new(),
@@ -121,7 +121,7 @@ impl RecordReader {
             ..ThreadState::default()
         };
         self.fill(record, common, &mut state);
-        let facts = KernelFields {
+        let kernel = KernelFields {
             flags,
             start_ns: start,
             cgroups,
@@ -131,7 +131,7 @@ impl RecordReader {
             cpu_time: cpu_time.map(|(time, _)| time),
             process: is_first.then(|| Box::new(self.of_processes.read(record))),
         };
-        Some(BpfThread { state, kernel: facts })
+        Some(BpfThread { state, kernel })
     }
 
     fn resident_bytes(&self, record: ThreadRecord<'_>) -> Option<u64> {
@@ -198,8 +198,8 @@ fn is_fair(metrics: &Metrics) -> bool {
 const MAX_MASKS: usize = 1 << 12;
 
 /// The CPUs of a mask that are online. Most threads have one of a few masks.
-fn cpus(known: &mut HashMap<Box<[u64]>, CpuSet>, online: &[u32], mask: &[u64]) -> CpuSet {
-    if let Some(cpus) = known.get(mask) {
+fn cpus(sets_by_mask: &mut HashMap<Box<[u64]>, CpuSet>, online: &[u32], mask: &[u64]) -> CpuSet {
+    if let Some(cpus) = sets_by_mask.get(mask) {
         return cpus.clone();
     }
     let is_set = |cpu: &u32| {
@@ -207,10 +207,10 @@ fn cpus(known: &mut HashMap<Box<[u64]>, CpuSet>, online: &[u32], mask: &[u64]) -
         word.is_some_and(|word| word >> (cpu % 64) & 1 == 1)
     };
     let cpus = CpuSet(online.iter().copied().filter(is_set).collect());
-    if known.len() >= MAX_MASKS {
-        known.clear();
+    if sets_by_mask.len() >= MAX_MASKS {
+        sets_by_mask.clear();
     }
-    known.insert(mask.into(), cpus.clone());
+    sets_by_mask.insert(mask.into(), cpus.clone());
     cpus
 }
 
@@ -233,8 +233,8 @@ mod tests {
         }
     }
 
-    fn read_by(facts: HostParameters, record: &RecordBuilder) -> Option<BpfThread> {
-        RecordReader::new(&record.layout, &facts).thread(record.record())
+    fn read_by(parameters: HostParameters, record: &RecordBuilder) -> Option<BpfThread> {
+        RecordReader::new(&record.layout, &parameters).thread(record.record())
     }
 
     fn read(record: &RecordBuilder) -> BpfThread {
@@ -343,8 +343,8 @@ mod tests {
     #[test]
     fn masks_have_the_cpus_that_are_online() {
         let path = "cpus_mask.bits | cpus_allowed.bits";
-        let cpus = |facts, mask: [u64; 2]| {
-            let thread = read_by(facts, &leader().set(path, &mask)).unwrap();
+        let cpus = |parameters, mask: [u64; 2]| {
+            let thread = read_by(parameters, &leader().set(path, &mask)).unwrap();
             thread.state.metrics.cpu_affinity.map(|cpus| cpus.0.to_vec())
         };
         assert_eq!(cpus(host_parameters(), [u64::MAX; 2]), Some(vec![0, 1, 2, 64]));
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(value(&thread, "nr_wakeups"), Some(Value::Unsigned(0)));
         assert_eq!(value(&thread, "blkio_delay_count"), Some(Value::Unsigned(0)));
         assert_eq!(value(&thread, "blkio_delay_min_ns"), None, "the shortest of no waits");
-        let without = |facts| read_by(facts, &leader()).unwrap();
+        let without = |parameters| read_by(parameters, &leader()).unwrap();
         assert_eq!(value(&without(HostParameters { schedstats: false, ..host_parameters() }), "nr_wakeups"), None);
         assert_eq!(value(&without(HostParameters { delays: false, ..host_parameters() }), "blkio_delay_count"), None);
         let older = read(&leader().null("delays"));

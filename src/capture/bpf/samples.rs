@@ -115,9 +115,9 @@ impl BpfSampler {
             return self.pass(PassScope::All, samples);
         }
         // One that is listed and runs is written twice, and one that does not sleep in each run.
-        let mut known = HashSet::new();
+        let mut seen_threads = HashSet::new();
         let pass = samples.split_off(from);
-        samples.extend(pass.into_iter().filter(|sample| known.insert(sample.tid)));
+        samples.extend(pass.into_iter().filter(|sample| seen_threads.insert(sample.tid)));
         if let Some(active) = &mut self.active {
             if scope == PassScope::All {
                 samples[from..].iter_mut().for_each(|sample| sample.rarely_sampled = !active.has(sample.tid));

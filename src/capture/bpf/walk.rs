@@ -27,19 +27,19 @@ impl BpfEngine {
     pub(in crate::capture) fn walk(
         &self,
         context: &CaptureContext,
-        facts: &HostParameters,
+        parameters: &HostParameters,
         pids: &[u32],
         pool: &ThreadPool,
     ) -> Result<(ReadThreads, u64), Errno> {
         let mut changes = self.changes.as_ref().map(|changes| lock(changes));
         changes.iter_mut().for_each(|changes| changes.tracker.forget());
         lock(&self.walk).forget();
-        let mut threads = in_order(self.threads(context, facts, pool)?);
+        let mut threads = in_order(self.threads(context, parameters, pool)?);
         changes.iter_mut().for_each(|changes| changes.tracker.end_pass(LastChange::each(&threads), &[]));
         let number = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         context.tally.lock().parse.tids_walked = number;
         lock(&self.walk).end_pass(threads.len());
-        count_missing_files(&RecordReader::new(&self.layout, facts), number, &context.tally);
+        count_missing_files(&RecordReader::new(&self.layout, parameters), number, &context.tally);
         let cgroups = complete::complete_threads(context, &mut threads);
         let missed = missed(pids, &threads);
         context.progress.advance(u64::try_from(pids.len() - missed.len()).unwrap_or(u64::MAX));

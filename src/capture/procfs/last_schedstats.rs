@@ -15,8 +15,8 @@ pub(super) struct LastSchedstats(BTreeMap<ThreadId, Option<[u64; 3]>>);
 
 impl LastSchedstats {
     /// `None` for a new process.
-    pub(super) fn of_process(known: &KnownThreads, tgid: u32) -> Option<Self> {
-        let threads = known.range(threads_of(tgid));
+    pub(super) fn of_process(last_threads: &KnownThreads, tgid: u32) -> Option<Self> {
+        let threads = last_threads.range(threads_of(tgid));
         let threads: BTreeMap<_, _> = threads.map(|(id, thread)| (*id, known_schedstat(thread))).collect();
         (!threads.is_empty()).then_some(Self(threads))
     }
@@ -35,9 +35,9 @@ impl LastSchedstats {
 
     /// Whether the thread did not run since. One that had never run can be another one with its id.
     pub(super) fn thread_slept(&self, tasks: &ProcDirectory, id: ThreadId, buffer: &mut Vec<u8>) -> bool {
-        let known = self.0.get(&id).copied().flatten().filter(|[ran, ..]| *ran > 0);
+        let before = self.0.get(&id).copied().flatten().filter(|[ran, ..]| *ran > 0);
         let now = Numbered::new(tasks, id.tid).read("schedstat", buffer).ok().and_then(schedstat);
-        known.is_some() && known == now
+        before.is_some() && before == now
     }
 }
 

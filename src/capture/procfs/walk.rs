@@ -25,19 +25,19 @@ pub(crate) fn read(context: &CaptureContext, pids: &[u32], pool: &ThreadPool) ->
     read_changed(context, pids, &KnownThreads::new(), pool)
 }
 
-/// Reads the threads of `pids` that ran since `known` was read, and the first thread of each process in which one did.
+/// Reads the threads of `pids` that ran since `last_threads` was read, and the first thread of each process in which one did.
 pub(in crate::capture) fn read_changed(
     context: &CaptureContext,
     pids: &[u32],
-    known: &KnownThreads,
+    last_threads: &KnownThreads,
     pool: &ThreadPool,
 ) -> ReadThreads {
     let mut read = ReadThreads::default();
     let part = |&pid| ProcessPart {
         pid,
-        start: known.get(&ThreadId { tgid: pid, tid: pid }).and_then(|leader| leader.start_time_clock_ticks),
+        start: last_threads.get(&ThreadId { tgid: pid, tid: pid }).and_then(|leader| leader.start_time_clock_ticks),
         stat: Use::Enabled,
-        last_schedstats: LastSchedstats::of_process(known, pid).map(Arc::new),
+        last_schedstats: LastSchedstats::of_process(last_threads, pid).map(Arc::new),
         rest: None,
     };
     let mut parts: Vec<_> = pids.iter().map(part).collect();
@@ -73,7 +73,7 @@ pub(in crate::capture) fn read_changed(
         parts = next;
     }
     let slept = std::mem::take(&mut read.slept);
-    read.add_renamed(known, |id| slept.contains(id));
+    read.add_renamed(last_threads, |id| slept.contains(id));
     ReadThreads { slept, ..read }.in_order()
 }
 

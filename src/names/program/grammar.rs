@@ -183,11 +183,11 @@ fn is_letter(option: &str) -> bool {
     option.len() == 2 && option != "--"
 }
 
-/// Returns true if `text` matches `known`, in which a `*` at the end stands for any characters.
-fn matches(known: &str, text: &[u8]) -> bool {
-    match known.strip_suffix('*') {
+/// Returns true if `text` matches `pattern`, in which a `*` at the end stands for any characters.
+fn matches(pattern: &str, text: &[u8]) -> bool {
+    match pattern.strip_suffix('*') {
         Some(front) => text.starts_with(front.as_bytes()),
-        None => text == known.as_bytes(),
+        None => text == pattern.as_bytes(),
     }
 }
 

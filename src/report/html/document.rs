@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use super::super::{Fact, FactData, FactLine, explains_gaps, gates, ladder};
 use super::answer;
-use super::course::CourseData;
 use super::rows::PageSection;
 use super::sections::{RunDots, SectionData};
 use super::shared::{Cells, Paths, Shared};
 use super::sides::{self, CpuBar};
+use super::trends::TrendsData;
 use crate::compare::{ELAPSED, GateResult, GroupBy, Report};
 use crate::model::{Section, Unit};
 
@@ -39,7 +39,7 @@ pub(super) struct PageData<'p> {
     sections: Vec<SectionData<'p>>,
     /// The sections of the tree below the groups.
     tree: Option<Vec<SectionData<'p>>>,
-    course: Option<CourseData<'p>>,
+    course: Option<TrendsData<'p>>,
 }
 
 /// A line of facts, with what is drawn beside it.
@@ -74,7 +74,7 @@ struct UnitSteps {
 impl<'p> PageData<'p> {
     pub(super) fn new(
         report: &'p Report,
-        facts: &'p [Fact<'p>],
+        report_facts: &'p [Fact<'p>],
         groups: Vec<PageSection<'p>>,
         tree: Option<Vec<PageSection<'p>>>,
     ) -> Self {
@@ -84,20 +84,20 @@ impl<'p> PageData<'p> {
             let gaps = report.needed_gaps().filter(|gap| gap.affected.is_some() == is_partial);
             let mut sources: Vec<_> = gaps.map(|gap| gap.source.to_string()).collect();
             sources.dedup();
-            if tells_gaps(report, facts) { sources } else { Vec::new() }
+            if tells_gaps(report, report_facts) { sources } else { Vec::new() }
         });
         let mut sections = sides::sections(report, &mut shared);
         let mut read = |page: PageSection<'p>, report| SectionData::new(page, report, &mut shared);
         sections.extend(groups.into_iter().map(|page| read(page, report)));
         let tree = report.tree.as_deref().zip(tree);
         let tree = tree.map(|(report, pages)| pages.into_iter().map(|page| read(page, report)).collect());
-        let course = CourseData::new(&report.trends, &mut shared.paths);
+        let trends = TrendsData::new(&report.trends, &mut shared.paths);
         let scale = |unit: &Unit| (unit.name(), UnitSteps { steps: ladder(*unit), decimal: unit.is_rate() });
         Self {
             title: sides::title(report),
             answer,
             file: report.header.as_ref().map(|header| &*header.sides.baseline.file).unwrap_or_default(),
-            lines: lines(report, facts),
+            lines: lines(report, report_facts),
             missing,
             partial,
             gates: Some(&report.gates[..]).filter(|results| !results.is_empty()).map(GateTable::new),
@@ -110,7 +110,7 @@ impl<'p> PageData<'p> {
             paths: shared.paths,
             sections,
             tree,
-            course,
+            course: trends,
         }
     }
 }

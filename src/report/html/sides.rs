@@ -81,10 +81,10 @@ type Texts<'p> = (Cow<'p, str>, Vec<String>);
 
 /// The settings of the only host, or what differs between two.
 fn settings(header: &Header) -> Vec<Texts<'_>> {
-    let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+    let or_dash = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
     if header.sides.candidate.is_none() {
         return header.host.iter().map(|(field, value)| (field.into(), vec![value.clone()])).collect();
     }
     let differences = header.differences.iter().flatten();
-    differences.map(|one| ((&*one.field).into(), one.values.iter().map(known).collect())).collect()
+    differences.map(|one| ((&*one.field).into(), one.values.iter().map(or_dash).collect())).collect()
 }

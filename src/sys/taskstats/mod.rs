@@ -76,7 +76,7 @@ impl Taskstats {
         family
     }
 
-    /// Queries at most [`AT_ONCE`] threads. Calls `found` for each with its index in `tids` and the kernel's
+    /// Queries at most [`REQUESTS_PER_MESSAGE`] threads. Calls `found` for each with its index in `tids` and the kernel's
     /// `struct taskstats` as bytes, or the error: `EPERM` without `CAP_NET_ADMIN` or outside the initial
     /// user namespace, `ESRCH` for a thread that has exited, `EAGAIN` without an answer, `EBADMSG` for an
     /// invalid one.

@@ -34,7 +34,7 @@ fn read(context: &CaptureContext, read: &mut ReadThreads, pool: &ThreadPool) {
     });
 }
 
-/// Queries at most [`AT_ONCE`] threads.
+/// Queries at most [`REQUESTS_PER_MESSAGE`] threads.
 fn read_batch(socket: &mut Taskstats, threads: &mut [&mut ThreadState], counted: CountedFamilies, tally: &Tally) {
     // EPERM depends on ctprof's privileges, not on the thread: one is enough.
     if let Some(TaskstatsSummary { eperm_count: denied @ 1.., .. }) = &mut tally.lock().taskstats {

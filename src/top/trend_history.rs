@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::compare::{GroupTrend, Report, Trend};
 use crate::model::Section;
 
-/// The columns of the overview that have courses.
+/// The columns of the overview that have trends.
 const COLUMNS: [&str; 2] = ["run", "wait"];
 /// Windows that are kept: ten minutes of two seconds.
 const MOST_WINDOWS: usize = 300;
@@ -14,18 +14,18 @@ const MOST_GROUPS: usize = 500;
 /// Length of a sparkline in nanoseconds: a minute.
 const MINUTE_NS: u64 = 60_000_000_000;
 
-/// The courses of columns, by the beginnings of windows in nanoseconds since 1970.
+/// The trends of columns, by the beginnings of windows in nanoseconds since 1970.
 #[derive(Debug, Default)]
-pub(super) struct Course(BTreeMap<u64, CoursePoint>);
+pub(super) struct TrendHistory(BTreeMap<u64, TrendPoint>);
 
 /// The columns of a window.
 #[derive(Debug)]
-struct CoursePoint {
+struct TrendPoint {
     end_ns: u64,
     groups: HashMap<Vec<String>, [f64; COLUMNS.len()]>,
 }
 
-impl Course {
+impl TrendHistory {
     /// Adds the window of a report.
     pub(super) fn add(&mut self, report: &Report) {
         let Some((window, section)) = report.window().zip(report.section(Section::Overview)) else { return };
@@ -39,13 +39,13 @@ impl Course {
         }
         let start_ns = window.info.started_at_unix_ns;
         let end_ns = start_ns.saturating_add(window.info.duration_ns);
-        self.0.insert(start_ns, CoursePoint { end_ns, groups });
+        self.0.insert(start_ns, TrendPoint { end_ns, groups });
         if self.0.len() > MOST_WINDOWS {
             self.0.pop_first();
         }
     }
 
-    /// The courses of the groups of a report over the minute that ends with its window, with so many bars each.
+    /// The trends of the groups of a report over the minute that ends with its window, with so many bars each.
     pub(super) fn trends(&self, report: &Report, bars: usize) -> Vec<Trend> {
         let Some((window, section)) = report.window().zip(report.section(Section::Overview)) else { return Vec::new() };
         let end_ns = window.info.started_at_unix_ns.saturating_add(window.info.duration_ns);
@@ -67,7 +67,7 @@ impl Course {
     /// The mean of a column between two times; no number where no window is known.
     fn mean(&self, path: &[String], column: usize, [from_ns, to_ns]: [u64; 2]) -> f64 {
         let (mut sum, mut length) = (0.0, 0.0);
-        for (start_ns, CoursePoint { end_ns, groups }) in self.0.range(..to_ns).rev() {
+        for (start_ns, TrendPoint { end_ns, groups }) in self.0.range(..to_ns).rev() {
             if *end_ns <= from_ns {
                 break;
             }
@@ -108,12 +108,12 @@ mod tests {
 
     #[test]
     fn a_bar_is_the_mean_of_its_time_and_none_where_no_window_is_known() {
-        let (mut course, start) = (Course::default(), 1_000 * SECOND);
+        let (mut history, start) = (TrendHistory::default(), 1_000 * SECOND);
         // Windows of any length, in any order: the person may have gone back in time.
         for (second, seconds, run) in [(50, 10, 20), (30, 5, 10), (35, 5, 30), (40, 10, 0)] {
-            course.add(&report(start + second * SECOND, seconds, run));
+            history.add(&report(start + second * SECOND, seconds, run));
         }
-        let trends = course.trends(&report(start + 50 * SECOND, 10, 20), 6);
+        let trends = history.trends(&report(start + 50 * SECOND, 10, 20), 6);
         let job = trends[0].groups.iter().find(|group| group.path == ["job"]).unwrap();
         assert_eq!((&*trends[0].column, &job.values[3..]), ("run", &[20.0, 0.0, 20.0][..]));
         assert!(job.values[..3].iter().all(|value| value.is_nan()));
@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn no_more_than_ten_minutes_are_kept() {
-        let mut course = Course::default();
-        (0..400).for_each(|second| course.add(&report((1 + second) * SECOND, 1, 50)));
-        assert_eq!(course.0.len(), MOST_WINDOWS);
+        let mut history = TrendHistory::default();
+        (0..400).for_each(|second| history.add(&report((1 + second) * SECOND, 1, 50)));
+        assert_eq!(history.0.len(), MOST_WINDOWS);
     }
 }

@@ -11,19 +11,19 @@ use crate::model::{Cell, ReasonClass};
 
 /// The course of a series, in parts.
 #[derive(Serialize)]
-pub(super) struct CourseData<'p> {
+pub(super) struct TrendsData<'p> {
     /// The local time of the start, with its zone: `12:03:05 CET`.
     start: String,
     started_at_unix_ns: &'p [u64],
     duration_ns: &'p [u64],
-    columns: Vec<CourseColumn<'p>>,
-    reasons: Vec<CourseReason<'p>>,
+    columns: Vec<TrendColumn<'p>>,
+    reasons: Vec<TrendReason<'p>>,
     groups_without_reasons: usize,
 }
 
 /// The values of the groups that did most, by index of their path.
 #[derive(Serialize)]
-struct CourseColumn<'p> {
+struct TrendColumn<'p> {
     name: &'p str,
     unit: &'p str,
     groups: Vec<usize>,
@@ -32,7 +32,7 @@ struct CourseColumn<'p> {
 
 /// A reason of a group, whose path has this index.
 #[derive(Serialize)]
-struct CourseReason<'p> {
+struct TrendReason<'p> {
     name: &'p str,
     reason: &'p GroupReason,
     unit: &'p str,
@@ -48,7 +48,7 @@ const MOST_BUSY_GROUPS: usize = 40;
 /// Maximum of reasons over time that a page has.
 const MOST_REASONS: usize = 150;
 
-impl<'p> CourseData<'p> {
+impl<'p> TrendsData<'p> {
     pub(super) fn new(trends: &'p [Trend], paths: &mut Paths<'p>) -> Option<Self> {
         let Trend { started_at_unix_ns, duration_ns, .. } = trends.first()?;
         let of_column = |trend: &'p Trend| largest_first(trend.groups.iter().map(move |group| (trend, group)));
@@ -65,17 +65,17 @@ impl<'p> CourseData<'p> {
             let groups = groups.take(MOST_GROUPS);
             let known = groups.filter_map(|(_, group)| Some((paths.place(&group.path)?, over_time(group))));
             let (groups, values) = known.unzip();
-            CourseColumn { name: &trend.column, unit: trend.unit, groups, values }
+            TrendColumn { name: &trend.column, unit: trend.unit, groups, values }
         };
         let columns = trends.iter().filter(|trend| trend.reason.is_none()).map(&mut column).collect();
-        let (reasons, groups_without_reasons) = course_reasons(trends, paths);
+        let (reasons, groups_without_reasons) = trend_reasons(trends, paths);
         let start = local_clock(started_at_unix_ns.first().copied().unwrap_or(0), "%H:%M:%S").unwrap_or_default();
         Some(Self { start, started_at_unix_ns, duration_ns, columns, reasons, groups_without_reasons })
     }
 }
 
 /// All reasons of the groups that were not asleep for the longest time, and how many other groups have reasons.
-fn course_reasons<'p>(trends: &'p [Trend], paths: &mut Paths<'p>) -> (Vec<CourseReason<'p>>, usize) {
+fn trend_reasons<'p>(trends: &'p [Trend], paths: &mut Paths<'p>) -> (Vec<TrendReason<'p>>, usize) {
     let class = |trend: &Trend| trend.reason.as_ref().map(|reason| reason.class);
     let shown = trends.iter().filter(|trend| class(trend).is_some_and(|class| class != ReasonClass::Idle));
     let mut by_group: BTreeMap<&[String], Vec<_>> = BTreeMap::new();
@@ -93,7 +93,7 @@ fn course_reasons<'p>(trends: &'p [Trend], paths: &mut Paths<'p>) -> (Vec<Course
     while let Some(of_group) = left.next_if(|of_group| reasons.len() + of_group.len() <= MOST_REASONS) {
         reasons.extend(of_group.into_iter().filter_map(|(trend, group)| {
             let (reason, place) = (trend.reason.as_deref()?, paths.place(&group.path)?);
-            Some(CourseReason { name: &trend.column, reason, unit: trend.unit, group: place, values: over_time(group) })
+            Some(TrendReason { name: &trend.column, reason, unit: trend.unit, group: place, values: over_time(group) })
         }));
     }
     (reasons, left.count())
