@@ -201,7 +201,7 @@ impl Capturer {
         let cpu_time = cpu_time::read(&files, start.instant);
         let context = self.context((&host, start), scope.smaps(), &pool, &tally);
         let answer = self.read_threads(&context, scope, (&host, start), &pool)?;
-        let Some(EnginePass { mut read, gone_threads: gone, report }) = answer else { return Ok(None) };
+        let Some(EnginePass { mut read, gone_threads, report }) = answer else { return Ok(None) };
         // As soon as possible: a window divides their rises by the time between the threads of both captures.
         let cgroup_stats = self.lasting.cgroup_stats(&files, scope, read.paths(), &pool);
         enrich::read(&context, enrich::WITH_THREADS, &mut read, &pool);
@@ -239,7 +239,7 @@ impl Capturer {
             unread_threads: read.unread,
             ..head
         };
-        Ok(Some(Pass { capture: CtprofSnapshot { head, threads: reduced(read.threads) }, gone_threads: gone }))
+        Ok(Some(Pass { capture: CtprofSnapshot { head, threads: reduced(read.threads) }, gone_threads }))
     }
 
     /// Reads the threads. A pass over all threads has to find some; `None` if the changes cannot be told.
@@ -254,9 +254,9 @@ impl Capturer {
         let pids = || pids::to_read(options, procfs, selected);
         if let Some((threads, _)) = scope.before() {
             let changes = engine.changes(context, settings, (&pids, threads), pool);
-            return Ok(changes.map(|ChangedThreads { mut read, gone_threads: gone, executed }| {
+            return Ok(changes.map(|ChangedThreads { mut read, gone_threads, executed }| {
                 read.take_known(threads, &executed);
-                EnginePass { read, gone_threads: Some(gone), report: CaptureInfo::default() }
+                EnginePass { read, gone_threads: Some(gone_threads), report: CaptureInfo::default() }
             }));
         }
         let pids = pids()?;

@@ -68,17 +68,17 @@ impl SelectedEngine {
         &mut self,
         context: &CaptureContext,
         (host, start): (&HostContext, Start),
-        (pids, known): (&dyn Fn() -> Result<Vec<u32>, CaptureError>, &KnownThreads),
+        (pids, last_threads): (&dyn Fn() -> Result<Vec<u32>, CaptureError>, &KnownThreads),
         pool: &ThreadPool,
     ) -> Option<ChangedThreads> {
         let Self::Bpf(engine) = self else {
-            let read = walk::read_changed(context, &pids().ok()?, known, pool);
+            let read = walk::read_changed(context, &pids().ok()?, last_threads, pool);
             // Whether a process has executed another program of the same name is not told.
             let executed = read.processes().collect();
-            let gone_threads = read.missing(known.keys().copied()).collect();
+            let gone_threads = read.missing(last_threads.keys().copied()).collect();
             return Some(ChangedThreads { read, gone_threads, executed });
         };
-        match engine.changes(context, &HostParameters::read(host, start), known, pool) {
+        match engine.changes(context, &HostParameters::read(host, start), last_threads, pool) {
             Ok(changes) => changes,
             Err(Errno::EPERM) => {
                 self.give_up_bpf();

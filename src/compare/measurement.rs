@@ -198,8 +198,8 @@ pub(super) struct SideGroup {
 impl SideGroup {
     /// A group whose members are not threads.
     pub(super) fn new(members: u64, measurements: Vec<Measurement>) -> Self {
-        let facts = GroupFacts { members, ..GroupFacts::default() };
-        Self { group_facts: facts, measurements, ..Self::default() }
+        let group_facts = GroupFacts { members, ..GroupFacts::default() };
+        Self { group_facts, measurements, ..Self::default() }
     }
 }
 

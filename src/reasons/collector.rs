@@ -207,9 +207,9 @@ impl ReasonCollector {
 
     /// How many entries each map has that outlives a window.
     pub fn entries(&self) -> Vec<(&'static str, usize)> {
-        let Self { threads, gone_threads: gone, programs, names, reasons, .. } = self;
+        let Self { threads, gone_threads, programs, names, reasons, .. } = self;
         vec![
-            ("threads with reasons", threads.len() + gone.len() + programs.len()),
+            ("threads with reasons", threads.len() + gone_threads.len() + programs.len()),
             ("names of threads with reasons", names.values.len()),
             ("reasons", reasons.values.len()),
         ]

@@ -172,10 +172,10 @@ impl OpenSeries<'_> {
             None => CaptureScope::Changed { threads: self.moment.threads(), head: &self.head },
             Some(_) => CaptureScope::AllThreads,
         };
-        let Pass { capture: mut later, gone_threads: gone } =
+        let Pass { capture: mut later, gone_threads } =
             pass_in_time(capturer, scope, signals, end.as_ref().and_then(|end| end.interrupted))?;
         // Now and then, a step reads all.
-        let is_usual = gone.is_some() || self.prepare.is_some();
+        let is_usual = gone_threads.is_some() || self.prepare.is_some();
         let reaped = end.map(|end| end.conclude(&mut later)).transpose()?.flatten();
         let host = later.head.host.clone().unwrap_or_default();
         let mut records = listener.as_mut().map(|listener| listener.drain(&host, &later.threads));
@@ -195,12 +195,12 @@ impl OpenSeries<'_> {
         self.recorder.fold(&host, &self.folded, self.samples.as_ref());
         later.head.format_version = Some(SERIES_FORMAT_VERSION);
         later.head.series = Some(self.info.clone());
-        let (mut exits, carried) = self.exits((&later, gone.as_deref()), &folded, records.as_ref());
+        let (mut exits, carried) = self.exits((&later, gone_threads.as_deref()), &folded, records.as_ref());
         self.carried = carried;
         if self.has_command {
             mark_command(self.info.recorder, self.moment.threads(), &mut later.threads, &mut exits);
         }
-        if gone.is_some() {
+        if gone_threads.is_some() {
             self.recorder.capturer.read_cgroups_of(exits.states(), &mut later.head.cgroup_stats)?;
         }
         let threads = exits.states().cloned().collect();
@@ -215,7 +215,7 @@ impl OpenSeries<'_> {
             if records.is_some() {
                 sampled.add_ends(exits.exited().cloned());
             }
-            let unchanged = gone.iter().flat_map(|_| self.moment.threads().values());
+            let unchanged = gone_threads.iter().flat_map(|_| self.moment.threads().values());
             let threads = unchanged.chain(&later.threads).chain(exits.states());
             sampled.reasons(threads, &|key| self.recorder.capturer.cgroup(key))
         });
@@ -228,8 +228,8 @@ impl OpenSeries<'_> {
         let reasons = later.head.reasons.take();
         let command = later.head.window.take().and_then(|window| window.command);
         let later_head = later.head.clone();
-        let (mut step, Applied { before, changed, .. }) = match gone {
-            Some(gone) => self.moment.advance_by(later, gone, &exits),
+        let (mut step, Applied { before, changed, .. }) = match gone_threads {
+            Some(gone_threads) => self.moment.advance_by(later, gone_threads, &exits),
             None => self.moment.advance(later, &exits),
         };
         (step.reasons, step.command) = (reasons, command);
@@ -249,7 +249,7 @@ impl OpenSeries<'_> {
     /// threads that are gone.
     fn exits(
         &mut self,
-        (later, gone): (&CtprofSnapshot, Option<&[ThreadId]>),
+        (later, gone_threads): (&CtprofSnapshot, Option<&[ThreadId]>),
         folded: &FoldedExits,
         records: Option<&RecordedExits>,
     ) -> (StepExits, Vec<ExitedThread>) {
@@ -257,8 +257,12 @@ impl OpenSeries<'_> {
         let changed =
             |id| later.threads.binary_search_by_key(&id, ThreadState::id).ok().map(|place| &later.threads[place]);
         let listed = |id: ThreadId| {
-            let unchanged =
-                || self.moment.threads().get(&id).filter(|_| gone.is_some_and(|gone| gone.binary_search(&id).is_err()));
+            let unchanged = || {
+                self.moment
+                    .threads()
+                    .get(&id)
+                    .filter(|_| gone_threads.is_some_and(|gone_threads| gone_threads.binary_search(&id).is_err()))
+            };
             changed(id).or_else(unchanged)
         };
         let is_listed = |exit: &ExitedThread| {
@@ -321,7 +325,7 @@ fn pass_in_time(
 /// Gives a record of an exit the counters that the last capture had read later: of a zombie, it has all, and the record has them
 /// only if the kernel has freed the thread since. The last capture had the `last_threads` threads.
 fn add_later_counters(last_threads: &BTreeMap<ThreadId, ThreadState>, exited: &mut ThreadState) {
-    let same = |known: &&ThreadState| known.start_time_clock_ticks == exited.start_time_clock_ticks;
+    let same = |last: &&ThreadState| last.start_time_clock_ticks == exited.start_time_clock_ticks;
     let leader = last_threads.get(&ThreadId { tgid: exited.tgid, tid: exited.tgid });
     // The id can have been that of another process.
     let is_its_leader = |leader: &&ThreadState| {
@@ -333,10 +337,10 @@ fn add_later_counters(last_threads: &BTreeMap<ThreadId, ThreadState>, exited: &m
     // A part of the series may have no capture of the process.
     let program = leader.filter(is_its_leader).and_then(|leader| leader.program.clone());
     exited.program = exited.program.take().or(program);
-    let Some(known) = last_threads.get(&exited.id()).filter(same) else { return };
+    let Some(last) = last_threads.get(&exited.id()).filter(same) else { return };
     for metric in METRICS.iter().filter(|metric| metric.window == WindowRule::Increase) {
         if let (Some(Value::Unsigned(recorded)), Some(Value::Unsigned(read))) =
-            (metric.get(&exited.metrics), metric.get(&known.metrics))
+            (metric.get(&exited.metrics), metric.get(&last.metrics))
             && recorded < read
         {
             metric.set(&mut exited.metrics, Value::Unsigned(read)).expect("the metric had such a value");
@@ -367,7 +371,7 @@ fn mark_command(
     let leader = |tgid: u32| last_threads.get(&ThreadId { tgid, tid: tgid });
     // Another process can have had the id.
     let is_same = |thread: &ThreadState| {
-        leader(thread.tgid).is_some_and(|known| known.start_time_clock_ticks == thread.start_time_clock_ticks)
+        leader(thread.tgid).is_some_and(|last| last.start_time_clock_ticks == thread.start_time_clock_ticks)
     };
     let is_new = |thread: &ThreadState| thread.is_leader() && !is_same(thread);
     let listed = later.iter().filter(|thread| is_new(thread)).map(|thread| {
@@ -410,13 +414,13 @@ mod tests {
     fn what_the_recorder_and_the_processes_of_its_command_start_is_of_the_command() {
         const RECORDER: u32 = 10;
         let of_command = |thread| ThreadState { owner: Some(Owner::Command), ..thread };
-        let known = [
+        let last_threads = [
             thread((RECORDER, RECORDER), 1, 1),
             thread((20, 20), 2, 1),
             of_command(thread((30, 30), 3, RECORDER)),
             of_command(thread((31, 31), 3, 30)),
         ];
-        let known = known.into_iter().map(|thread| (thread.id(), thread)).collect();
+        let last_threads = last_threads.into_iter().map(|thread| (thread.id(), thread)).collect();
         let mut later = vec![
             thread((RECORDER, RECORDER), 1, 1),
             // Its parent has the larger id.
@@ -454,7 +458,7 @@ mod tests {
             ],
             ..StepExits::default()
         };
-        mark_command(RECORDER, &known, &mut later, &mut exits);
+        mark_command(RECORDER, &last_threads, &mut later, &mut exits);
         let marked = |threads: &mut dyn Iterator<Item = &ThreadState>| -> Vec<_> {
             threads.map(|thread| thread.owner == Some(Owner::Command)).collect()
         };
@@ -471,11 +475,11 @@ mod tests {
             metrics.nice = Some(nice.into());
             metrics
         };
-        let known = ThreadState { metrics: metrics(7, 7, 9), ..thread((30, 30), 3, 1) };
-        let known = BTreeMap::from([(known.id(), known)]);
+        let last = ThreadState { metrics: metrics(7, 7, 9), ..thread((30, 30), 3, 1) };
+        let last_threads = BTreeMap::from([(last.id(), last)]);
         let completed = |start| {
             let mut exit = ThreadState { metrics: metrics(5, 9, 1), ..thread((30, 30), start, 1) };
-            add_later_counters(&known, &mut exit);
+            add_later_counters(&last_threads, &mut exit);
             exit.metrics
         };
         assert_eq!(completed(3), metrics(7, 9, 1));
@@ -485,10 +489,10 @@ mod tests {
     #[test]
     fn an_exit_has_the_program_that_its_process_ran() {
         let leader = ThreadState { program: Some("job.py".into()), ..thread((30, 30), 3, 1) };
-        let known = BTreeMap::from([(leader.id(), leader)]);
+        let last_threads = BTreeMap::from([(leader.id(), leader)]);
         let program = |ids, start| {
             let mut exit = thread(ids, start, 1);
-            add_later_counters(&known, &mut exit);
+            add_later_counters(&last_threads, &mut exit);
             exit.program.as_deref().map(str::to_owned)
         };
         assert_eq!([((30, 30), 3), ((30, 31), 9)].map(|(ids, start)| program(ids, start).unwrap()), ["job.py"; 2]);

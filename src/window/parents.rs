@@ -123,9 +123,9 @@ mod tests {
             };
             let living = after.iter().map(|(tgid, ticks, ppid)| (*tgid, Some(*ticks), Some(*ppid)));
             let clocks = Clocks::default();
-            let record = |known: &(u32, u64, u32)| ExitedThread {
-                state: leader(known),
-                ppid: known.2,
+            let record = |process: &(u32, u64, u32)| ExitedThread {
+                state: leader(process),
+                ppid: process.2,
                 started_monotonic_ns: 0,
                 elapsed_ns: NS_PER_TICK,
                 ..ExitedThread::default()
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn of_processes_with_one_id_the_last_that_had_started_is_meant() {
         let parents = Parents::of_ids(&[(7, 100, 1)], &[(7, 900, 3)], &[(7, 500, 2)]);
-        let parent = |second: u64| parents.get(7, second * SECOND).map(|known| known.ppid);
+        let parent = |second: u64| parents.get(7, second * SECOND).map(|process| process.ppid);
         assert_eq!(
             [parent(0), parent(1), parent(4), parent(5), parent(8), parent(10)],
             [None, Some(1), Some(1), Some(2), Some(2), Some(3)]
@@ -152,17 +152,17 @@ mod tests {
     #[test]
     fn a_process_that_a_capture_and_a_record_have_is_one_with_its_last_parent() {
         let parents = Parents::of_ids(&[(7, 100, 3), (8, 100, 3)], &[(8, 100, 1)], &[(7, 100, 2), (8, 100, 2)]);
-        let known = |tgid| *parents.get(tgid, 2 * SECOND).unwrap();
+        let process = |tgid| *parents.get(tgid, 2 * SECOND).unwrap();
         assert_eq!(parents.0.len(), 2);
-        assert_eq!((known(7).ppid, known(7).is_in_earlier, known(7).is_living), (2, true, false));
-        assert_eq!((known(8).ppid, known(8).is_in_earlier, known(8).is_living), (1, true, true));
+        assert_eq!((process(7).ppid, process(7).is_in_earlier, process(7).is_living), (2, true, false));
+        assert_eq!((process(8).ppid, process(8).is_in_earlier, process(8).is_living), (1, true, true));
     }
 
     #[test]
     fn ancestors_are_those_of_the_time_when_the_child_started() {
         let parents = Parents::of_ids(&[(5, 100, 1)], &[(5, 800, 2)], &[(6, 300, 5)]);
         let starts: Vec<_> =
-            parents.ancestors(6, 4 * SECOND).map(|known| (known.tgid, known.start_ns / SECOND)).collect();
+            parents.ancestors(6, 4 * SECOND).map(|process| (process.tgid, process.start_ns / SECOND)).collect();
         assert_eq!(starts, [(6, 3), (5, 1)]);
     }
 }

@@ -195,16 +195,16 @@ mod tests {
             Ok(tracker) => tracker,
             Err(errno) => return skipped(Missing::Privilege(format!("BPF maps: {errno}"))),
         };
-        let known: KnownThreads = [5, 6].map(|tid| (id(tid), thread(tid).state)).into();
+        let last_threads: KnownThreads = [5, 6].map(|tid| (id(tid), thread(tid).state)).into();
         tracker.end_pass(LastChange::each(&[thread(5), thread(6)]), &[]);
         // Passes that meet one thread, which is new and has the slot of 5, and mark no other.
         let mut gone_in_pass = |gone_before: &[ThreadId]| {
             tracker.begin_pass();
             tracker.slots.set(tracker.pass_word(), tracker.slots.get(tracker.pass_word()) + 1);
-            let NotReturned { gone_threads: gone, hidden } = tracker.not_returned(&known, &[id(5 + SLOTS)]);
+            let NotReturned { gone_threads, hidden } = tracker.not_returned(&last_threads, &[id(5 + SLOTS)]);
             assert_eq!(hidden, BTreeSet::new());
             tracker.end_pass(Vec::new(), gone_before);
-            gone
+            gone_threads
         };
         assert_eq!(gone_in_pass(&[]), [id(6)].into(), "5 may have been met before its slot was taken");
         assert_eq!(gone_in_pass(&[]), [5, 6].map(id).into(), "this pass would have written 5");

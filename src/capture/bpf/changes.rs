@@ -40,10 +40,10 @@ impl BpfEngine {
         tracker.begin_pass();
         let mut threads = self.changed_threads(ring, parameters)?;
         let changed: Vec<ThreadId> = threads.iter().map(|thread| thread.state.id()).collect();
-        let NotReturned { gone_threads: mut gone, hidden } = tracker.not_returned(last_threads, &changed);
+        let NotReturned { mut gone_threads, hidden } = tracker.not_returned(last_threads, &changed);
         let changes = LastChange::each(&threads);
         complete::complete_threads(context, &mut threads);
-        let slept = |id: &ThreadId| changed.binary_search(id).is_err() && !gone.contains(id);
+        let slept = |id: &ThreadId| changed.binary_search(id).is_err() && !gone_threads.contains(id);
         let others = |tgid| tracker.counters(last_threads, tgid, slept);
         processes::add_process_values(context, &mut threads, &others, pool);
         let mut read = ReadThreads { threads: reduced(threads), ..ReadThreads::default() };
@@ -55,10 +55,10 @@ impl BpfEngine {
         read.merge(of_hidden);
         let read = read.in_order();
         let hidden = hidden.into_iter().flat_map(|tgid| last_threads.range(threads_of(tgid)));
-        gone.extend(read.missing(hidden.map(|(id, _)| *id)));
-        let gone: Vec<_> = gone.into_iter().collect();
-        tracker.end_pass(changes, &gone);
-        Ok(Some(ChangedThreads { read, gone_threads: gone, executed }))
+        gone_threads.extend(read.missing(hidden.map(|(id, _)| *id)));
+        let gone_threads: Vec<_> = gone_threads.into_iter().collect();
+        tracker.end_pass(changes, &gone_threads);
+        Ok(Some(ChangedThreads { read, gone_threads, executed }))
     }
 
     fn changed_threads(&self, ring: &mut RecordRing, parameters: &HostParameters) -> Result<Vec<BpfThread>, Errno> {
@@ -121,12 +121,12 @@ mod tests {
         context: &CaptureContext,
         last_threads: &mut KnownThreads,
     ) -> (Vec<ThreadId>, Vec<ThreadId>) {
-        let ChangedThreads { read, gone_threads: gone, .. } =
+        let ChangedThreads { read, gone_threads, .. } =
             engine.changes(context, &HostParameters::default(), last_threads, &no_workers()).unwrap().unwrap();
-        gone.iter().for_each(|id| drop(last_threads.remove(id)));
+        gone_threads.iter().for_each(|id| drop(last_threads.remove(id)));
         let ids = read.states().map(ThreadState::id).collect();
         last_threads.extend(read.threads.into_iter().map(|thread| (thread.state.id(), thread.state)));
-        (ids, gone)
+        (ids, gone_threads)
     }
 
     #[test]
@@ -145,19 +145,19 @@ mod tests {
             });
             let tid = answered.recv().unwrap();
             sleeps[1].kill().and_then(|()| sleeps[1].wait()).unwrap();
-            let (ids, gone) = changed(engine, context, &mut last_threads);
+            let (ids, gone_threads) = changed(engine, context, &mut last_threads);
             assert!(ids.contains(&ThreadId { tgid: own, tid }), "a new thread");
             assert!(ids.contains(&ThreadId { tgid: own, tid: own }), "the process has more threads");
             assert!(!ids.contains(&lives) && last_threads.contains_key(&lives), "it sleeps on");
-            assert!(gone.contains(&exits) && !last_threads.contains_key(&exits));
+            assert!(gone_threads.contains(&exits) && !last_threads.contains_key(&exits));
             drop(begin);
             thread.join().unwrap();
             // The kernel wakes up those who wait for a thread before it is gone.
             while Path::new("/proc/self/task").join(tid.to_string()).exists() {
                 std::thread::yield_now();
             }
-            let (ids, gone) = changed(engine, context, &mut last_threads);
-            assert!(gone.contains(&ThreadId { tgid: own, tid }));
+            let (ids, gone_threads) = changed(engine, context, &mut last_threads);
+            assert!(gone_threads.contains(&ThreadId { tgid: own, tid }));
             assert!(ids.contains(&ThreadId { tgid: own, tid: own }), "the process has counters of its exited thread");
             sleeps[0].kill().and_then(|()| sleeps[0].wait()).unwrap();
         });

@@ -101,8 +101,8 @@ mod tests {
         std::thread::sleep(Duration::from_millis(100));
         let pids = [own, lives.id(), exits.id()];
         in_context("/proc".as_ref(), |context| {
-            let known = threads_by_id(read(context, &pids, &no_workers()));
-            let schedstat = |tid| known_schedstat(&known[&ThreadId { tgid: own, tid }]);
+            let last_threads = threads_by_id(read(context, &pids, &no_workers()));
+            let schedstat = |tid| known_schedstat(&last_threads[&ThreadId { tgid: own, tid }]);
             if schedstat(own).is_none() {
                 return skipped(Missing::Kernel("schedstat of threads"));
             }
@@ -110,13 +110,14 @@ mod tests {
             ask.send(()).unwrap();
             answered.recv().unwrap();
             std::thread::sleep(Duration::from_millis(50));
-            let later = read_changed(context, &pids, &known, &no_workers());
+            let later = read_changed(context, &pids, &last_threads, &no_workers());
             let was_read = |tgid, tid| later.states().any(|thread| thread.id() == ThreadId { tgid, tid });
             let slept = |tgid, tid| later.slept.contains(&ThreadId { tgid, tid });
             assert!(was_read(own, wakes) && was_read(own, own) && !was_read(own, sleeps));
             assert!(slept(own, sleeps) && slept(lives.id(), lives.id()) && !slept(own, wakes));
-            let gone: Vec<_> = later.missing(known.keys().copied()).filter(|id| id.tgid == exits.id()).collect();
-            assert_eq!(gone, [ThreadId { tgid: exits.id(), tid: exits.id() }]);
+            let gone_threads: Vec<_> =
+                later.missing(last_threads.keys().copied()).filter(|id| id.tgid == exits.id()).collect();
+            assert_eq!(gone_threads, [ThreadId { tgid: exits.id(), tid: exits.id() }]);
         });
         lives.kill().and_then(|()| lives.wait()).unwrap();
     }
@@ -126,12 +127,12 @@ mod tests {
         let tasks = dir.path().join("task/7");
         std::fs::create_dir_all(&tasks).unwrap();
         // Linux 6.18.
-        for (text, known, slept) in
+        for (text, schedstats, slept) in
             [("5 1 2\n", [5, 1, 2], true), ("5 1 3\n", [5, 1, 2], false), ("0 0 0\n", [0; 3], false)]
         {
             std::fs::write(tasks.join("schedstat"), text).unwrap();
-            let known = LastSchedstats([(ThreadId { tgid: 7, tid: 7 }, Some(known))].into());
-            assert_eq!(known.slept(&ProcDirectory::open(dir.path()).unwrap()), slept, "{text}");
+            let schedstats = LastSchedstats([(ThreadId { tgid: 7, tid: 7 }, Some(schedstats))].into());
+            assert_eq!(schedstats.slept(&ProcDirectory::open(dir.path()).unwrap()), slept, "{text}");
         }
     }
 }

@@ -169,8 +169,8 @@ struct SeenLine {
 impl Keyed {
     /// A reader for the given keys. In files, keys may have a prefix that ends with a point.
     pub(in crate::capture) fn new(metrics_by_key: impl IntoIterator<Item = (&'static str, &'static Metric)>) -> Self {
-        let known = metrics_by_key.into_iter().map(|(key, metric)| (key.as_bytes(), metric)).collect();
-        Self { metrics_by_key: known, seen: Vec::new() }
+        let metrics_by_key = metrics_by_key.into_iter().map(|(key, metric)| (key.as_bytes(), metric)).collect();
+        Self { metrics_by_key, seen: Vec::new() }
     }
 
     /// Calls `found` for each line of `text` with a known key.

@@ -29,8 +29,8 @@ pub(super) struct CodeFiles {
 
 impl CodeFiles {
     pub(super) fn new() -> Self {
-        let known = Recent::new("programs and libraries", MAX_FILES);
-        Self { by_key: known, by_number: HashMap::new(), next_number: 0 }
+        let by_key = Recent::new("programs and libraries", MAX_FILES);
+        Self { by_key, by_number: HashMap::new(), next_number: 0 }
     }
 
     /// The file of a mapping, if the caller may open it.

@@ -299,15 +299,15 @@ impl Visitor<'_> for SharedName<'_> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<Name>, E> {
-        let SharedNames { names: known, refusal } = self.0;
-        if let Some(name) = known.get(text) {
+        let SharedNames { names, refusal } = self.0;
+        if let Some(name) = names.get(text) {
             return Ok(Some(Name::clone(name)));
         }
         if text.len() > LONGEST_NAME {
             return Err(E::custom(refusal.insert(LONG_NAME)));
         }
         let name = Name::from(text);
-        known.insert(Name::clone(&name));
+        names.insert(Name::clone(&name));
         Ok(Some(name))
     }
 }

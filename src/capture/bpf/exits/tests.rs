@@ -152,11 +152,10 @@ fn exits_of(fields: Layout, records: &[Vec<u64>]) -> Vec<ExitedThread> {
     let left = received.left;
     let cgroup_names = Arc::new(CgroupNames::default());
     cgroup_names.add(key(UNIFIED, 0xff00).get(), "/build".into());
-    let facts = HostParameters { delays: true, ..HostParameters::default() };
+    let parameters = HostParameters { delays: true, ..HostParameters::default() };
     let containers = NamedContainers::default();
     let names = ExitNames { cgroups: cgroup_names, ..ExitNames::default() };
-    let exits =
-        RecordedExits { summary, records, left, parameters: facts, layout: Arc::new(fields), names, containers };
+    let exits = RecordedExits { summary, records, left, parameters, layout: Arc::new(fields), names, containers };
     exits.all().collect()
 }
 
