@@ -70,8 +70,8 @@ impl Lasting {
     /// Begins a pass of this scope, or of all threads if the last pass over these is too long ago. One over all threads
     /// forgets what no pass has seen since the one before.
     pub(super) fn begin<'b>(&mut self, scope: CaptureScope<'b>) -> CaptureScope<'b> {
-        let is_told = scope.before().is_none_or(|(_, head)| head.host.is_some());
-        let scope = if is_told && is_recent(self.whole_at, self.changes_for) { scope } else { scope.of_all() };
+        let has_host = scope.before().is_none_or(|(_, head)| head.host.is_some());
+        let scope = if has_host && is_recent(self.whole_at, self.changes_for) { scope } else { scope.of_all() };
         if scope.before().is_none() {
             self.forget();
         }

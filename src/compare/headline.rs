@@ -124,8 +124,8 @@ fn scores(section: &ReportSection, host: &HostSize, per: Per) -> Vec<Score> {
         let whole = wholes[column.name];
         let share = if whole > 0.0 { row.amount() / whole } else { 0.0 };
         // Of commands, less wait is no good in itself: it can be that of threads that wait for a lock instead.
-        let is_told = elapsed.is_none() || row.name != WAIT;
-        scores[row.group].add(*place, row.verdict(), if is_told { column.weight * share } else { 0.0 });
+        let is_scored = elapsed.is_none() || row.name != WAIT;
+        scores[row.group].add(*place, row.verdict(), if is_scored { column.weight * share } else { 0.0 });
     }
     let all = section.groups.iter().position(Group::is_all);
     if let Some(slowdown) = elapsed.zip(all).and_then(|(elapsed, all)| Slowdown::new(elapsed, &rows[all])) {

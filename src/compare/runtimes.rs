@@ -91,8 +91,8 @@ pub(super) fn is_of_runtime(function: CodeFunction<'_>) -> bool {
 
 /// Whether a function with this caller interprets another one, which the stack lacks.
 pub(super) fn hides_another(function: CodeFunction<'_>, caller: Option<CodeFunction<'_>>) -> bool {
-    let is_told = || caller.is_some_and(|caller| caller.is_named() && !is_of_runtime(caller));
-    is_in(&INTERPRETERS, function) || (is_in(&NAMING_INTERPRETER, function) && !is_told())
+    let has_named_caller = || caller.is_some_and(|caller| caller.is_named() && !is_of_runtime(caller));
+    is_in(&INTERPRETERS, function) || (is_in(&NAMING_INTERPRETER, function) && !has_named_caller())
 }
 
 fn is_in(rows: &[Runtime], function: CodeFunction<'_>) -> bool {

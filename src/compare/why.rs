@@ -30,8 +30,8 @@ pub(super) fn lines(overview: &ReportSection, reasons: &ReportSection) -> Vec<Wh
     let has_entries = reasons.rows.iter().filter_map(|row| row.reason.as_ref()).any(|reason| reason.entry.is_some());
     let of_group = |rows: &[Row]| {
         let group = &overview.groups[rows[0].group];
-        let is_told = !group.is_all() && !group.is_own() && !above.contains(&group.key[..]);
-        let reasons = is_told.then(|| by_key.get(&group.key[..])).flatten()?;
+        let is_explained = !group.is_all() && !group.is_own() && !above.contains(&group.key[..]);
+        let reasons = is_explained.then(|| by_key.get(&group.key[..])).flatten()?;
         Some(of_columns(rows, reasons, (busiest, has_entries)))
     };
     groups().filter_map(of_group).flatten().collect()
@@ -51,7 +51,7 @@ fn of_columns(overview: &[Row], reasons: &[&Row], (busiest, has_entries): (f64, 
     let active = most_of(overview, &[RUN, WAIT, BLOCK]);
     // Why a group sleeps that hardly does anything is of no interest.
     let is_busy = active >= busiest * LEAST_OTHER_REASON;
-    let is_told = |row: &Row, column: &str| {
+    let is_mentioned = |row: &Row, column: &str| {
         let is_of_column = row.reason.as_ref().and_then(|reason| reason.column()) == Some(column);
         let is_at_place = |reason: &GroupReason| reason.entry.is_some() || reason.class == ReasonClass::Unread;
         let is_in_call = !has_entries || row.reason.as_ref().is_some_and(|reason| is_at_place(reason));
@@ -62,7 +62,7 @@ fn of_columns(overview: &[Row], reasons: &[&Row], (busiest, has_entries): (f64, 
         .filter_map(|column| {
             // Of the time in which a group had something to do, or of all but what it was idle.
             let whole = if column == SLEEP { awake } else { active.max(most_of(overview, &[column])) };
-            let told = reasons.iter().filter(|row| is_told(row, column));
+            let told = reasons.iter().filter(|row| is_mentioned(row, column));
             let mut rows: Vec<Row> = told.map(|row| (*row).clone()).collect();
             let is_much = rows.iter().any(|row| row.amount() > 0.0 && row.amount() >= whole * LEAST_REASON);
             rows.retain(|row| row.amount() >= whole * LEAST_OTHER_REASON);

@@ -302,7 +302,7 @@ impl ReasonCollector {
             // Its id was reused.
             self.remove(sample.tid, (pass.until, pass.number));
         }
-        let names = numbered(&mut self.names, &SampledNames::of(sample)).unwrap_or_else(|others| {
+        let names = numbered(&mut self.names, &SampledNames::from_sample(sample)).unwrap_or_else(|others| {
             self.merged += 1;
             others
         });
@@ -381,7 +381,7 @@ impl ReasonCollector {
     fn other_threads(&mut self, samples: &[(&ThreadSample, Activity)]) -> OtherThreads {
         let running = samples.iter().filter(|(_, activity)| *activity == Activity::Running);
         let named = |(sample, _): &(&ThreadSample, Activity)| {
-            let (Ok(number) | Err(number)) = numbered(&mut self.names, &SampledNames::of(sample));
+            let (Ok(number) | Err(number)) = numbered(&mut self.names, &SampledNames::from_sample(sample));
             Some((sample.cpu?, number))
         };
         let running = running.filter_map(named).collect();

@@ -29,7 +29,7 @@ pub(super) struct SampledNames {
 }
 
 impl SampledNames {
-    pub(super) fn of(sample: &ThreadSample) -> Self {
+    pub(super) fn from_sample(sample: &ThreadSample) -> Self {
         let ThreadSample { pcomm, comm, cgroup, .. } = sample;
         Self { pcomm: Name::clone(pcomm), comm: Name::clone(comm), cgroup: *cgroup }
     }

@@ -47,8 +47,8 @@ fn of_one_side(report: &Report) -> Vec<Fact<'_>> {
     let gaps = if side.is_some() { gaps(report) } else { Vec::new() };
     let warnings = header.map(|header| &header.warnings[..]).unwrap_or_default();
     let about = side.map(|side| about(label, side)).unwrap_or_default();
-    let is_told = report.threshold.is_some() || report.per == Per::Unit;
-    let per_lines = if is_told { per(report).lines } else { Vec::new() };
+    let has_per_lines = report.threshold.is_some() || report.per == Per::Unit;
+    let per_lines = if has_per_lines { per(report).lines } else { Vec::new() };
     vec![
         Fact::new("snapshot", FactData::Side(side), about),
         Fact { lines: per_lines, ..per(report) },
@@ -154,8 +154,8 @@ fn per(report: &Report) -> Fact<'static> {
         Scope::Host if report.is_comparison() && !report.names_its_groups => ", of the whole host".to_owned(),
         _ => String::new(),
     };
-    let is_told = has_overview || report.is_comparison();
-    let line = text.filter(|_| is_told).map(|text| FactLine::fact("", format!("{text}{scope}")));
+    let is_shown = has_overview || report.is_comparison();
+    let line = text.filter(|_| is_shown).map(|text| FactLine::fact("", format!("{text}{scope}")));
     Fact::new("per", FactData::Plain(json!(report.per)), line.into_iter().collect())
 }
 
