@@ -227,7 +227,7 @@ impl<'g> GroupTime<'g> {
             columns.extend(measured.quantity.map(|column| (column.name(), (measured, 0.0))));
         }
         let shortest = (period_ns.saturating_mul(FEWEST_SAMPLES)) as f64;
-        let mut times = Self { columns, zombie_parents: &group.facts.zombie_parents, shortest, quota_part: 1.0 };
+        let mut times = Self { columns, zombie_parents: &group.group_facts.zombie_parents, shortest, quota_part: 1.0 };
         for (reason, weight) in weights {
             let column = times.column(reason);
             if let Some((_, all)) = column.and_then(|column| times.columns.get_mut(column)) {
