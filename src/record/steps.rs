@@ -91,7 +91,7 @@ impl Recorder {
             recorder: self,
             prepare,
             info,
-            has_command: matches!(until, Until::Exited(_)),
+            has_command: !matches!(until, Until::Elapsed(_)),
             head: first.head.clone(),
             moment: Moment::new(first),
             folded,

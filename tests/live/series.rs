@@ -70,6 +70,19 @@ fn starts(part: &str) -> Vec<u64> {
 }
 
 #[test]
+fn a_series_of_a_part_of_a_command_has_the_reasons_of_the_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("series");
+    let file = file.to_str().unwrap();
+    run(&["record", "-q", "-d", "1s", "--every", "200ms", "-o", file, "--", "sh", "-c", "sleep 2 & wait"]);
+    if !text(&["show", file, "--why", "--scope", "host"]).contains("sleep") {
+        return skipped(Missing::Privilege("samples of why threads wait"));
+    }
+    let of_command = text(&["show", file, "--why", "--scope", "command"]);
+    assert!(of_command.lines().any(|line| line.starts_with("sleep") && line.contains("sleep: ")), "{of_command}");
+}
+
+#[test]
 fn a_recording_begins_at_a_multiple_of_the_clock_or_is_interrupted_before() {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
     let period = Duration::from_secs(2).as_nanos();
