@@ -23,7 +23,7 @@ pub(super) struct GroupTotals {
     zombie_ns: u64,
     /// How long they were zombies, by the process that had not waited for them.
     zombie_parents: BTreeMap<Name, u64>,
-    /// How long threads were in each of the states of [`HALTED`], in nanoseconds, by samples.
+    /// How long threads were in each of the states of `HALTED`, in nanoseconds, by samples.
     pub(super) halted_ns: HaltedNs,
     /// How long they were blocked, in nanoseconds; `None` if it is unknown for all threads.
     pub(super) blocked_ns: Option<u64>,
