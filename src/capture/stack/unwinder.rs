@@ -159,14 +159,15 @@ fn by_frame_pointer(registers: &Registers, memory: &mut ReadWord<'_>) -> Result<
 mod tests {
     use super::*;
 
-    /// The number of words that are read to unwind a stack without rules, in memory of these words from 0x1000 on.
+    /// The number of words that are read to unwind a stack without rules, in memory of these words from 0x1000 on. Code is before it.
     fn reads(words: &[u64]) -> usize {
         let mut registers = [None; COUNT];
         (registers[INSTRUCTION], registers[STACK], registers[FRAME]) = (Some(0x40), Some(0x1000), Some(0x1000));
         let mut reads = 0;
         let mut memory = |address: u64| {
+            let Some(place) = address.checked_sub(0x1000) else { return Some(0) };
             reads += 1;
-            words.get(usize::try_from(address.checked_sub(0x1000)? / 8).ok()?).copied()
+            words.get(usize::try_from(place / 8).ok()?).copied()
         };
         let addresses = Unwinder::new().unwind(7, registers, &mut |_| FoundCode::OfNoFile, &mut memory);
         assert_eq!(addresses, [CodeAddress::InProcess(7, 0x40)], "no code of a file follows");
