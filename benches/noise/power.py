@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """What `ctprof ab` finds in six series, and in what time, beside hyperfine with Welch's test: prints a table of docs/noise.md.
 
-Each case is a program and a changed one. Both tools compare the same two commands, one after the other, in random order. ctprof has one gate,
-and ends when it is decided; hyperfine makes 20 runs of each, and finds a change if p < 0.05 for their elapsed times.
+Each case is a program and a changed one, beside a process that computes half of the time (examples/neighbor.rs). Both tools compare the same two
+commands, one after the other, in random order. ctprof has one gate, and ends when it is decided; hyperfine makes 20 runs of each, and finds a change
+if p < 0.05 for their elapsed times.
 
     benches/noise/power.py [SERIES]      build, then 6 series of each case: about 20 minutes; needs hyperfine
 """
@@ -40,7 +41,7 @@ static void *run(void *unused) {
     return unused;
 }
 int main(int argc, char **argv) {
-    steps = atol(argv[1]) * 500000L;
+    steps = atol(argv[1]) * 2000000L;
     locked = atoi(argv[2]);
     size_t memory = atol(argv[3]) << 20;
     if (memory) memset(malloc(memory), 1, memory);
@@ -71,7 +72,8 @@ CASES = [
 
 def main():
     series = int(sys.argv[1]) if len(sys.argv) > 1 else 6
-    subprocess.run(["cargo", "build", "--quiet", "--release"], cwd=ROOT, check=True)
+    subprocess.run(["cargo", "build", "--quiet", "--release", "--bins", "--examples"], cwd=ROOT, check=True)
+    neighbor = subprocess.Popen([RELEASE / "examples/neighbor", "half"])
     generator = random.Random(1)
     print(f"{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f} before; {series} series of each case:\n")
     print("| change | gate | ctprof: found | median time | hyperfine: found | median time |")
@@ -83,6 +85,7 @@ def main():
         (directory / "file").write_bytes(bytes(1 << 20))
         for name, changed, gate in CASES:
             print(row(name, [command(directory, values) for values in (BASE, changed)], gate, series, generator), flush=True)
+    neighbor.kill()
 
 
 def command(directory, values):
