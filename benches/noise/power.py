@@ -78,14 +78,16 @@ def main():
     print(f"{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f} before; {series} series of each case:\n")
     print("| change | gate | ctprof: found | median time | hyperfine: found | median time |")
     print("|---|---|---:|---:|---:|---:|")
-    with tempfile.TemporaryDirectory() as directory:
-        directory = Path(directory)
-        (directory / "load.c").write_text(PROGRAM)
-        subprocess.run(["cc", "-O1", "-pthread", "-o", directory / "load", directory / "load.c"], check=True)
-        (directory / "file").write_bytes(bytes(1 << 20))
-        for name, changed, gate in CASES:
-            print(row(name, [command(directory, values) for values in (BASE, changed)], gate, series, generator), flush=True)
-    neighbor.kill()
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            directory = Path(directory)
+            (directory / "load.c").write_text(PROGRAM)
+            subprocess.run(["cc", "-O1", "-pthread", "-o", directory / "load", directory / "load.c"], check=True)
+            (directory / "file").write_bytes(bytes(1 << 20))
+            for name, changed, gate in CASES:
+                print(row(name, [command(directory, values) for values in (BASE, changed)], gate, series, generator), flush=True)
+    finally:
+        neighbor.kill()
 
 
 def command(directory, values):

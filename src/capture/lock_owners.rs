@@ -1,4 +1,4 @@
-//! Which process holds the lock on a file that a sampled thread waits for.
+//! Holders of the locks on files that sampled threads wait for.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -36,7 +36,7 @@ pub struct ThreadSampler {
     /// Sampler that reads procfs, used without BPF.
     procfs: ProcfsSampler,
     mutex_owners: MutexOwners,
-    /// With BPF, where nothing else can name functions of the kernel.
+    /// Numbers of functions by `wchan`, used with BPF if no program may name functions of the kernel.
     wait_functions: WaitFunctions,
     /// `None` if stacks are not wanted, or if the kernel has no BPF programs that find threads by their ids.
     stacks: Option<SampledStacks>,
@@ -47,7 +47,7 @@ pub struct ThreadSampler {
 /// Files `wchan` that are read per pass and state, at most: each takes some 5 µs. A pass over all threads has a sample of each.
 const MAX_WCHANS: usize = 1024;
 
-/// What stacks need: a program that asks whether a thread still sleeps when its stack has been read.
+/// Reason for the lack of stacks: no program can ask whether a thread still sleeps when its stack has been read.
 const NO_THREADS_BY_ID: &str = "the kernel's BPF programs cannot find threads by their ids";
 const NO_BPF_SAMPLES: &str = "threads are sampled without BPF";
 
@@ -127,8 +127,8 @@ impl ThreadSampler {
         self.procfs.pass(samples).map(|()| 0)
     }
 
-    /// Where BPF cannot name functions of the kernel, replaces the stacks of the first samples by the function that procfs names,
-    /// those of blocked threads first.
+    /// Where BPF cannot name functions of the kernel, replaces the stacks of the first samples by the function that procfs names.
+    /// Blocked threads come first.
     fn replace_stacks(&mut self, samples: &mut [ThreadSample]) {
         if self.bpf.as_ref().is_none_or(|bpf| !bpf.has_no_names()) {
             return;

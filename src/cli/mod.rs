@@ -144,8 +144,9 @@ fn ended(done: anyhow::Result<ExitCode>, failed: u8) -> ExitCode {
                 name_program(slice::from_mut(&mut **finding));
             }
             complain(&error);
-            let is_misfit = error.is::<UnsuitableFile>() || error.downcast_ref().is_some_and(StoreError::is_misfit);
-            ExitCode::from(if is_misfit { WRONG_USAGE } else { failed })
+            let is_unsuitable =
+                error.is::<UnsuitableFile>() || error.downcast_ref().is_some_and(StoreError::is_unsuitable);
+            ExitCode::from(if is_unsuitable { WRONG_USAGE } else { failed })
         }
         Ok(status) => status,
     }

@@ -1,21 +1,20 @@
 //! Reports on standard output or standard error.
 
 use std::env;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::Context;
 use clap::ColorChoice;
 use nix::unistd::User;
-use tempfile::{Builder, NamedTempFile};
 use terminal_size::{Height, Width, terminal_size_of};
 
 use super::{Format, ViewArgs, usage_error};
 use crate::compare::{GroupBy, NoSuchGroup, Report};
 use crate::process::check_stdout;
-use crate::report::{DisplayOptions, Terminal, UserNames, escaped};
+use crate::report::{DisplayOptions, Terminal, UserNames};
+use crate::store::OutputTarget;
 
 /// Runs `print` on buffered standard output.
 pub(super) fn to_stdout(
@@ -111,39 +110,7 @@ pub(super) fn check_exports(view: &ViewArgs, inputs: &[&Path]) -> anyhow::Result
     if !view.export.is_empty() && inputs.contains(&Path::new("-")) {
         return Err(usage_error("--export needs a file that can be read twice, not standard input"));
     }
-    let open = |path: &Path| match replacement_of(path) {
-        Some(file) => file.map(drop),
-        None => OpenOptions::new().append(true).open(path).map(drop),
-    };
-    view.export.iter().try_for_each(|(_, file)| open(file).with_context(|| cannot_export(file)))
-}
-
-/// A temporary file beside a path, which takes its place once the report is whole: a run that fails leaves what was there. `None`
-/// for what is there and no regular file, such as a pipe, `/dev/stdout` or another link, which is written to.
-fn replacement_of(path: &Path) -> Option<io::Result<NamedTempFile>> {
-    if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
-        return None;
-    }
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // What the umask leaves of it, as of other new files.
-    Some(Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory))
-}
-
-/// Writes a file of `--export`.
-fn export_to(path: &Path, write: impl FnOnce(&mut dyn Write, Terminal) -> io::Result<()>) -> io::Result<()> {
-    let plain = Terminal { width: None, has_color: false };
-    let write_to = |file: &File| {
-        let mut out = BufWriter::new(file);
-        write(&mut out, plain).and_then(|()| out.flush())
-    };
-    let Some(file) = replacement_of(path) else { return write_to(&File::create(path)?) };
-    let file = file?;
-    write_to(file.as_file())?;
-    file.persist(path).map(drop).map_err(|error| error.error)
-}
-
-fn cannot_export(path: &Path) -> String {
-    format!("cannot write {} (--export)", escaped(&path.to_string_lossy()))
+    view.export.iter().try_for_each(|(_, file)| OutputTarget::create(file).map(drop)).map_err(Into::into)
 }
 
 /// Writes to the file of a view, or to a stream, with what is known of its terminal.
@@ -153,7 +120,11 @@ pub(super) fn write_to(
     write: impl FnOnce(&mut dyn Write, Terminal) -> io::Result<()>,
 ) -> anyhow::Result<()> {
     if let Some(path) = &view.file {
-        return export_to(path, write).with_context(|| cannot_export(path));
+        let written = OutputTarget::create(path)?.write_with(|file| {
+            let mut out = BufWriter::new(file);
+            write(&mut out, Terminal { width: None, has_color: false }).and_then(|()| out.flush())
+        });
+        return written.map_err(Into::into);
     }
     let terminal = Terminal { width: stream.width(), has_color: has_color(view.color, stream) };
     match stream {

@@ -35,17 +35,15 @@ impl fmt::Display for CodeSite {
 /// Maximum length of a function's name, in characters: names of templates and closures have no end.
 const LONGEST_NAME: usize = 64;
 
-/// The functions of a stack without those of runtimes and without names, the innermost first; if none has a name, those without.
-/// What calls itself is one, and so are functions that a runtime keeps to itself.
+/// Returns the functions of a stack that belong to no runtime and have a name, the innermost first; if none has a name, functions
+/// without one. A function that calls itself is one, and so are functions that a runtime keeps to itself.
 pub(super) fn telling(stack: &str) -> Vec<CodeFunction<'_>> {
     let all = CodeFunction::all(stack);
     let callers = all.clone().skip(1).map(Some).chain([None]);
-    let told =
-        all.zip(callers).map(
-            |(function, caller)| {
-                if hides_another(function, caller) { CodeFunction::WITHOUT_FRAMES } else { function }
-            },
-        );
+    let told = all.zip(callers).map(|(function, caller)| match hides_another(function, caller) {
+        true => CodeFunction::WITHOUT_FRAMES,
+        false => function,
+    });
     let outside: Vec<_> = told.filter(|function| !is_of_runtime(*function)).collect();
     let has_names = outside.iter().any(|function| function.is_named());
     let is_wanted = |function: &CodeFunction<'_>| function.is_named() || function.is_gap() || !has_names;
@@ -64,7 +62,7 @@ pub(super) fn of_owner(stack: &str) -> Option<CodeSite> {
     at(&telling(stack), 0)
 }
 
-/// The site of a function with its caller, of those that [`telling`] returns.
+/// Returns the site of a function that [`telling`] returned, with its caller.
 pub(super) fn at(functions: &[CodeFunction<'_>], place: usize) -> Option<CodeSite> {
     let (function, caller) = (functions.get(place)?.without_place(), functions.get(place + 1));
     let caller = caller.map(|caller| caller.without_place()).filter(|caller| *caller != function);

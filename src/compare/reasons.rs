@@ -82,7 +82,7 @@ pub(super) fn grouped(reasons: &Reasons, threads: &ThreadTotals, naming: &Naming
     groups
 }
 
-/// What the process of threads runs. Files of 0.3.0 say it only in the rows of threads.
+/// Returns the program that the process of these threads runs. Files of 0.3.0 have it only in the rows of threads.
 fn program_of<'t>(sampled: &'t SampledThreads, threads: &'t ThreadTotals) -> Option<&'t Name> {
     sampled.program.as_ref().or_else(|| threads.programs.get(&sampled.tgid?))
 }

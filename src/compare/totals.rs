@@ -109,8 +109,10 @@ impl GroupTotals {
             thread.cgroup.iter().chain(&thread.cpu_cgroup).for_each(|path| self.add_cgroup(path));
         }
         if let Some(parent) = &thread.parent {
-            let by_parent = if span.zombie_ns > 0 { &mut self.zombie_parents } else { &mut self.parents };
-            add_parent(by_parent, parent, if span.zombie_ns > 0 { span.zombie_ns } else { span.count });
+            match span.zombie_ns {
+                0 => add_parent(&mut self.parents, parent, span.count),
+                ns => add_parent(&mut self.zombie_parents, parent, ns),
+            }
         }
         if let Some(kind) = thread.exited_work {
             self.exited_work.entry(kind).or_default().add_work(&thread.metrics);
@@ -299,7 +301,7 @@ impl GroupTotals {
     }
 }
 
-/// Adds an amount to that of a parent, if there is room.
+/// Adds to the amount of a parent, if there is room.
 fn add_parent(parents: &mut BTreeMap<Name, u64>, name: &Name, amount: u64) {
     let has_room = parents.len() < MOST_PARENTS && name.len() <= LONGEST_PARENT;
     if has_room || parents.contains_key(name) {

@@ -50,7 +50,9 @@ pub(crate) fn local_zone() -> TimeZone {
     let is_no_zone = |path: &OsStr| fs::metadata(path).is_ok_and(|file| !file.is_file() || file.len() > LARGEST_ZONE);
     let name = env::var_os("TZ").unwrap_or_default();
     let path = OsStr::from_bytes(name.as_bytes().strip_prefix(b":").unwrap_or(name.as_bytes()));
-    if is_no_zone(path) { TimeZone::UTC } else { TimeZone::try_system().unwrap_or(TimeZone::UTC) }
+    // A directory that has the name of a zone is none.
+    let is_named = || path.to_str().is_some_and(|name| jiff::tz::db().get(name).is_ok());
+    if is_no_zone(path) && !is_named() { TimeZone::UTC } else { TimeZone::try_system().unwrap_or(TimeZone::UTC) }
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Whether the file is right, and does not fit what was asked of it.
-    pub fn is_misfit(&self) -> bool {
+    pub fn is_unsuitable(&self) -> bool {
         matches!(self, Self::NotASeries(_) | Self::NoSuchPart(..))
     }
 }

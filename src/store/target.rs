@@ -123,6 +123,13 @@ impl OutputTarget {
             _ => StoreError::Write(path, error),
         })
     }
+
+    /// Writes something else than a snapshot, and gives it its name. If that fails, an existing file is kept.
+    pub(crate) fn write_with(self, write: impl FnOnce(&File) -> io::Result<()>) -> Result<(), StoreError> {
+        let Self { path, output } = self;
+        let written = write(output.file()).and_then(|()| output.publish(&path));
+        written.map(drop).map_err(|error| StoreError::Write(path, error))
+    }
 }
 
 impl OutputFile {

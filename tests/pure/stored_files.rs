@@ -392,6 +392,13 @@ fn a_time_zone_that_is_no_file_of_one_is_not_read() {
     let [fifo, large] = ["fifo", "large"].map(|name| directory.path().join(name));
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
     fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
+    let zone = "Asia/Tokyo";
+    let has_zones = std::path::Path::new("/usr/share/zoneinfo").join(zone).exists();
+    fs::create_dir_all(directory.path().join(zone)).unwrap();
+    let mut show = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    show.arg("show").arg(fixture("v2-window-linux-6.18.ctprof.zst")).env("TZ", zone).current_dir(&directory);
+    let shown = String::from_utf8(show.output().unwrap().stdout).unwrap();
+    assert!(!has_zones || shown.contains(" JST "), "a directory with the name of a zone: {shown}");
     for zone in [fifo, large] {
         let mut show = Command::new("timeout");
         show.args(["-s", "KILL", "60", env!("CARGO_BIN_EXE_ctprof"), "show"]).env("TZ", &zone);

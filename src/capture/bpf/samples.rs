@@ -164,7 +164,7 @@ impl BpfSampler {
         self.functions.is_err()
     }
 
-    /// What asks whether a thread still sleeps, once; `None` for a kernel that finds no threads by their ids (Linux 6.4).
+    /// Program that asks once whether a thread still sleeps; `None` for a kernel that finds no threads by their ids (Linux 6.4).
     pub(in crate::capture) fn take_check(&mut self) -> Option<SleepCheck> {
         self.check.take()
     }

@@ -39,7 +39,7 @@ struct SeenThread {
     is_asleep: bool,
     pass: u64,
     tgid: u32,
-    /// What its exit will be.
+    /// End to report once the thread has exited.
     end: ThreadEnd,
 }
 
@@ -202,8 +202,8 @@ impl ProcfsSampler {
     }
 }
 
-/// What a thread does, by its state and its `schedstat` before and now. Procfs does not tell threads that run from those that
-/// are ready to run: a thread is taken to do what it did for the larger part of the time since.
+/// Returns the activity of a thread, by its state and its `schedstat` before and now. Procfs does not tell threads that run from
+/// threads that are ready to run: the activity is the one that took the larger part of the time since.
 fn activity(state: u8, before: [u64; 3], now: [u64; 3]) -> Option<Activity> {
     let increase = |index: usize| now[index].saturating_sub(before[index]);
     Some(match state {

@@ -19,10 +19,12 @@ const PIECE: usize = 1 << 16;
 pub(super) fn file<'d, R: ReadRef<'d>>(headers: &Headers<'d, R>, budget: &ExamineBudget) -> Option<File> {
     let (_, section) = headers.sections.section_by_name(ENDIAN, b".gnu_debugdata")?;
     let (start, bytes) = section.file_range(ENDIAN)?;
-    // The reader owns what it reads.
-    let compressed = Cursor::new(headers.data.read_bytes_at(start, bytes).ok()?.to_vec());
     let charge = |bytes: usize| budget.charge(u64::try_from(bytes).ok()?).ok();
     charge(MAX_DICTIONARY)?;
+    let compressed = headers.data.read_bytes_at(start, bytes).ok()?;
+    // The reader owns what it reads.
+    charge(compressed.len())?;
+    let compressed = Cursor::new(compressed.to_vec());
     let decoder = XzDecoder::in_heap_with_alloc_dict_size(DICT_SIZE_MIN, MAX_DICTIONARY);
     let mut reader = XzReader::new_with_buffer_size_and_decoder(compressed, PIECE.try_into().ok()?, decoder);
     let mut file = File::from(memfd_create(c"ctprof-symbols", MFdFlags::MFD_CLOEXEC).ok()?);

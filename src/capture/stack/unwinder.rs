@@ -111,7 +111,7 @@ impl Unwinder {
     }
 }
 
-/// What is known of the last function of a file that a stack has so far.
+/// Facts about the last function of a file that a stack has so far.
 #[derive(Default)]
 struct StackEnd {
     file: Option<u32>,
