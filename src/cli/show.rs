@@ -29,7 +29,7 @@ pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
 fn show_as(args: &ShowArgs, view: &ViewArgs, messages: Messages) -> anyhow::Result<()> {
     let options = view.options(Sides::one(args.snapshot.display().to_string()));
     let mut input = DigestReader::new(options, view, messages);
-    let (parts, columns, sections) = course(args, view);
+    let (parts, columns, sections) = trend_selection(args, view);
     let (side, parts) = match &args.later {
         None => input.runs_and_parts(&args.snapshot, parts)?,
         Some(later) => (input.window(&args.snapshot, later)?.into(), None),
@@ -43,8 +43,8 @@ fn show_as(args: &ShowArgs, view: &ViewArgs, messages: Messages) -> anyhow::Resu
     written
 }
 
-/// Returns, for a series, the number of parts, and the columns and sections whose course is shown.
-fn course(args: &ShowArgs, view: &ViewArgs) -> (u32, Vec<&'static OverviewColumn>, &'static [Section]) {
+/// Returns, for a series, the number of parts, and the columns and sections whose trends are shown.
+fn trend_selection(args: &ShowArgs, view: &ViewArgs) -> (u32, Vec<&'static OverviewColumn>, &'static [Section]) {
     if !view.format.is_interactive() {
         return (PARTS, vec![args.sparkline], &[Section::Overview]);
     }

@@ -4,7 +4,6 @@
 mod captures;
 mod cgroup_keys;
 mod code_site;
-mod course;
 mod delta;
 mod digest;
 mod exited_work;
@@ -55,9 +54,9 @@ use self::reasons::{GroupedReasons, ReasonRows, Wanted};
 use self::smaps::ProcessMemory;
 pub use self::smaps::collect_smaps_rollup;
 pub use self::{
-    cgroup_keys::*, code_site::CodeSite, course::*, delta::*, digest::*, gate::*, gate_outcome::*, globs::*,
-    group_keys::*, grouped::*, host::*, options::*, overview_columns::*, quantity::*, reason::*, report::*, rows::*,
-    runs::*, scope::*, select::*, sides::*, trend::*, until::*,
+    cgroup_keys::*, code_site::CodeSite, delta::*, digest::*, gate::*, gate_outcome::*, globs::*, group_keys::*,
+    grouped::*, host::*, options::*, overview_columns::*, quantity::*, reason::*, report::*, rows::*, runs::*,
+    scope::*, select::*, sides::*, trend::*, until::*,
 };
 pub(crate) use self::{gate_cause::GateCause, measurement::*, shortened::*, why::*};
 use self::{gate_metric::*, notes::*, slowdown::*, totals::*};

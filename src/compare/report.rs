@@ -53,7 +53,7 @@ pub struct Report {
     pub gates: Vec<GateResult>,
     /// The cgroups, processes and threads below the groups, if the options have them.
     pub tree: Option<Box<Report>>,
-    /// How columns changed in the course of a series; none of anything else.
+    /// How columns changed over the parts of a series; empty for reports of anything else.
     pub trends: Vec<Trend>,
 }
 

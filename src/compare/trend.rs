@@ -1,17 +1,40 @@
-//! How columns of the overview, and reasons, changed in the course of a series.
+//! Trends: how columns of the overview, and reasons, changed over the parts of a series.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use super::{
-    CompareOptions, Group, GroupReason, GroupTrend, Grouped, OverviewColumn, Per, Quantity, Query, Row, Runs,
-    Selection, Sides, Trend,
+    CompareOptions, Group, GroupReason, Grouped, OverviewColumn, Per, Quantity, Query, Row, Runs, Selection, Sides,
 };
 use crate::model::Section;
 use crate::statistics::Design;
 
-/// The course of columns in the parts of a series, and if the sections have them, of reasons and of the number of threads.
+/// The values of a column, or the time of a reason, in each part of a series, by group.
+#[derive(Debug, Default, Serialize)]
+pub struct Trend {
+    pub(crate) column: Cow<'static, str>,
+    #[serde(skip)]
+    pub(crate) reason: Option<Arc<GroupReason>>,
+    pub(crate) unit: &'static str,
+    /// When each part began, in nanoseconds since 1970.
+    pub(crate) started_at_unix_ns: Vec<u64>,
+    pub(crate) duration_ns: Vec<u64>,
+    /// Trends of groups, sorted by the key of the group; `null` in JSON where a value is unknown.
+    pub(crate) groups: Vec<GroupTrend>,
+}
+
+/// The values of one group, one for each part.
+#[derive(Debug, Serialize)]
+pub(crate) struct GroupTrend {
+    pub(crate) path: Vec<String>,
+    pub(crate) values: Vec<f64>,
+}
+
+/// Returns the trends of columns over the parts of a series. If the sections have them, the trends of reasons and of the
+/// number of threads follow.
 #[must_use]
 pub fn trends(
     parts: Runs,

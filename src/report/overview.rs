@@ -21,7 +21,7 @@ pub(super) enum PivotColumn {
     User,
     /// The values of a column of the overview, in this unit.
     Value(&'static str, Unit),
-    /// The course of a value in a series, by its name.
+    /// The trend of a value over the parts of a series, by the name of the value.
     Trend(String),
     /// Verdict of several runs on the headline of the group.
     Verdict,
@@ -110,7 +110,7 @@ impl Pivot {
         }
     }
 
-    /// Adds a column with the course of the values of each group.
+    /// Adds a column with the trend of each group.
     pub(super) fn add_trend(&mut self, trend: &Trend, section: &ShownSection<'_>) {
         self.columns.push(PivotColumn::Trend(trend.column.clone().into_owned()));
         for (line, group) in self.lines.iter_mut().zip(&self.groups) {

@@ -1,4 +1,4 @@
-//! The course of a group's values as a row of bars.
+//! The trend of a group as a row of bars.
 
 use crate::compare::{Group, Trend};
 

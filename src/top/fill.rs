@@ -17,7 +17,7 @@ Keys
   g G     group by another axis, or by the one before
   s S     sort by the next column, or by the one before
   /       only groups with a text in their names; * and ? stand for others
-  l       all columns, or the main ones with their course over the last minute
+  l       all columns, or the main ones with their trends over the last minute
   ← →     the window before, or after: of the last ten minutes, or of the file
   space   hold the window, or go on; recording goes on meanwhile
   + -     longer or shorter intervals

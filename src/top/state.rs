@@ -19,7 +19,7 @@ fn intervals() -> impl DoubleEndedIterator<Item = Duration> {
 /// Columns that the table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShownColumns {
-    /// The main ones, and their course.
+    /// The main ones, and their trends.
     Main,
     All,
 }

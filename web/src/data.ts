@@ -117,7 +117,7 @@ export interface Document {
   paths: [number | null, string][];
   sections: SectionData[];
   tree: SectionData[] | null;
-  course: Trends | null;
+  trends: Trends | null;
 }
 
 /** One value of one group. */

@@ -38,7 +38,7 @@ const drawn = (view: { draw: () => HTMLElement; refresh: () => void }): Drawn =>
 /** The views below the overview that have content. */
 function views(app: App): View[] {
   const { report } = app;
-  const { course } = report.document;
+  const { trends } = report.document;
   const rows = (name: "Values" | "Host" | "Captures", about: string, sections?: string[]): View | false => {
     const view = name.toLowerCase() as "values" | "host" | "captures";
     const of = (one: App) => new RowsView(one, view, sections);
@@ -47,10 +47,10 @@ function views(app: App): View[] {
     return of(app).hasContent && { name, about, draw: (one) => drawn(of(one)), keys, ...follows };
   };
   const list = [
-    course && {
+    trends && {
       name: "Time",
       about: "what groups did in each part of the recording; select a period for all views",
-      draw: () => drawn(new TimeView(app, course)),
+      draw: () => drawn(new TimeView(app, trends)),
       keys: ["metric", "period"] as Key[],
     },
     hasWhy(report) && {

@@ -2,13 +2,13 @@
 
 import type { App } from "./app";
 import { copier } from "./copy";
-import { average, endOf, isWhole, partOf, periodOf, sinceText, startOf, type Period } from "./course";
+import { average, endOf, isWhole, partOf, periodOf, sinceText, startOf, type Period } from "./trends";
 import { keyOf, Report, type Trends, type TrendColumn, type Document, type SectionData } from "./data";
 import { html } from "./dom";
 import { numberText } from "./format";
 import { sortedBy } from "./sorting";
 
-/** The column of the course that is no column of values in the overview. */
+/** The column over time that is no column of values in the overview. */
 const THREADS = "thread_count";
 
 /** What a view shows if a period is selected. */
@@ -18,15 +18,15 @@ export type Follows = "period" | "whole";
 type Rates = SectionData["values"][number] & { rates: Map<number, number | null> };
 
 interface Selected {
-  course: Trends;
+  trends: Trends;
   period: Period;
 }
 
-/** The selected period, if it is not the whole course. */
+/** The selected period, if it is not the whole series. */
 function selected({ report, state }: App): Selected | null {
-  const { course } = report.document;
-  const period = course && periodOf(course, state.get("period"));
-  return course && period && !isWhole(course, period) ? { course, period } : null;
+  const { trends } = report.document;
+  const period = trends && periodOf(trends, state.get("period"));
+  return trends && period && !isWhole(trends, period) ? { trends, period } : null;
 }
 
 /** The same page of the selected period: what groups did in it on average, and why. */
@@ -35,15 +35,15 @@ export function ofPeriod(app: App): App {
   return found ? { ...app, report: reportOf(app.report, found) } : app;
 }
 
-function reportOf(whole: Report, { course, period }: Selected): Report {
-  const columns = course.columns.filter(({ groups, name }) => groups.length > 0 && name !== THREADS);
-  const threads = course.columns.find(({ name }) => name === THREADS);
+function reportOf(whole: Report, { trends, period }: Selected): Report {
+  const columns = trends.columns.filter(({ groups, name }) => groups.length > 0 && name !== THREADS);
+  const threads = trends.columns.find(({ name }) => name === THREADS);
   const rate = (column: TrendColumn | undefined, group: number) => {
     const values = column?.values[column.groups.indexOf(group)];
     if (!values) return null;
     // Gauges have the value that they had at the end.
     const isRate = column.unit === "percent" || column.unit.endsWith("/s");
-    return isRate ? average(course, values, period) : (values[period[1]] ?? null);
+    return isRate ? average(trends, values, period) : (values[period[1]] ?? null);
   };
   const all = [...new Set(columns.flatMap(({ groups }) => groups))];
   const cells: Document["cells"] = [];
@@ -66,19 +66,19 @@ function reportOf(whole: Report, { course, period }: Selected): Report {
     const rates = new Map(groups.map((group) => [group, rate(columns[at], group) ?? zero(group)]));
     return { name, unit, doc: known?.doc ?? "", rates };
   });
-  const reasons = reasonsOf(course, period);
+  const reasons = reasonsOf(trends, period);
   const sampled = [...new Set(reasons.flatMap(({ rates }) => [...rates.keys()]))];
-  const left = course.groups_without_reasons;
+  const left = trends.groups_without_reasons;
   const notes = left > 0 ? [`${left} groups that ran and waited less in the whole recording are left out`] : [];
   const sections = [section("overview", values, groups), section("reasons", reasons, sampled, notes)];
   return new Report({ ...whole.document, cells, sections, tree: null });
 }
 
 /** The reasons that groups had in a period. */
-function reasonsOf(course: Trends, period: Period): Rates[] {
+function reasonsOf(trends: Trends, period: Period): Rates[] {
   const byKey = new Map<string, Rates>();
-  for (const { name, reason, unit, group, values } of course.reasons) {
-    const rate = average(course, values, period);
+  for (const { name, reason, unit, group, values } of trends.reasons) {
+    const rate = average(trends, values, period);
     // Groups with the same reason have stacks of their own.
     const key = keyOf([name, ...reason.stack]);
     const found = byKey.get(key) ?? { name, reason, unit, rates: new Map<number, number>() };
@@ -95,11 +95,11 @@ function isZero(whole: Report, name: string, group: number): boolean {
 }
 
 /** Whether the page has reasons of periods. */
-export const hasReasons = ({ report }: App): boolean => (report.document.course?.reasons.length ?? 0) > 0;
+export const hasReasons = ({ report }: App): boolean => (report.document.trends?.reasons.length ?? 0) > 0;
 
 /** The name of a part of a recording, to be copied, and what is said of it. */
-export function partLine(app: App, text: string, course: Trends, period: Period): HTMLElement {
-  const part = partOf(course, app.report.document.file, period);
+export function partLine(app: App, text: string, trends: Trends, period: Period): HTMLElement {
+  const part = partOf(trends, app.report.document.file, period);
   const all = html("a", { href: app.state.link({ period: "" }) }, "Select the whole recording");
   const copy = copier("Copy its name", () => part);
   return html("p", { class: "part" }, text, html("code", {}, `ctprof show ${part}`), " ", copy, " ", all);
@@ -109,8 +109,8 @@ export function partLine(app: App, text: string, course: Trends, period: Period)
 export function remark(app: App, follows: Follows): HTMLElement | null {
   const found = selected(app);
   if (!found) return null;
-  const { course, period } = found;
-  const [from, to] = [sinceText(startOf(course, period[0])), sinceText(endOf(course, period[1]))];
+  const { trends, period } = found;
+  const [from, to] = [sinceText(startOf(trends, period[0])), sinceText(endOf(trends, period[1]))];
   const text = follows === "period" ? `From ${from} to ${to}. ` : `Of the whole recording. From ${from} to ${to}: `;
-  return partLine(app, text, course, period);
+  return partLine(app, text, trends, period);
 }

@@ -1,8 +1,8 @@
 // The time axis of a series: stacked columns of the leading groups, a row per group, and a period to look at.
 
 import type { App } from "./app";
-import * as course from "./course";
-import type { Period } from "./course";
+import * as trends from "./trends";
+import type { Period } from "./trends";
 import type { Trends, TrendColumn } from "./data";
 import { html, legend, note, select, svg } from "./dom";
 import { headingOf, numberText } from "./format";
@@ -33,20 +33,20 @@ export class TimeView {
 
   constructor(
     private readonly app: App,
-    private readonly course: Trends,
+    private readonly trends: Trends,
   ) {
     this.ends = [0, 1].map((end) => {
       const input = () => {
         const [from, to] = this.ends.map((one) => Number(one.value)) as [number, number];
         this.choose(end === 0 ? [from, Math.max(from, to)] : [Math.min(from, to), to]);
       };
-      return html("input", { type: "range", min: 0, max: course.duration_ns.length - 1, input });
+      return html("input", { type: "range", min: 0, max: trends.duration_ns.length - 1, input });
     });
   }
 
   draw(): HTMLElement {
     const { state } = this.app;
-    const names = this.course.columns
+    const names = this.trends.columns
       .filter(({ groups }) => groups.length > 0)
       .map(({ name }): [string, string] => [name, name]);
     const column = select("Column", names, this.column()?.name ?? "", (name) => {
@@ -56,7 +56,7 @@ export class TimeView {
     this.drag();
     this.refresh();
     const toolbar = html("div", { class: "toolbar" }, column, ...ends);
-    return html("div", { class: "course" }, toolbar, this.part, this.chart, this.rest);
+    return html("div", { class: "trends" }, toolbar, this.part, this.chart, this.rest);
   }
 
   refresh(): void {
@@ -65,12 +65,12 @@ export class TimeView {
     this.ends.forEach((input, end) => {
       const part = period[end] ?? 0;
       input.value = String(part);
-      const text = course.sinceText((end === 0 ? course.startOf : course.endOf)(this.course, part));
+      const text = trends.sinceText((end === 0 ? trends.startOf : trends.endOf)(this.trends, part));
       input.setAttribute("aria-valuetext", text);
     });
-    const isWhole = course.isWhole(this.course, period);
+    const isWhole = trends.isWhole(this.trends, period);
     this.part.replaceChildren(
-      isWhole ? html("p", { class: "hint" }, KEYS) : partLine(this.app, "", this.course, period),
+      isWhole ? html("p", { class: "hint" }, KEYS) : partLine(this.app, "", this.trends, period),
     );
     if (!column) return;
     const lines = this.lines(column, period);
@@ -83,19 +83,19 @@ export class TimeView {
   }
 
   private period(): Period {
-    return course.periodOf(this.course, this.app.state.get("period"));
+    return trends.periodOf(this.trends, this.app.state.get("period"));
   }
 
   private get whole(): Period {
-    return [0, this.course.duration_ns.length - 1];
+    return [0, this.trends.duration_ns.length - 1];
   }
 
   private choose(period: Period): void {
-    this.app.state.set({ period: course.isWhole(this.course, period) ? "" : period.join("..") });
+    this.app.state.set({ period: trends.isWhole(this.trends, period) ? "" : period.join("..") });
   }
 
   private column(): TrendColumn | undefined {
-    const { columns } = this.course;
+    const { columns } = this.trends;
     const chosen = this.app.state.get("metric");
     return columns.find(({ name }) => `overview/${name}` === chosen) ?? columns[0];
   }
@@ -105,21 +105,21 @@ export class TimeView {
     const lines = groups.map((index, at) => ({
       name: this.app.report.pathOf(index).join(" » "),
       values: values[at] ?? [],
-      average: course.average(this.course, values[at] ?? [], period),
+      average: trends.average(this.trends, values[at] ?? [], period),
     }));
     return sortedBy(lines, false, (line) => line.average);
   }
 
   /** The leading groups and the sum of the others, one on top of the other. */
   private areas(lines: Line[], column: TrendColumn, period: Period): Node[] {
-    const parts = this.course.duration_ns.map((_, part) => part);
+    const parts = this.trends.duration_ns.map((_, part) => part);
     const sum = (list: Line[]) => parts.map((part) => list.reduce((all, { values }) => all + (values[part] ?? 0), 0));
     const others = lines.slice(LEADING);
     const bands = lines.slice(0, LEADING);
     if (others.length > 0) bands.push({ name: `${others.length} other groups`, values: sum(others), average: 0 });
     const sums = sum(lines);
     const isOfCpus = ["run", "usr", "sys"].includes(column.name);
-    const top = course.topOf(sums, isOfCpus ? this.app.report.document.capacity : null);
+    const top = trends.topOf(sums, isOfCpus ? this.app.report.document.capacity : null);
     const text = this.texts(column);
     const y = (value: number) => HEIGHT * (1 - Math.min(1, value / top));
     let below = parts.map(() => 0);
@@ -136,11 +136,11 @@ export class TimeView {
       return svg("g", { class: at < LEADING ? `band${at}` : "other" }, ...rects);
     });
     const heading = headingOf(column.name, column.unit);
-    const label = `${heading} over time from ${this.course.start}, 0 to ${text(top)}${isOfCpus ? ", which is all CPUs" : ""}`;
+    const label = `${heading} over time from ${this.trends.start}, 0 to ${text(top)}${isOfCpus ? ", which is all CPUs" : ""}`;
     const names = bands.map(({ name }, at): [string, string] => [at < LEADING ? `band${at}` : "other", name]);
     const cut = sums.filter((value) => value > top * 1.01);
     const scale = this.app.report.scale(column.unit);
-    const levels = course.ticks(top, scale).map((value) => this.tick("top", 1 - value / top, text(value)));
+    const levels = trends.ticks(top, scale).map((value) => this.tick("top", 1 - value / top, text(value)));
     const marks = parts.filter((part) => (sums[part] ?? 0) > top * 1.01);
     const cuts = marks.map((part) => svg("rect", { class: "cut", y: 2, height: 2, ...this.place(part) }));
     const notes = [
@@ -157,20 +157,20 @@ export class TimeView {
   }
 
   private place(part: number): { x: string; width: string } {
-    const [left, right] = course.edges(this.course, part);
+    const [left, right] = trends.edges(this.trends, part);
     return { x: (left * WIDTH).toFixed(1), width: ((right - left) * WIDTH).toFixed(1) };
   }
 
   /** What a group did in a part. */
   private cell(part: number, size: Record<string, string | number>, ...lines: string[]): SVGElement {
-    const time = [course.startOf(this.course, part), course.endOf(this.course, part)].map(course.sinceText).join("..");
+    const time = [trends.startOf(this.trends, part), trends.endOf(this.trends, part)].map(trends.sinceText).join("..");
     const [title = "", ...rest] = lines;
     return mark("rect", { ...this.place(part), ...size }, title, time, ...rest);
   }
 
   /** What is outside of the period. */
   private shade([from, to]: Period, height: number): SVGElement[] {
-    const [left, right] = [course.edges(this.course, from)[0] * WIDTH, course.edges(this.course, to)[1] * WIDTH];
+    const [left, right] = [trends.edges(this.trends, from)[0] * WIDTH, trends.edges(this.trends, to)[1] * WIDTH];
     const sides = [
       [0, left],
       [right, WIDTH - right],
@@ -185,9 +185,9 @@ export class TimeView {
   }
 
   private axis(): HTMLElement {
-    const whole = course.endOf(this.course, this.whole[1]) || 1;
-    const ticks = course.timeTicks(this.course).filter((ns) => ns < whole * 0.97);
-    return html("div", { class: "times" }, ...ticks.map((ns) => this.tick("left", ns / whole, course.sinceText(ns))));
+    const whole = trends.endOf(this.trends, this.whole[1]) || 1;
+    const ticks = trends.timeTicks(this.trends).filter((ns) => ns < whole * 0.97);
+    return html("div", { class: "times" }, ...ticks.map((ns) => this.tick("left", ns / whole, trends.sinceText(ns))));
   }
 
   private texts({ unit }: TrendColumn): (number: number) => string {
@@ -201,7 +201,7 @@ export class TimeView {
     const row = (line: Line) => this.row(line, most, period, text);
     return [
       { key: "group", text: "group", kind: "name", cell: (line) => line.name },
-      { key: "course", text: "over time", kind: "bar", copy: null, cell: row },
+      { key: "trend", text: "over time", kind: "bar", copy: null, cell: row },
       { key: "average", text: `${heading} on average`, kind: "number", cell: (line) => text(line.average) },
     ];
   }
@@ -220,7 +220,7 @@ export class TimeView {
   private drag(): void {
     const at = ({ clientX }: PointerEvent) => {
       const { left, width } = (this.chart.querySelector("svg") ?? this.chart).getBoundingClientRect();
-      return course.partAt(this.course, Math.min(1, Math.max(0, (clientX - left) / width)));
+      return trends.partAt(this.trends, Math.min(1, Math.max(0, (clientX - left) / width)));
     };
     let began: number | null = null;
     this.chart.addEventListener("pointerdown", (event) => {

@@ -39,7 +39,7 @@ pub(super) struct PageData<'p> {
     sections: Vec<SectionData<'p>>,
     /// The sections of the tree below the groups.
     tree: Option<Vec<SectionData<'p>>>,
-    course: Option<TrendsData<'p>>,
+    trends: Option<TrendsData<'p>>,
 }
 
 /// A line of facts, with what is drawn beside it.
@@ -110,7 +110,7 @@ impl<'p> PageData<'p> {
             paths: shared.paths,
             sections,
             tree,
-            course: trends,
+            trends,
         }
     }
 }

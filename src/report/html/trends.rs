@@ -1,4 +1,4 @@
-//! The course of a series: what groups did, and why, in each of its parts.
+//! Trends of a series: what groups did, and why, in each of its parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::shared::{Paths, significant};
 use crate::compare::{GroupReason, GroupTrend, OverviewColumn, Trend};
 use crate::model::{Cell, ReasonClass};
 
-/// The course of a series, in parts.
+/// The trends of a series, in parts.
 #[derive(Serialize)]
 pub(super) struct TrendsData<'p> {
     /// The local time of the start, with its zone: `12:03:05 CET`.

@@ -1,11 +1,11 @@
-// The course of a series: what groups did over time, and a period that is selected from it.
+// The trends of a series: what groups did in each of its parts, and a period that is selected from them.
 
 import type { Trends, Scale } from "./data";
 
 /** The first and the last part of a period. */
 export type Period = readonly [number, number];
 
-/** The whole course, or the period in the fragment, which anyone may have written. */
+/** All parts, or the period in the fragment, which anyone may have written. */
 export function periodOf({ duration_ns }: Trends, text: string): Period {
   const last = duration_ns.length - 1;
   const [from = NaN, to = NaN] = text.split("..").map(Number);
@@ -21,26 +21,26 @@ export const startOf = ({ started_at_unix_ns: starts }: Trends, part: number): n
   (starts[part] ?? 0) - (starts[0] ?? 0);
 
 /** When a part ends, in nanoseconds since the start. */
-export const endOf = (course: Trends, part: number): number => startOf(course, part) + (course.duration_ns[part] ?? 0);
+export const endOf = (trends: Trends, part: number): number => startOf(trends, part) + (trends.duration_ns[part] ?? 0);
 
 /** Both edges of a part, as shares of the whole time. */
-export function edges(course: Trends, part: number): [number, number] {
-  const whole = endOf(course, course.duration_ns.length - 1) || 1;
-  return [startOf(course, part) / whole, endOf(course, part) / whole];
+export function edges(trends: Trends, part: number): [number, number] {
+  const whole = endOf(trends, trends.duration_ns.length - 1) || 1;
+  return [startOf(trends, part) / whole, endOf(trends, part) / whole];
 }
 
 /** The part at a share of the whole time. */
-export function partAt(course: Trends, share: number): number {
-  const ends = course.duration_ns.map((_, part) => edges(course, part)[1]);
+export function partAt(trends: Trends, share: number): number {
+  const ends = trends.duration_ns.map((_, part) => edges(trends, part)[1]);
   const found = ends.findIndex((end) => share < end);
   return found < 0 ? ends.length - 1 : found;
 }
 
 /** The average of rates in a period. */
-export function average(course: Trends, values: (number | null)[], [from, to]: Period): number {
+export function average(trends: Trends, values: (number | null)[], [from, to]: Period): number {
   let [sum, time] = [0, 0];
   for (let part = from; part <= to; part += 1) {
-    const duration = course.duration_ns[part] ?? 0;
+    const duration = trends.duration_ns[part] ?? 0;
     sum += (values[part] ?? 0) * duration;
     time += duration;
   }
@@ -56,19 +56,19 @@ export function sinceText(ns: number): string {
 }
 
 /** The name of a period of a series, which commands take. In a part of a series, times since its start would be wrong. */
-export function partOf(course: Trends, file: string, [from, to]: Period): string {
+export function partOf(trends: Trends, file: string, [from, to]: Period): string {
   const path = file.replace(/@[^@/]*\.\.[^@/]*$/, "");
   const time = (ns: number) =>
-    path === file ? sinceText(ns) : new Date(((course.started_at_unix_ns[0] ?? 0) + ns) / 1e6).toISOString();
-  const part = `${path}@${time(startOf(course, from))}..${time(endOf(course, to))}`;
+    path === file ? sinceText(ns) : new Date(((trends.started_at_unix_ns[0] ?? 0) + ns) / 1e6).toISOString();
+  const part = `${path}@${time(startOf(trends, from))}..${time(endOf(trends, to))}`;
   return /^[\w@%+=:,./-]+$/.test(part) ? part : `'${part.replaceAll("'", "'\\''")}'`;
 }
 
 const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800];
 
 /** Round times since the start, in nanoseconds, at most about nine. */
-export function timeTicks(course: Trends): number[] {
-  const whole = endOf(course, course.duration_ns.length - 1);
+export function timeTicks(trends: Trends): number[] {
+  const whole = endOf(trends, trends.duration_ns.length - 1);
   const step = (STEPS.find((seconds) => seconds * 9e9 >= whole) ?? 86400) * 1e9;
   return Array.from({ length: Math.floor(whole / step) + 1 }, (_, at) => at * step);
 }
