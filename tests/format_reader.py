@@ -39,9 +39,9 @@ def changed(value, change):
     return value + change
 
 
-def rows(table, known):
+def rows(table, before):
     """The threads of a table after a step."""
-    now = [{**known[tuple(row)]} if isinstance(row, list) else row for row in table["rows"]]
+    now = [{**before[tuple(row)]} if isinstance(row, list) else row for row in table["rows"]]
     for name, column in table["metrics"].items():
         for thread, more in zip(now, column):
             thread[name] = None if more is None else (thread.get(name) or 0) + more

@@ -37,8 +37,8 @@ fn holders(locks: impl BufRead) -> HashMap<u32, Option<u32>> {
         if !waits {
             owners.insert(number, pid);
         } else if let Some(owner) = owners.get(&number) {
-            let known = holders.entry(pid).or_insert(Some(*owner));
-            *known = known.filter(|known| known == owner);
+            let holder = holders.entry(pid).or_insert(Some(*owner));
+            *holder = holder.filter(|earlier| earlier == owner);
         }
     }
     holders

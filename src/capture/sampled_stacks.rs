@@ -85,7 +85,7 @@ impl SampledStacks {
         asleep.truncate(MAX_STACKS);
         asleep.retain_mut(|(sleeper, sample)| {
             sample.code =
-                self.last_sleeps.get(&sleeper.tid).filter(|(known, _)| known == sleeper).map(|(_, number)| *number);
+                self.last_sleeps.get(&sleeper.tid).filter(|(last, _)| last == sleeper).map(|(_, number)| *number);
             sample.code.is_none()
         });
         if asleep.is_empty() {
@@ -161,8 +161,8 @@ impl SampledStacks {
 
     /// How many entries each map has that outlives a pass; none while they are being read.
     pub(super) fn entries(&self) -> Vec<(&'static str, usize)> {
-        let known = ("threads with stacks", self.last_sleeps.len());
-        self.stacks.try_lock().map_or_else(|_| Vec::new(), |stacks| [stacks.entries(), vec![known]].concat())
+        let sleepers = ("threads with stacks", self.last_sleeps.len());
+        self.stacks.try_lock().map_or_else(|_| Vec::new(), |stacks| [stacks.entries(), vec![sleepers]].concat())
     }
 
     /// A number below another one (xorshift64).

@@ -45,8 +45,8 @@ impl Tally {
     pub(crate) fn name_unread(&self, file: SourceFile, name: &Name, alive: impl FnOnce() -> bool) {
         const MAX: usize = CtprofParseSummary::MAX_UNREAD_NAMES;
         let by_file = &mut self.lock().parse.unread_names;
-        let known = by_file.get(&file).map_or(&[][..], Vec::as_slice);
-        let place = known.binary_search_by(|known| known.as_str().cmp(name));
+        let names = by_file.get(&file).map_or(&[][..], Vec::as_slice);
+        let place = names.binary_search_by(|other| other.as_str().cmp(name));
         if let Err(place @ ..MAX) = place
             && !name.is_empty()
             && alive()

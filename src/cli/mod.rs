@@ -199,7 +199,7 @@ mod tests {
     fn every_capability_that_a_fix_names_is_one_of_the_kernel() {
         for capability in Capability::KNOWN {
             let name = capability.name().trim_start_matches("cap_");
-            assert!(CAPABILITIES.split(' ').any(|known| known == name), "{name}");
+            assert!(CAPABILITIES.split(' ').any(|listed| listed == name), "{name}");
         }
     }
 }

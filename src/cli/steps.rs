@@ -51,7 +51,7 @@ impl<'v> StepPrinter<'v> {
 
     pub(super) fn print(&mut self, window: &CtprofSnapshot) -> anyhow::Result<()> {
         let report = show(window, &self.options);
-        let is_unmatched = |known: &NoSuchGroup| report.unmatched.iter().any(|new| new.is_of_glob_of(known));
+        let is_unmatched = |earlier: &NoSuchGroup| report.unmatched.iter().any(|new| new.is_of_glob_of(earlier));
         self.unmatched.get_or_insert_with(|| report.unmatched.clone()).retain(is_unmatched);
         let mut selection = selection(self.view, self.stream, &report);
         if self.view.format == Format::Table && self.view.limit.is_none() {

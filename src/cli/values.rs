@@ -131,7 +131,7 @@ pub(super) fn threshold(text: &str) -> Result<Threshold, String> {
 pub(super) fn exported_file(text: &str) -> Result<(Format, PathBuf), String> {
     let (format, file) = text.split_once('=').filter(|(_, file)| !file.is_empty()).ok_or(EXPECTED_EXPORT)?;
     let formats = || Format::value_variants().iter().filter(|format| **format != Format::Perfetto);
-    let format = formats().find(|known| known.to_possible_value().is_some_and(|value| value.matches(format, false)));
+    let format = formats().find(|listed| listed.to_possible_value().is_some_and(|value| value.matches(format, false)));
     format.map(|format| (*format, file.into())).ok_or_else(|| {
         let names = formats().filter_map(|format| Some(format.to_possible_value()?.get_name().to_owned()));
         format!("expected one of these formats: {}", names.collect::<Vec<_>>().join(", "))

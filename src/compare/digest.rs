@@ -155,7 +155,7 @@ impl Threads for ThreadTotals {
         self.programs.extend(programs);
         for (names, members) in by_names {
             match self.by_names.entry(names) {
-                Entry::Occupied(mut known) => known.get_mut().merge(&members),
+                Entry::Occupied(mut entry) => entry.get_mut().merge(&members),
                 Entry::Vacant(new) => drop(new.insert(members)),
             }
         }
@@ -192,7 +192,7 @@ impl ThreadTotals {
         let mut only = HashMap::new();
         for ThreadNames { pid, tid, thread, .. } in self.by_names.keys() {
             if let Some((pid, tid)) = pid.zip(*tid) {
-                only.entry((pid, &**thread)).and_modify(|known| *known = None).or_insert(Some(tid));
+                only.entry((pid, &**thread)).and_modify(|only_tid| *only_tid = None).or_insert(Some(tid));
             }
         }
         only

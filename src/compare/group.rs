@@ -91,7 +91,7 @@ pub(super) fn groups(by_names: HashMap<ThreadNames, GroupTotals>, naming: &Namin
         members.name_cut = naming.may_be_cut(&names) && !members.has_whole_names(naming.by);
         match groups.entry(naming.path(&names)) {
             btree_map::Entry::Vacant(new) => drop(new.insert(members)),
-            btree_map::Entry::Occupied(mut known) => known.get_mut().merge(&members),
+            btree_map::Entry::Occupied(mut group) => group.get_mut().merge(&members),
         }
     }
     let deepest = groups.keys().next().map_or(0, Vec::len);

@@ -182,7 +182,7 @@ fn fields_of_runs(runs: &[Digest]) -> Option<Vec<(String, Vec<String>)>> {
     let mut hosts = runs.iter().filter_map(|run| run.head.host.as_ref()).map(host_fields);
     let mut fields: Vec<_> = hosts.next()?.into_iter().map(|(field, value)| (field, vec![value])).collect();
     for (field, value) in hosts.flatten().filter(|(field, _)| SHARED.contains(&&**field)) {
-        match fields.iter_mut().find(|(known, _)| *known == field) {
+        match fields.iter_mut().find(|(listed, _)| *listed == field) {
             Some((_, values)) if values.contains(&value) => {}
             Some((_, values)) => values.push(value),
             None => fields.push((field, vec![value])),

@@ -43,16 +43,16 @@ pub(super) fn grouped(reasons: &Reasons, threads: &ThreadTotals, naming: &Naming
     let mut only: HashMap<&str, Option<&[String]>> = HashMap::new();
     if matches!(naming.by, GroupBy::Command | GroupBy::Pid) {
         for (sampled, path) in reasons.threads.iter().zip(&all) {
-            let known = only.entry(&*sampled.pcomm).or_insert(Some(path));
-            *known = known.filter(|known| known == path);
+            let only_path = only.entry(&*sampled.pcomm).or_insert(Some(path));
+            *only_path = only_path.filter(|earlier| earlier == path);
         }
     }
     // In a tree, the same of its script.
     let mut programs: HashMap<&str, Option<Option<&Name>>> = HashMap::new();
     for sampled in reasons.threads.iter().filter(|_| naming.by == GroupBy::All) {
         let program = program_of(sampled, threads);
-        let known = programs.entry(&*sampled.pcomm).or_insert(Some(program));
-        *known = known.filter(|known| *known == program);
+        let only_program = programs.entry(&*sampled.pcomm).or_insert(Some(program));
+        *only_program = only_program.filter(|earlier| *earlier == program);
     }
     let program = |other: &OtherThread| programs.get(&*other.pcomm).copied().flatten().flatten();
     let culprit = |other: &OtherThread| match only.get(&*other.pcomm).copied().flatten() {

@@ -240,7 +240,7 @@ impl Row {
     pub(super) fn numbers(&self) -> [f64; 2] {
         let numbers = [self.values.baseline.as_ref(), self.values.of_candidate()].map(|cell| delta::number(cell?));
         match (self.change, numbers) {
-            (Some(Change::Incomparable), [Some(known), _] | [_, Some(known)]) => [known; 2],
+            (Some(Change::Incomparable), [Some(number), _] | [_, Some(number)]) => [number; 2],
             _ => numbers.map(|number| number.unwrap_or(0.0)),
         }
     }
@@ -382,7 +382,7 @@ fn joined_measurements(
     sides: Sides<(&KnownValues, bool)>,
 ) -> impl Iterator<Item = Sides<Measurement>> {
     let Sides { baseline, candidate } = measurements;
-    let instead_of = |(known, exists): (&KnownValues, bool), like: &Measurement| known.instead_of(like, exists);
+    let instead_of = |(side, exists): (&KnownValues, bool), like: &Measurement| side.instead_of(like, exists);
     let mut others: Vec<_> = candidate.into_iter().flatten().map(Some).collect();
     // Most lists are equal, and need no search.
     let are_equal = baseline.iter().zip(others.iter().flatten()).all(|(a, b)| a.name == b.name);
@@ -475,8 +475,8 @@ mod tests {
         let entry = |name: &'static str, value| Measurement::new(name, Unit::Bytes, Cell::Number(value), 1);
         let (a, b) =
             (vec![entry("a", 1), entry("b", 2), entry("c", 3)], vec![entry("b", 20), entry("c", 30), entry("d", 40)]);
-        let known = KnownValues::of_runs(1);
-        let pairs = joined_measurements(Sides::two(a, b), Sides::two((&known, true), (&known, true)));
+        let side = KnownValues::of_runs(1);
+        let pairs = joined_measurements(Sides::two(a, b), Sides::two((&side, true), (&side, true)));
         let pairs: Vec<_> = pairs.map(|pair| pair.map(|measured| measured.cell)).collect();
         let number = |value: Option<u64>| value.map(Cell::Number);
         let expected = [(Some(1), None), (Some(2), Some(20)), (Some(3), Some(30)), (None, Some(40))];

@@ -162,7 +162,7 @@ impl KnownValues {
 
     /// Returns the value of a group that the run lacks: a total is 0, or NaN if no group of the run has the value.
     fn total_of_none(&self, run: usize, like: &Measurement) -> f64 {
-        let is_known = like.is_total && self.by_name.get(&like.name).is_some_and(|known| known[run]);
+        let is_known = like.is_total && self.by_name.get(&like.name).is_some_and(|has_value| has_value[run]);
         if is_known { 0.0 } else { f64::NAN }
     }
 
@@ -225,7 +225,7 @@ impl GroupRuns {
     fn add(&mut self, run: usize, runs: usize, mut group: SideGroup) {
         for (place, measured) in std::mem::take(&mut group.measurements).into_iter().enumerate() {
             // Most runs have the same values in the same order.
-            let is_it = |known: &MeasurementRuns| known.measured.name == measured.name;
+            let is_it = |other: &MeasurementRuns| other.measured.name == measured.name;
             let is_usual = self.measurements.get(place).is_some_and(is_it);
             let place = if is_usual { Some(place) } else { self.measurements.iter().position(is_it) };
             let place = place.unwrap_or_else(|| {
@@ -423,17 +423,17 @@ impl Judge {
         sides: &mut Sides<Measurement>,
         runs_with_values: Sides<&KnownValues>,
     ) -> Option<Box<RowRuns>> {
-        if runs_with_values.iter().all(|known| known.runs < 2) {
+        if runs_with_values.iter().all(|side| side.runs < 2) {
             return None;
         }
         let quantum = sides.iter().map(|measured| measured.quantum).fold(0.0, f64::max);
-        let values = sides.as_mut().zip(runs_with_values).map(|(measured, known)| {
-            let of_one = || one_run(measured.cell.as_ref()).filter(|_| known.runs == 1);
+        let values = sides.as_mut().zip(runs_with_values).map(|(measured, side)| {
+            let of_one = || one_run(measured.cell.as_ref()).filter(|_| side.runs == 1);
             measured.runs.take().or_else(of_one)
         });
         let mut row = RowRuns { values: values.of_all()?, quantum, estimate: None, verdict: None, needed: None };
         let samples = samples(self.design, &row.values, quantum).filter(|samples| {
-            samples.sides.iter().zip(row.values.iter()).all(|(known, all)| are_half(known.len(), all.len()))
+            samples.sides.iter().zip(row.values.iter()).all(|(with_value, all)| are_half(with_value.len(), all.len()))
         });
         if let Some(samples) = samples {
             row.estimate = samples.estimate(Scale::Ratio, self.tail);

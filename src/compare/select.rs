@@ -65,10 +65,10 @@ pub(super) fn name_similarity(a: &str, b: &str) -> f64 {
 
 /// The names most similar to `name`, at most `count`, the most similar first.
 pub(super) fn similar<'n>(name: &str, valid_names: impl IntoIterator<Item = &'n str>, count: usize) -> Vec<&'n str> {
-    let scored = valid_names.into_iter().map(|known| (name_similarity(name, known), known));
+    let scored = valid_names.into_iter().map(|valid_name| (name_similarity(name, valid_name), valid_name));
     let mut similar: Vec<_> = scored.filter(|(score, _)| *score > LEAST_SIMILARITY).collect();
     similar.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    similar.into_iter().take(count).map(|(_, known)| known).collect()
+    similar.into_iter().take(count).map(|(_, valid_name)| valid_name).collect()
 }
 
 /// The column of the overview, metric, derived metric or `thread_count` of that name; if there is none, the error has the
@@ -82,8 +82,8 @@ pub(crate) fn parse_metric_or<'n>(
     name: &str,
     others: impl IntoIterator<Item = &'n str>,
 ) -> Result<Quantity, SelectError> {
-    let known = Quantity::named(if name == "threads" { "thread_count" } else { name });
-    known.ok_or_else(|| SelectError(unknown_metric(name, others)))
+    let quantity = Quantity::named(if name == "threads" { "thread_count" } else { name });
+    quantity.ok_or_else(|| SelectError(unknown_metric(name, others)))
 }
 
 /// The message about an unknown name of a metric, or of one of `others`. What every kernel has is suggested first.

@@ -201,8 +201,8 @@ impl GroupTotals {
     /// if they had not, if that is unknown, or if there are too many.
     fn throttled(&self, snapshot: &SnapshotHead) -> Option<Throttled> {
         let mut all = Throttled::default();
-        let known = self.waited_in(snapshot).filter_map(|cpu| cpu.nr_periods.zip(cpu.nr_throttled));
-        for (periods, throttled) in known {
+        let counters = self.waited_in(snapshot).filter_map(|cpu| cpu.nr_periods.zip(cpu.nr_throttled));
+        for (periods, throttled) in counters {
             all.periods = all.periods.saturating_add(periods.into());
             all.throttled = all.throttled.saturating_add(throttled.into());
         }

@@ -207,7 +207,7 @@ pub fn gaps(head: &SnapshotHead, census: &Census) -> Vec<Finding> {
 pub fn fixes(findings: &[Finding]) -> Vec<(&Fix, Vec<&DataSource>)> {
     let mut fixes: Vec<(&Fix, Vec<&DataSource>)> = Vec::new();
     for (fix, source) in findings.iter().filter_map(|finding| Some((finding.fix.as_ref()?, &finding.source))) {
-        match fixes.iter_mut().find(|(known, _)| *known == fix) {
+        match fixes.iter_mut().find(|(listed, _)| *listed == fix) {
             Some((_, sources)) if sources.contains(&source) => {}
             Some((_, sources)) => sources.push(source),
             None => fixes.push((fix, vec![source])),

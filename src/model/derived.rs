@@ -53,8 +53,8 @@ impl Formula {
                 Some(Cell::Signed(i64::try_from(difference).unwrap_or(end)))
             }
             SumOfLargest(terms) => {
-                let known = |id: &MetricId| if predates(taskstats, id.metric()) { Some(0) } else { sum(*id) };
-                let largest = |ids: &[MetricId]| ids.iter().try_fold(0, |most, id| Some(known(id)?.max(most)));
+                let value = |id: &MetricId| if predates(taskstats, id.metric()) { Some(0) } else { sum(*id) };
+                let largest = |ids: &[MetricId]| ids.iter().try_fold(0, |most, id| Some(value(id)?.max(most)));
                 let total = terms.iter().try_fold(0, |all: u64, ids| Some(all.saturating_add(largest(ids)?)))?;
                 Some(Cell::Number(total))
             }

@@ -52,15 +52,15 @@ impl ReasonSums {
 
     /// `None` if there are too many names as well.
     fn number_of_threads(&mut self, threads: SampledThreads) -> Option<u32> {
-        let known = self.threads.number_up_to(MOST_PROCESSES, &threads);
-        known.or_else(|| self.threads.number_up_to(2 * MOST_PROCESSES, &SampledThreads { tgid: None, ..threads }))
+        let number = self.threads.number_up_to(MOST_PROCESSES, &threads);
+        number.or_else(|| self.threads.number_up_to(2 * MOST_PROCESSES, &SampledThreads { tgid: None, ..threads }))
     }
 
     /// Returns the index of a reason. Beyond the limit, reasons lose their stacks, and finally all reasons of a class become one.
     fn number_of_reason(&mut self, reason: Reason) -> Option<u32> {
-        let known = self.reasons.number_up_to(MOST_WITH_STACK, &reason);
+        let number = self.reasons.number_up_to(MOST_WITH_STACK, &reason);
         let reason = Reason { stack: None, held_in: None, ..reason };
-        known.or_else(|| self.reasons.number_up_to(MOST_REASONS, &reason)).or_else(|| {
+        number.or_else(|| self.reasons.number_up_to(MOST_REASONS, &reason)).or_else(|| {
             self.reasons.number_up_to(2 * MOST_REASONS, &Reason { class: reason.class, ..Reason::default() })
         })
     }

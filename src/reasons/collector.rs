@@ -117,7 +117,7 @@ impl TrackedThread {
 
 /// Adds an amount to the total of its reason.
 pub(super) fn add_time(times: &mut AmountsByReason, reason: u32, amount: SampledTime) {
-    match times.iter_mut().find(|(known, _)| *known == reason) {
+    match times.iter_mut().find(|(listed, _)| *listed == reason) {
         Some((_, sum)) => sum.add(amount),
         None => times.push((reason, amount)),
     }
@@ -353,8 +353,8 @@ impl ReasonCollector {
     fn reason(&mut self, raw: &RawReason) -> u32 {
         let of_class = RawReason { class: raw.class, ..RawReason::default() };
         let without_code = || RawReason { code: None, held_in: None, ..raw.clone() };
-        let known = self.reasons.number_up_to(MAX_WITH_CODE, raw);
-        known.or_else(|| self.reasons.number_up_to(MAX_REASONS, &without_code())).unwrap_or_else(|| {
+        let number = self.reasons.number_up_to(MAX_WITH_CODE, raw);
+        number.or_else(|| self.reasons.number_up_to(MAX_REASONS, &without_code())).unwrap_or_else(|| {
             self.merged += 1;
             self.reasons.number(&of_class)
         })
@@ -393,8 +393,8 @@ impl ReasonCollector {
     /// Where in its code a thread sleeps.
     fn code_of(&self, tid: u32, others: &OtherThreads) -> Option<u32> {
         let sleeps_on = || self.threads.get(&tid).filter(|thread| thread.is_asleep);
-        let known = || self.reasons.values.get(index(sleeps_on()?.reason))?.code;
-        others.owners.get(&tid).copied().unwrap_or_else(known)
+        let sleeping_code = || self.reasons.values.get(index(sleeps_on()?.reason))?.code;
+        others.owners.get(&tid).copied().unwrap_or_else(sleeping_code)
     }
 
     fn raw_reason(&self, sample: &ThreadSample, activity: Activity, others: &OtherThreads) -> RawReason {

@@ -49,10 +49,9 @@ impl SamplerTurn {
         let mut seen = HashSet::new();
         let later = samples.iter().filter(|sample| sample.last_arrival > due).filter_map(|sample| sample.cpu);
         turn.busy = later.filter(|&other| other != cpu && !seen.insert(other)).collect();
-        for known in
-            samples.iter().filter(|sample| turn.ran(sample)).filter_map(|sample| sample.cpu).collect::<Vec<_>>()
+        for cpu in samples.iter().filter(|sample| turn.ran(sample)).filter_map(|sample| sample.cpu).collect::<Vec<_>>()
         {
-            turn.busy.remove(&known);
+            turn.busy.remove(&cpu);
         }
         Some(turn)
     }
@@ -137,7 +136,7 @@ mod tests {
         use Activity::{Asleep, Running};
         let turns = [sample(Running, 1, 1070, 0, 0), sample(Asleep, 1, 1040, 30, 0)];
         assert_eq!(activities(&turns), [Running, Asleep]);
-        let known = [sample(Asleep, 1, 990, 50, 0)].into_iter().chain(turns).collect::<Vec<_>>();
-        assert_eq!(activities(&known), [Running, Asleep, Asleep]);
+        let with_earlier = [sample(Asleep, 1, 990, 50, 0)].into_iter().chain(turns).collect::<Vec<_>>();
+        assert_eq!(activities(&with_earlier), [Running, Asleep, Asleep]);
     }
 }

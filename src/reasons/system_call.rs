@@ -11,13 +11,13 @@ use syscalls::x86 as table_of_32_bits;
 
 /// The name of a system call of this architecture.
 pub(super) fn name(number: u32) -> String {
-    sysno(number).map_or_else(|| format!("system call {number}"), |known| known.name().to_owned())
+    sysno(number).map_or_else(|| format!("system call {number}"), |sysno| sysno.name().to_owned())
 }
 
 /// The name of a system call in the table of 32-bit programs.
 pub(super) fn name_of_32_bits(number: u32) -> String {
-    let known = usize::try_from(number).ok().and_then(table_of_32_bits::Sysno::new);
-    known.map_or_else(|| format!("32-bit system call {number}"), |known| known.name().to_owned())
+    let sysno = usize::try_from(number).ok().and_then(table_of_32_bits::Sysno::new);
+    sysno.map_or_else(|| format!("32-bit system call {number}"), |sysno| sysno.name().to_owned())
 }
 
 fn sysno(number: u32) -> Option<Sysno> {
@@ -34,7 +34,7 @@ fn sysno(number: u32) -> Option<Sysno> {
 pub fn works_on_descriptor(entry: KernelEntry) -> Option<u32> {
     let KernelEntry::SystemCall(number, [first, _]) = entry else { return None };
     let name = sysno(number)?.name();
-    let works = WITH_DESCRIPTOR.split(' ').any(|known| known == name);
+    let works = WITH_DESCRIPTOR.split(' ').any(|listed| listed == name);
     u32::try_from(first).ok().filter(|_| works)
 }
 

@@ -205,7 +205,7 @@ fn serve(
     let mut sampling = None;
     while let Ok(window) = windows.recv() {
         let (before, stacks_before) = (thread_cpu_time(), sampler.time_of_stacks());
-        let session = sampling.take().filter(|known: &SamplingSession| known.goes_on(&window));
+        let session = sampling.take().filter(|earlier: &SamplingSession| earlier.goes_on(&window));
         let mut current = session.unwrap_or_else(|| SamplingSession::start(&mut sampler, period, pids));
         if let Err(errno) = current.sample(&mut sampler, &window) {
             tracing::warn!("no reasons: threads cannot be sampled: {errno}");
@@ -431,7 +431,7 @@ mod tests {
         session.end(&NotedEnds { lost: 7, ..NotedEnds::default() });
         assert!(!session.goes_on(&window));
         let (functions, stacks, unread) = (HashMap::new(), HashMap::new(), HashSet::new());
-        let known = Conclusion {
+        let conclusion = Conclusion {
             threads: &[],
             has_exited: true,
             functions: &functions,
@@ -439,6 +439,6 @@ mod tests {
             unread: &unread,
             cgroup: &|_| None,
         };
-        assert_eq!(session.collector.conclude(&known).sampling.lost, 7);
+        assert_eq!(session.collector.conclude(&conclusion).sampling.lost, 7);
     }
 }

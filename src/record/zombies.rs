@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use crate::model::{ExitedThread, METRICS, ThreadEnd, ThreadId, ThreadState};
 
 /// Gives zombies what only records of their exits have: when they exited, peaks of memory, and on cgroup v1 their cgroup. Those
-/// without a record exited as samples have `seen` it, or as the last capture, which had the `known` threads, knew it.
+/// without a record exited when samples have `seen` it, or when the last capture, whose threads `last_thread` returns, says.
 pub(super) fn complete_zombies<'k>(
     threads: &mut [ThreadState],
     exits: impl Iterator<Item = ExitedThread>,
     seen: &[ThreadEnd],
-    known: impl Fn(ThreadId) -> Option<&'k ThreadState>,
+    last_thread: impl Fn(ThreadId) -> Option<&'k ThreadState>,
 ) {
     let zombies = threads.iter_mut().filter(|thread| thread.has_exited());
     let mut zombies: HashMap<ThreadId, &mut ThreadState> = zombies.map(|thread| (thread.id(), thread)).collect();
@@ -25,9 +25,9 @@ pub(super) fn complete_zombies<'k>(
     let seen: HashMap<_, _> =
         seen.iter().map(|end| ((end.tid, end.start_time_clock_ticks), end.monotonic_ns)).collect();
     for (id, thread) in zombies.into_iter().filter(|(_, thread)| thread.exited_monotonic_ns.is_none()) {
-        let same = known(id).filter(|known| known.start_time_clock_ticks == thread.start_time_clock_ticks);
+        let same = last_thread(id).filter(|last| last.start_time_clock_ticks == thread.start_time_clock_ticks);
         let seen_ns = || seen.get(&(thread.tid, thread.start_time_clock_ticks?)).copied();
-        thread.exited_monotonic_ns = same.and_then(|known| known.exited_monotonic_ns).or_else(seen_ns);
+        thread.exited_monotonic_ns = same.and_then(|last| last.exited_monotonic_ns).or_else(seen_ns);
     }
 }
 
@@ -88,9 +88,9 @@ mod tests {
         lives.metrics.state = Some('S');
         let mut threads = [zombie(7, 1), zombie(6, 2), zombie(8, 1), lives];
         let end = |tid| ThreadEnd { tid, start_time_clock_ticks: 1, monotonic_ns: 50, ..ThreadEnd::default() };
-        let known = ThreadState { exited_monotonic_ns: Some(20), ..zombie(8, 1) };
+        let last = ThreadState { exited_monotonic_ns: Some(20), ..zombie(8, 1) };
         let ends = [6, 7, 8, 9].map(end);
-        complete_zombies(&mut threads, std::iter::empty(), &ends, |id| Some(&known).filter(|known| known.id() == id));
+        complete_zombies(&mut threads, std::iter::empty(), &ends, |id| Some(&last).filter(|last| last.id() == id));
         assert_eq!(threads.map(|thread| thread.exited_monotonic_ns), [Some(50), None, Some(20), None]);
     }
 }

@@ -82,11 +82,11 @@ impl ThreadTable {
         before: impl Fn(ThreadId) -> Option<&'t ThreadState>,
     ) -> Result<Vec<ThreadState>, SeriesError> {
         let Self { rows, read_at_ns, metrics, process, words } = self;
-        let known = |row| match row {
+        let thread = |row| match row {
             TableRow::Known(tgid, tid) => before(ThreadId { tgid, tid }).cloned().ok_or(SeriesError::UnknownThread),
             TableRow::New(thread) => Ok(*thread),
         };
-        let mut threads = rows.into_iter().map(known).collect::<Result<Vec<_>, _>>()?;
+        let mut threads = rows.into_iter().map(thread).collect::<Result<Vec<_>, _>>()?;
         let is_whole = |rows: usize| if rows == threads.len() { Ok(()) } else { Err(SeriesError::Columns) };
         is_whole(read_at_ns.len())?;
         metrics.values().chain(process.values()).try_for_each(|column| is_whole(column.len()))?;

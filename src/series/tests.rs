@@ -179,9 +179,9 @@ fn counters_of_processes_and_of_their_exits_are_read_as_they_were_recorded() {
             read_bytes: io.map(Into::into),
             ..ProcessState::default()
         };
-        let known = ThreadState { tid: 1, tgid: 1, process: Some(Box::new(process)), ..ThreadState::default() };
-        let other = ThreadState { tid, tgid: tid, ..known.clone() };
-        CtprofSnapshot { threads: vec![known, other], ..CtprofSnapshot::default() }
+        let stayed = ThreadState { tid: 1, tgid: 1, process: Some(Box::new(process)), ..ThreadState::default() };
+        let other = ThreadState { tid, tgid: tid, ..stayed.clone() };
+        CtprofSnapshot { threads: vec![stayed, other], ..CtprofSnapshot::default() }
     };
     let (first, later) = (capture(2, 5, Some(9)), capture(3, 8, None));
     let exit = ExitedThread { state: first.threads[1].clone(), ..ExitedThread::default() };
@@ -295,7 +295,7 @@ fn what_started_while_threads_were_read_and_was_not_listed_is_of_the_part() {
 
 #[test]
 fn a_step_that_names_a_thread_twice_is_refused_before_it_takes_memory() {
-    let known = CtprofSnapshot {
+    let first = CtprofSnapshot {
         threads: vec![ThreadState { tid: 1, tgid: 1, ..ThreadState::default() }],
         ..CtprofSnapshot::default()
     };
@@ -303,7 +303,7 @@ fn a_step_that_names_a_thread_twice_is_refused_before_it_takes_memory() {
         let times = vec!["0"; rows.matches("],").count() + 1].join(",");
         let step = format!(r#"{{"threads":{{"rows":{rows},"read_at_ns":[{times}]}}}}"#);
         let mut step: Step = serde_json::from_str(&step).unwrap();
-        let applied = Moment::new(known.clone()).apply(&mut step);
+        let applied = Moment::new(first.clone()).apply(&mut step);
         assert_eq!(matches!(applied, Err(super::SeriesError::Columns)), is_refused, "{rows}: {:?}", applied.err());
     }
 }

@@ -100,12 +100,12 @@ mod tests {
 
     #[test]
     fn memory_is_read_whole_or_not_at_all() {
-        let known = *b"0123456789abcdef";
-        let address = known.as_ptr() as u64;
+        let original = *b"0123456789abcdef";
+        let address = original.as_ptr() as u64;
         let space = space_of(std::process::id());
         let mut copy = [0; 16];
         space.read(address, &mut copy).unwrap();
-        assert_eq!(copy, known);
+        assert_eq!(copy, original);
         for unmapped in [8, 1 << 63, u64::MAX] {
             assert_eq!(space.read(unmapped, &mut copy), Err(Errno::EFAULT), "{unmapped:#x}");
         }

@@ -97,9 +97,9 @@ fn add_metrics(all: &mut Metrics, more: &Metrics) {
     for metric in METRICS.iter().filter(|metric| metric.window != WindowRule::Later) {
         let Some(Value::Unsigned(added)) = metric.get(more) else { continue };
         let sum = match (metric.get(all), metric.reduction) {
-            (Some(Value::Unsigned(known)), Reduction::Sum) => known.saturating_add(added),
-            (Some(Value::Unsigned(known)), Reduction::Max) => known.max(added),
-            (Some(Value::Unsigned(known)), Reduction::Min) => known.min(added),
+            (Some(Value::Unsigned(total)), Reduction::Sum) => total.saturating_add(added),
+            (Some(Value::Unsigned(total)), Reduction::Max) => total.max(added),
+            (Some(Value::Unsigned(total)), Reduction::Min) => total.min(added),
             _ => added,
         };
         metric.set(all, Value::Unsigned(sum)).expect("the metric had such a value");

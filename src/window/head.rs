@@ -94,10 +94,10 @@ fn pressure(earlier: &Psi, later: &mut Psi) {
 /// The pressure of the window; `None` if its time is unknown or went backwards.
 fn half(earlier: Option<PsiHalf>, later: Option<PsiHalf>) -> Option<PsiHalf> {
     let (earlier, mut later) = (earlier?, later?);
-    let known = |field: &RecordField<PsiHalf, &str>, later: &mut PsiHalf| {
+    let subtracted = |field: &RecordField<PsiHalf, &str>, later: &mut PsiHalf| {
         !matches!(field.subtract(&earlier, later), InWindow::Absent | InWindow::Backwards)
     };
-    PSI_HALF.iter().all(|field| known(field, &mut later)).then_some(later)
+    PSI_HALF.iter().all(|field| subtracted(field, &mut later)).then_some(later)
 }
 
 #[cfg(test)]

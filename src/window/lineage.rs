@@ -34,8 +34,8 @@ impl Lineage {
         let mut next = self.parents.find(tgid, start_ns);
         let is_of_command = loop {
             let Some(place) = next else { break false };
-            if let Some(known) = self.is_of_command[place] {
-                break known;
+            if let Some(answer) = self.is_of_command[place] {
+                break answer;
             }
             let process = self.parents.0[place];
             // A corrupt snapshot can have a circle.

@@ -148,14 +148,14 @@ fn threads_with_io(threads: &ProcessState, after: &ProcessState) -> Work {
 fn gone_processes<'s>(start: &'s WindowStart, parents: &'s Parents) -> impl Iterator<Item = GoneProcess> + 's {
     let is_gone = |(place, thread): &(usize, &ThreadState)| {
         let start_ns = start.clocks.boot_ns(thread.start_time_clock_ticks);
-        let is_living = || parents.get(thread.tgid, start_ns).is_some_and(|known| known.is_living);
+        let is_living = || parents.get(thread.tgid, start_ns).is_some_and(|process| process.is_living);
         thread.is_leader() && !start.found[*place].load(Ordering::Relaxed) && !is_living()
     };
     let leaders = start.earlier.threads.iter().enumerate().filter(is_gone);
     leaders.filter_map(|(_, leader)| {
         let (threads, after) = leader.process.as_deref().zip(process_after(leader))?;
         let (tgid, start_ns) = (leader.tgid, start.clocks.boot_ns(leader.start_time_clock_ticks));
-        let ppid = parents.get(tgid, start_ns).map(|known| known.ppid).filter(|ppid| *ppid > 0).or(after.ppid)?;
+        let ppid = parents.get(tgid, start_ns).map(|process| process.ppid).filter(|ppid| *ppid > 0).or(after.ppid)?;
         let mut before = threads_with_io(threads, after);
         let exact_ns = start.earlier.run_time_ns(tgid);
         let is_exact = exact_ns.is_some_and(|exact| exact >= before[MetricId::run_time_ns]);
@@ -176,7 +176,7 @@ fn lacks_io(process: &ProcessState) -> bool {
 fn exited(process: &LaterProcess, work: Work, kind: ExitedWork, lacks_io: bool) -> Option<ThreadState> {
     let leader = process.leader.as_ref().filter(|_| !work.is_zero())?;
     let state = leader.state.as_deref()?;
-    let known = |metric: MetricId| {
+    let has_value = |metric: MetricId| {
         let counts = |field: &RecordField<ProcessState, ProcessSource>| {
             field.source.metric == metric && field.get(state).is_some() && !(lacks_io && field.source.is_io())
         };
@@ -190,7 +190,7 @@ fn exited(process: &LaterProcess, work: Work, kind: ExitedWork, lacks_io: bool) 
         cgroup: leader.cgroup.clone(),
         exited_work: Some(kind),
         owner: leader.owner,
-        metrics: work.metrics(known),
+        metrics: work.metrics(has_value),
         ..ThreadState::default()
     })
 }

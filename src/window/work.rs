@@ -28,7 +28,7 @@ const METRICS: [MetricId; 12] = [
 pub(super) struct Work([u64; METRICS.len()]);
 
 fn place(metric: MetricId) -> usize {
-    METRICS.iter().position(|known| *known == metric).expect("processes count this metric")
+    METRICS.iter().position(|counted| *counted == metric).expect("processes count this metric")
 }
 
 impl Index<MetricId> for Work {

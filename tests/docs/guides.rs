@@ -98,8 +98,8 @@ fn because(report: &serde_json::Value, group: &str, column: &str, words: &[&str]
             && !name.ends_with("idle")
     };
     let time = |row: &&serde_json::Value| row.get("value").or(row.get("candidate")).unwrap().as_f64().unwrap_or(0.0);
-    let known: Vec<_> = rows.filter(of_column).collect();
-    match known.iter().copied().max_by(|a, b| time(a).total_cmp(&time(b))) {
+    let of_group: Vec<_> = rows.filter(of_column).collect();
+    match of_group.iter().copied().max_by(|a, b| time(a).total_cmp(&time(b))) {
         Some(row) => {
             let name = row["metric"].as_str().unwrap();
             assert!(words.iter().any(|word| name.contains(word)), "{group}: {name} instead of {words:?}");
@@ -123,7 +123,8 @@ fn played(heading: &str) -> tempfile::TempDir {
 /// Whether a cgroup of version 2 can be limited here.
 fn can_limit(controller: &str) -> bool {
     let controllers = fs::read_to_string("/sys/fs/cgroup/cgroup.subtree_control").unwrap_or_default();
-    let can = nix::unistd::geteuid().is_root() && controllers.split_whitespace().any(|known| known == controller);
+    let can =
+        nix::unistd::geteuid().is_root() && controllers.split_whitespace().any(|available| available == controller);
     if !can {
         skipped(Missing::Kernel(format!("the controller {controller} in a cgroup of version 2")));
     }

@@ -275,7 +275,7 @@ fn a_stage_sees_only_the_stages_before_it() {
     let (modules, dependencies) = &*LIBRARY;
     for (from, targets) in dependencies {
         let Some(stage) = from.first() else { continue };
-        let (_, may_use) = MAY_USE.iter().find(|(known, _)| known == stage).unwrap();
+        let (_, may_use) = MAY_USE.iter().find(|(listed, _)| listed == stage).unwrap();
         for target in targets.iter().filter_map(|target| target.first()) {
             let allowed = target == stage || may_use.contains(&target.as_str());
             assert!(allowed, "{}: {stage} may not use {target}", modules[from].file);
@@ -337,7 +337,7 @@ fn imports_are_followed_to_the_file_that_defines_a_name() {
 #[test]
 fn every_module_is_in_the_table() {
     for stage in LIBRARY.0.keys().filter_map(|path| path.first()) {
-        assert!(MAY_USE.iter().any(|(known, _)| known == stage), "{stage} has no place among the stages");
+        assert!(MAY_USE.iter().any(|(listed, _)| listed == stage), "{stage} has no place among the stages");
     }
 }
 

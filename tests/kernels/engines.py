@@ -113,9 +113,9 @@ def parity(guest, name, least=MIN_CHANGED, quiescent_least=MIN_THREADS):
     require(not wrong, f"{len(wrong)} differences: " + "; ".join(wrong[:12]))
     compared = {name for name in types if any(name in before and name in bpf and before[name] == after.get(name)
                                               for before, bpf, after in captures.quiescent)}
-    known = {name for name in types for before, bpf, _ in captures.quiescent
+    expected = {name for name in types for before, bpf, _ in captures.quiescent
              if name in before and ("_delay_" not in name or has_delays(bpf))}
-    require(known <= compared, f"not compared: {' '.join(sorted(known - compared))}")
+    require(expected <= compared, f"not compared: {' '.join(sorted(expected - compared))}")
     not_zero = {name for name in compared if any(bpf.get(name) for _, bpf, _ in captures.quiescent)}
     changed = {name for name in types for before, bpf, after in captures.threads
                if types[name] in COUNTERS and (before.get(name) or 0) < (after.get(name) or 0) and name in bpf}

@@ -640,12 +640,12 @@ fn a_part_of_a_directory_is_the_same_capture_while_its_recorder_goes_on() {
     let captures = |output: &Path| -> std::collections::BTreeSet<String> {
         rows(&output.join("captures")).iter().map(|row| row["capture_id"].to_string()).collect()
     };
-    let known = captures(&output);
-    assert!(captures(&dir.path().join("later")).is_subset(&known));
+    let exported = captures(&output);
+    assert!(captures(&dir.path().join("later")).is_subset(&exported));
     export(&[&by_clock], &output);
     assert_eq!(contents(&output), before);
     export(&[&part("6s..8s")], &output);
-    assert_eq!(captures(&output).len(), known.len() + 2, "six seconds after another start");
+    assert_eq!(captures(&output).len(), exported.len() + 2, "six seconds after another start");
 }
 
 #[test]

@@ -335,7 +335,7 @@ fn a_thread_named_like_exited_work_has_a_line_of_its_own() {
     let [before, after] = files.pair(&threads(0, 0), &threads(5, 20));
     let lines = table(&["show", &before, &after, "-g", "all", "--limit", "0"]);
     for line in ["exited children… 1 10% ", "(exited children) 40% "] {
-        assert!(lines.iter().any(|known| known.starts_with(line)), "{line}: {lines:?}");
+        assert!(lines.iter().any(|shown| shown.starts_with(line)), "{line}: {lines:?}");
     }
 }
 

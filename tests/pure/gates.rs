@@ -464,13 +464,13 @@ fn the_same_question_has_the_same_answer_whatever_is_selected() {
         let rows = report["rows"].as_array().unwrap().iter().filter(|row| row["section"] == "overview");
         rows.map(|row| (format!("{} {}", row["path"], row["metric"]), row["headline"].clone())).collect()
     };
-    let known: std::collections::HashMap<String, Value> = headlines(&whole).into_iter().collect();
-    assert!(known.values().any(|headline| !headline.is_null()) && whole["gates"].as_array().unwrap().len() > 4);
+    let of_whole: std::collections::HashMap<String, Value> = headlines(&whole).into_iter().collect();
+    assert!(of_whole.values().any(|headline| !headline.is_null()) && whole["gates"].as_array().unwrap().len() > 4);
     for selection in selections {
         let report = report_of(selection);
         assert_eq!(report["gates"], whole["gates"], "{selection:?}");
         for (row, headline) in headlines(&report) {
-            assert_eq!(headline, known[&row], "{selection:?}: {row}");
+            assert_eq!(headline, of_whole[&row], "{selection:?}: {row}");
         }
     }
 }

@@ -549,8 +549,8 @@ fn the_bar_of_the_host_claims_no_more_than_the_kernel_knows() {
         cpu[key] = value;
         cpu
     };
-    let known = header("known", cpu.clone());
-    assert!(known.contains("CPUs 40% busy") && !known.contains("saturated"), "{known}");
+    let partly_busy = header("known", cpu.clone());
+    assert!(partly_busy.contains("CPUs 40% busy") && !partly_busy.contains("saturated"), "{partly_busy}");
     assert!(header("full", with("busy_ns", json!(20 * SECOND))).contains("CPUs 100% busy: saturated"));
     assert!(header("stolen", with("busy_most_ns", json!(9 * SECOND))).contains("CPUs 40 to 45% busy"));
     let container = header("container", with("partial", json!(true)));

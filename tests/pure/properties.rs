@@ -136,9 +136,9 @@ fn counting_on(mut captures: Vec<CtprofSnapshot>) -> Vec<CtprofSnapshot> {
         let before = captures[later - 1].threads.clone();
         for (earlier, thread) in before.iter().zip(&mut captures[later].threads) {
             for metric in counters() {
-                if let Some(known) = count(metric, &earlier.metrics) {
+                if let Some(counted_before) = count(metric, &earlier.metrics) {
                     let more = count(metric, &thread.metrics).unwrap_or(0);
-                    metric.set(&mut thread.metrics, Held::Unsigned(known.saturating_add(more))).unwrap();
+                    metric.set(&mut thread.metrics, Held::Unsigned(counted_before.saturating_add(more))).unwrap();
                 }
             }
         }

@@ -394,9 +394,9 @@ fn check(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
         }
     }
     for (name, member) in value.as_object().into_iter().flatten() {
-        let known = schema["properties"].get(name).or_else(|| schema.get("additionalProperties"));
-        let Some(known) = known else { return fails(&format!("has {name}")) };
-        check(known, member, &format!("{at}.{name}"))?;
+        let of_member = schema["properties"].get(name).or_else(|| schema.get("additionalProperties"));
+        let Some(of_member) = of_member else { return fails(&format!("has {name}")) };
+        check(of_member, member, &format!("{at}.{name}"))?;
     }
     Ok(())
 }

@@ -84,8 +84,8 @@ mod parts_of_the_host {
             let shell = process(5, 1, 0, 1, &json!({"cutime_clock_ticks": children}));
             let host = json!({"boot_id": "b", "uptime_ns": second * SECOND, "clock_ticks_per_second": 100});
             let time = json!({"cpus": 2, "idle_ticks": 0, "iowait_ticks": 0, "steal_ticks": 0});
-            let known = json!({"host": with(host, &fields["host"]), "cpu_time": time, "capture": fields["capture"]});
-            snapshot_with(second, &[shell], &known)
+            let parts = json!({"host": with(host, &fields["host"]), "cpu_time": time, "capture": fields["capture"]});
+            snapshot_with(second, &[shell], &parts)
         };
         between(side(10, 0), side(15, 100)).unwrap()
     }

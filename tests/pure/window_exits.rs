@@ -507,8 +507,8 @@ mod folded {
         let rows: Vec<_> = folded.rows(|_| None).map(|(.., row)| row.state).collect();
         let others = rows.iter().find(|row| &*row.comm == "(others)").unwrap();
         assert_eq!((rows.len(), others.span.unwrap().count), (50_001, 10_000), "of more names, all are one");
-        let known = rows.iter().find(|row| &*row.comm == "7").unwrap();
-        assert_eq!(known.span.unwrap().count, 2, "names of before are kept");
+        let counted_before = rows.iter().find(|row| &*row.comm == "7").unwrap();
+        assert_eq!(counted_before.span.unwrap().count, 2, "names of before are kept");
     }
 }
 

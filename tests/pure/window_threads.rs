@@ -89,11 +89,12 @@ mod threads {
 
     #[test]
     fn a_thread_whose_start_is_unknown_has_not_exited() {
-        let unknown = |tid: u32| json!({"tgid": tid, "tid": tid, "start_time_clock_ticks": null, "minflt": 10 * tid});
-        let known = |tid, start| thread(tid, tid, start, &json!({"minflt": 64}));
-        let a = snapshot(10, &[unknown(1), known(2, 1), unknown(4), unknown(5)]);
-        let later = with(unknown(1), &json!({"minflt": 14}));
-        let b = snapshot(15, &[later, unknown(2), unknown(3), known(4, 1), known(5, 12)]);
+        let without_start =
+            |tid: u32| json!({"tgid": tid, "tid": tid, "start_time_clock_ticks": null, "minflt": 10 * tid});
+        let with_start = |tid, start| thread(tid, tid, start, &json!({"minflt": 64}));
+        let a = snapshot(10, &[without_start(1), with_start(2, 1), without_start(4), without_start(5)]);
+        let later = with(without_start(1), &json!({"minflt": 14}));
+        let b = snapshot(15, &[later, without_start(2), without_start(3), with_start(4, 1), with_start(5, 12)]);
         let window = between(a, b).unwrap();
         let faults = [1, 2, 4].map(|tid| (row(&window, tid)["minflt"].as_u64(), row(&window, tid)["exited"].as_bool()));
         assert_eq!(faults, [(Some(4), None), (None, None), (Some(24), None)]);

@@ -27,10 +27,11 @@ fn a_process_has_the_new_name_of_its_first_thread_in_all_threads_at_once() {
     options.engine = Engine::Bpf;
     let mut capturer = Capturer::of_changes(options).unwrap();
     let first = capturer.capture(Smaps::Never).unwrap();
-    let known = first.threads.into_iter().map(|thread| (thread.id(), thread)).collect();
+    let last_threads = first.threads.into_iter().map(|thread| (thread.id(), thread)).collect();
     child.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     thread::sleep(Duration::from_millis(200));
-    let Pass { capture, .. } = capturer.pass(CaptureScope::Changed { threads: &known, head: &first.head }).unwrap();
+    let Pass { capture, .. } =
+        capturer.pass(CaptureScope::Changed { threads: &last_threads, head: &first.head }).unwrap();
     let of_child = capture.threads.iter().filter(|thread| thread.tgid == child.0.id());
     assert_eq!(of_child.map(|thread| &*thread.pcomm).collect::<Vec<_>>(), ["renamed"; 2]);
 }

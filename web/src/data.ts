@@ -225,19 +225,19 @@ export class Report {
   }
 
   private treeByName(depth: number): Map<string, Group[]> {
-    let known = this.byName.get(depth);
-    if (!known) {
-      known = new Map();
+    let byName = this.byName.get(depth);
+    if (!byName) {
+      byName = new Map();
       for (const group of this.tree.get("overview")?.groups ?? []) {
         const name = group.path[depth];
         if (group.path.length === depth + 1 && name !== undefined) {
           const top = this.document.group_by === "pcomm" ? this.processOf(name) : name;
-          known.set(top, [...(known.get(top) ?? []), group]);
+          byName.set(top, [...(byName.get(top) ?? []), group]);
         }
       }
-      this.byName.set(depth, known);
+      this.byName.set(depth, byName);
     }
-    return known;
+    return byName;
   }
 
   /** The name of the process, which the tree has with the script of an interpreter after it. */

@@ -12,8 +12,8 @@ const [WIDTH, ROW, EDGE] = [240, 10, 8];
 /** A line of dots per side, a dot per run, on one axis from the least to the most. */
 export function dots({ name, unit, runs, bound }: Dots, report: Report): SVGElement {
   const text = (value: number) => numberText(value, report.scale(unit));
-  const known = [...runs.flat(), bound ?? null].filter((value) => value !== null);
-  const [least, most] = [Math.min(...known), Math.max(...known)];
+  const numbers = [...runs.flat(), bound ?? null].filter((value) => value !== null);
+  const [least, most] = [Math.min(...numbers), Math.max(...numbers)];
   const at = (value: number) => (EDGE + ((value - least) / (most - least || 1)) * (WIDTH - 2 * EDGE)).toFixed(1);
   const side = (values: (number | null)[], side: number) => {
     const of = SIDES[side] ?? "";

@@ -61,10 +61,10 @@ function reportOf(whole: Report, { trends, period }: Selected): Report {
   });
   const groups = sortedBy(all, false, (group) => rate(columns[0], group));
   const values = columns.map(({ name, unit }, at): Rates => {
-    const known = whole.overview?.values.get(name);
+    const ofWhole = whole.overview?.values.get(name);
     const zero = (group: number) => (isZero(whole, name, group) ? 0 : null);
     const rates = new Map(groups.map((group) => [group, rate(columns[at], group) ?? zero(group)]));
-    return { name, unit, doc: known?.doc ?? "", rates };
+    return { name, unit, doc: ofWhole?.doc ?? "", rates };
   });
   const reasons = reasonsOf(trends, period);
   const sampled = [...new Set(reasons.flatMap(({ rates }) => [...rates.keys()]))];

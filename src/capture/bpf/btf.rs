@@ -90,9 +90,9 @@ impl<'a> Btf<'a> {
         });
         let mut all = [None; N];
         for (id, found) in (1..).zip(self.types_from(0)) {
-            for (known, (kind, name)) in all.iter_mut().zip(wanted) {
+            for (found_id, (kind, name)) in all.iter_mut().zip(wanted) {
                 if Some(found.name) == name && found.kind() == kind {
-                    known.get_or_insert(TypeId(id));
+                    found_id.get_or_insert(TypeId(id));
                 }
             }
             if all.iter().all(Option::is_some) {

@@ -32,8 +32,8 @@ impl CgroupFields {
         let below_root = std::array::from_fn(|hierarchy| {
             levels[hierarchy].filter(|level| *level > 0).and_then(|_| key_in(hierarchy))
         });
-        let known = (0..levels.len()).rev().filter(|hierarchy| key_in(*hierarchy).is_some());
-        let deepest = known.max_by_key(|hierarchy| levels[*hierarchy]);
+        let with_id = (0..levels.len()).rev().filter(|hierarchy| key_in(*hierarchy).is_some());
+        let deepest = with_id.max_by_key(|hierarchy| levels[*hierarchy]);
         let below = deepest.and_then(|hierarchy| below_root[hierarchy]);
         let group = below.or_else(|| key_in(OF_SYSTEMD)).or_else(|| key_in(deepest?));
         CgroupIds { group, below_root }

@@ -106,7 +106,7 @@ impl Layout {
 
     /// Adds the pointers on a way; false if a record has no room for them.
     fn follow(&mut self, hops: &[u32]) -> bool {
-        let is_new = |way: &&[u32]| !self.pointers.iter().any(|known| known == way);
+        let is_new = |way: &&[u32]| !self.pointers.iter().any(|followed| followed == way);
         let new: Vec<_> = (1..=hops.len()).map(|depth| &hops[..depth]).filter(is_new).map(<[u32]>::to_vec).collect();
         let fits = self.pointers.len() + new.len() <= MAX_POINTERS;
         if fits {

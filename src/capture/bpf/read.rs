@@ -94,7 +94,7 @@ impl RecordReader {
     }
 
     pub(super) fn has(&self, metric: &Metric) -> bool {
-        self.metrics.iter().any(|(known, _)| std::ptr::eq(*known, metric))
+        self.metrics.iter().any(|(own, _)| std::ptr::eq(*own, metric))
     }
 
     /// The thread of a record; `None` if it has no id.

@@ -81,19 +81,19 @@ impl ContainerNames {
 
     /// The number of names that are kept.
     pub(super) fn entries(&self) -> usize {
-        let known = lock(&self.names);
-        known.containers.len() + known.pods.len()
+        let names = lock(&self.names);
+        names.containers.len() + names.pods.len()
     }
 
     /// The containers of these cgroups. Nothing is read for a host without any.
     pub(crate) fn containers_of<'n>(&self, cgroups: impl Iterator<Item = &'n str>) -> NamedContainers {
         let found: Vec<_> =
             cgroups.map(FoundCgroup::from_path).filter(|cgroup| !cgroup.containers.is_empty()).collect();
-        let mut known = lock(&self.names);
-        let failures = if known.unknown(&found).next().is_none() { Failures::new() } else { known.learn(self, &found) };
-        known.retain(&found);
+        let mut names = lock(&self.names);
+        let failures = if names.unknown(&found).next().is_none() { Failures::new() } else { names.learn(self, &found) };
+        names.retain(&found);
         let containers: BTreeMap<_, _> =
-            found.iter().map(|cgroup| (cgroup.path.to_owned(), known.innermost(cgroup))).collect();
+            found.iter().map(|cgroup| (cgroup.path.to_owned(), names.innermost(cgroup))).collect();
         let are_named = containers.values().all(Container::is_named);
         NamedContainers { containers, unread: if are_named { Failures::new() } else { failures } }
     }
@@ -103,7 +103,7 @@ impl ContainerNames {
 fn sources(unnamed: &[(Option<u32>, &Container)]) -> Vec<NameSource> {
     let of_host = || unnamed.iter().filter(|(user, _)| user.is_none()).map(|(_, container)| *container);
     let parts = |runtime: &str| {
-        let may_be_of = |container: &&Container| container.runtime.as_deref().is_none_or(|known| known == runtime);
+        let may_be_of = |container: &&Container| container.runtime.as_deref().is_none_or(|own| own == runtime);
         let ids: BTreeSet<_> = of_host().filter(may_be_of).filter_map(|container| container.id.clone()).collect();
         let ids = Vec::from_iter(ids);
         ids.chunks(CONTAINERS_PER_PART).map(<[_]>::to_vec).collect::<Vec<_>>()

@@ -28,12 +28,12 @@ impl Module {
 
 /// The files with code, each once, the program first.
 pub(in crate::capture) fn modules(mappings: impl IntoIterator<Item = Mapping>, program: &[u8]) -> Vec<Module> {
-    let mut known = HashSet::new();
+    let mut seen = HashSet::new();
     let mut modules: Vec<Module> = Vec::new();
     for mapping in mappings.into_iter().filter(|mapping| mapping.path.starts_with(b"/")) {
         let is_program = mapping.path == program;
         // `sysctl vm.max_map_count` allows 65,530 mappings.
-        if (is_program || mapping.is_executable) && known.insert((mapping.inode, mapping.path.clone())) {
+        if (is_program || mapping.is_executable) && seen.insert((mapping.inode, mapping.path.clone())) {
             modules.push(Module { mapping, is_program });
         }
     }

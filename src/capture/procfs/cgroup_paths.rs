@@ -35,8 +35,8 @@ pub(in crate::capture) struct CgroupPaths {
 impl CgroupPaths {
     /// The cgroups of a thread by the text of its file.
     pub(in crate::capture) fn identify(&mut self, text: &[u8]) -> Option<ThreadCgroups> {
-        if let Some(known) = self.by_text.get(text) {
-            return known.clone();
+        if let Some(cgroups) = self.by_text.get(text) {
+            return cgroups.clone();
         }
         let accounting =
             lines(text).filter(|line| line.path != ROOT && ACCOUNTING.iter().any(|controller| line.has(controller)));

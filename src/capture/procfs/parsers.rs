@@ -249,9 +249,9 @@ mod tests {
             let metrics = metrics(&[(SourceFile::Schedstat, text)]).0;
             (metrics.run_time_ns, metrics.wait_time_ns, metrics.timeslices)
         };
-        let known = (Some(11.into()), Some(22.into()), Some(33.into()));
-        assert_eq!([times(b"11 22 33\n"), times(b"11 22 33 44\n")], [known; 2]);
-        assert_eq!(times(b"11 x 33\n"), (known.0, None, known.2));
-        assert_eq!(times(b"11"), (known.0, None, None));
+        let times_ns = (Some(11.into()), Some(22.into()), Some(33.into()));
+        assert_eq!([times(b"11 22 33\n"), times(b"11 22 33 44\n")], [times_ns; 2]);
+        assert_eq!(times(b"11 x 33\n"), (times_ns.0, None, times_ns.2));
+        assert_eq!(times(b"11"), (times_ns.0, None, None));
     }
 }

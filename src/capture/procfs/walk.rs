@@ -100,8 +100,8 @@ impl ProcessPart {
         let Some(process) = self.known_as(Process::open(context, self.pid, SourceFile::Stat), read) else {
             return Vec::new();
         };
-        if let Some(known) = self.last_schedstats.as_ref().filter(|known| known.slept(&process.directory)) {
-            read.slept.extend(known.ids());
+        if let Some(last) = self.last_schedstats.as_ref().filter(|last| last.slept(&process.directory)) {
+            read.slept.extend(last.ids());
             return Vec::new();
         }
         let opened = OpenedProcess::new(context, process, self.stat);
@@ -131,7 +131,7 @@ impl ProcessPart {
     fn has_slept(&self, process: &OpenedProcess, tid: u32, read: &mut ReadThreads) -> bool {
         let id = ThreadId { tgid: self.pid, tid };
         let slept =
-            self.last_schedstats.as_ref().is_some_and(|known| known.thread_slept(&process.tasks, id, &mut Vec::new()));
+            self.last_schedstats.as_ref().is_some_and(|last| last.thread_slept(&process.tasks, id, &mut Vec::new()));
         read.slept.extend(slept.then_some(id));
         slept
     }
@@ -267,10 +267,10 @@ mod tests {
         in_context(dir.path(), |context| {
             let id = |pid| ThreadId { tgid: pid, tid: pid };
             let thread = |pid| ThreadState { tgid: pid, tid: pid, ..ThreadState::default() };
-            let known: KnownThreads = [7, 8, 9].map(|pid| (id(pid), thread(pid))).into();
-            let read = read_changed(context, &[7, 8], &known, &no_workers());
+            let last_threads: KnownThreads = [7, 8, 9].map(|pid| (id(pid), thread(pid))).into();
+            let read = read_changed(context, &[7, 8], &last_threads, &no_workers());
             assert_eq!(read.unread, [(7, vec![])].into());
-            assert_eq!(read.missing(known.keys().copied()).collect::<Vec<_>>(), [id(8), id(9)]);
+            assert_eq!(read.missing(last_threads.keys().copied()).collect::<Vec<_>>(), [id(8), id(9)]);
             let failures = &context.tally.lock().parse.read_failures_by_errno[&SourceFile::Stat];
             assert_eq!(
                 failures.iter().map(|(errno, count)| (errno.to_string(), *count)).collect::<Vec<_>>(),

@@ -97,7 +97,7 @@ impl Symbols {
             let from = if is_function { addresses.partition_point(|&at| at < value) } else { addresses.len() };
             let inside = addresses[from..].iter().take_while(|&&at| at - value < size);
             for (best, _) in best[from..].iter_mut().zip(inside) {
-                if best.is_none_or(|(known, _)| value > known) {
+                if best.is_none_or(|(start, _)| value > start) {
                     *best = Some((value, symbol.st_name(ENDIAN)));
                 }
             }

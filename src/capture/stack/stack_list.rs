@@ -32,7 +32,7 @@ impl StackList {
         if let Some(unread) = self.places.get(&place).filter(|number| self.unread.contains(number)) {
             let (unread, complete) = (*unread, stack.clone());
             self.unread.remove(&unread);
-            self.stacks.get_mut(index(unread)).into_iter().for_each(|known| known.clone_from(&complete));
+            self.stacks.get_mut(index(unread)).into_iter().for_each(|stored| stored.clone_from(&complete));
         }
         let number = self.number_of(stack)?;
         if self.places.len() < MAX_PLACES || self.places.contains_key(&place) {
@@ -59,8 +59,8 @@ impl StackList {
 
     /// The number of the stack of a thread that went on before it was read: the one that it has or will have at that place.
     pub(super) fn add_unread(&mut self, place: SleepPlace, innermost: CodeAddress) -> Option<u32> {
-        if let Some(known) = self.places.get(&place) {
-            return Some(*known);
+        if let Some(number) = self.places.get(&place) {
+            return Some(*number);
         }
         let (stack, number) = (self.numbered(&[innermost])?, self.next()?);
         if self.places.len() >= MAX_PLACES {

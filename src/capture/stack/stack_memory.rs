@@ -23,8 +23,8 @@ impl<'s> StackMemory<'s> {
     /// The word at an address, if the page is the process's own and was written to.
     pub(super) fn word(&mut self, address: u64) -> Option<u64> {
         let (start, place) = (address & !(PIECE as u64 - 1), usize::try_from(address % PIECE as u64).ok()?);
-        let known = self.pieces.iter().rposition(|(known, _)| *known == start);
-        let number = known.or_else(|| self.read(start))?;
+        let already_read = self.pieces.iter().rposition(|(piece_start, _)| *piece_start == start);
+        let number = already_read.or_else(|| self.read(start))?;
         Some(u64::from_ne_bytes(*self.pieces[number].1.get(place..)?.first_chunk()?))
     }
 

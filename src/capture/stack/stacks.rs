@@ -128,9 +128,9 @@ impl Stacks {
     /// Opens a process, if that has not been done, or if it may have mapped the code at this address since.
     fn open(&mut self, id: u32, instruction: u64) {
         self.read += 1;
-        if let Some((known, used)) = self.processes.get_mut(&id) {
+        if let Some((code, used)) = self.processes.get_mut(&id) {
             *used = self.read;
-            if known.as_ref().is_none_or(|code| code.has(instruction) || !code.is_old()) {
+            if code.as_ref().is_none_or(|code| code.has(instruction) || !code.is_old()) {
                 return;
             }
         } else if self.processes.len() >= MAX_PROCESSES {

@@ -379,12 +379,12 @@ fn of_several_gates_the_printed_interval_decides() {
 
 #[test]
 fn a_side_where_most_runs_have_no_value_has_no_data() {
-    let outcome = |known: usize| {
-        let side = |known: usize| {
-            (0..20).map(|place| run("run_time_ns", &[("", (place < known).then_some(Cell::Number(1)))])).collect()
+    let outcome = |with_value: usize| {
+        let side = |with_value: usize| {
+            (0..20).map(|place| run("run_time_ns", &[("", (place < with_value).then_some(Cell::Number(1)))])).collect()
         };
         let gate: Gate = "run_time_ns>10ms".parse().unwrap();
-        judged(&[gate], Sides::two(side(20), side(known))).remove(0).outcome
+        judged(&[gate], Sides::two(side(20), side(with_value))).remove(0).outcome
     };
     assert_eq!([outcome(10), outcome(20)], [GateOutcome::Passed, GateOutcome::Passed]);
     assert_eq!([outcome(3), outcome(9)], [(); 2].map(|()| GateOutcome::Error(NO_CANDIDATE.to_owned())));

@@ -121,10 +121,10 @@ fn a_run_without_the_group_did_no_work_in_it_and_has_no_maximum() {
 
 #[test]
 fn a_side_without_the_group_has_a_total_of_0_where_it_knows_the_value() {
-    let known = of_all(vec![run(1, Some(5), Some(5)), run(1, Some(5), None), run(1, None, None)]).runs_with_values;
+    let side = of_all(vec![run(1, Some(5), Some(5)), run(1, Some(5), None), run(1, None, None)]).runs_with_values;
     let cell = |name: &'static str, is_total, exists| {
         let like = Measurement { is_total, ..Measurement::new(name, Unit::Ns, Cell::Number(7), 1) };
-        let Measurement { cell, runs, .. } = known.instead_of(&like, exists);
+        let Measurement { cell, runs, .. } = side.instead_of(&like, exists);
         (cell, runs.unwrap().iter().map(|number| *number == 0.0).collect::<Vec<_>>())
     };
     assert_eq!(cell("run_time_ns", true, false), (Some(Cell::Number(0)), vec![true, true, false]));
@@ -222,13 +222,13 @@ fn an_unclear_verdict_never_recommends_fewer_runs_than_there_are() {
 #[test]
 fn a_row_has_the_larger_quantum_of_both_sides() {
     let judge = judge();
-    let known = KnownValues::of_runs(4);
+    let side = KnownValues::of_runs(4);
     let entry = |quantum| Measurement {
         quantum,
         runs: Some([100.0; 4].into()),
         ..Measurement::new("run", Unit::Ns, Cell::Number(100), 1)
     };
-    let quantum = |a, b| judge.row(&mut Sides::two(entry(a), entry(b)), Sides::two(&known, &known)).unwrap().quantum;
+    let quantum = |a, b| judge.row(&mut Sides::two(entry(a), entry(b)), Sides::two(&side, &side)).unwrap().quantum;
     assert_eq!([quantum(0.0, 10.0), quantum(10.0, 0.0)], [10.0, 10.0]);
 }
 

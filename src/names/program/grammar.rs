@@ -75,7 +75,7 @@ impl Interpreter {
     pub(super) fn is_named(&self, name: &[u8]) -> bool {
         let is_version = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
         let end = name.iter().rposition(|byte| !is_version(byte)).map_or(0, |last| last + 1);
-        self.names.split(' ').any(|known| matches(known, &name[..end]) || matches(known, name))
+        self.names.split(' ').any(|listed| matches(listed, &name[..end]) || matches(listed, name))
     }
 
     /// Returns the name of what runs with these arguments, without the interpreter itself, and takes them up to it.

@@ -213,11 +213,11 @@ proptest! {
         let exe = interpreter.names.split(' ').next().unwrap().trim_end_matches('*');
         let is_known = |letter: char| {
             let option = format!("-{letter}");
-            interpreter.options.iter().any(|(_, list)| list.split(' ').any(|known| known == option))
+            interpreter.options.iter().any(|(_, list)| list.split(' ').any(|listed| listed == option))
         };
         let first_known = letters.chars().next().is_some_and(is_known);
         let is_listed = interpreter.options.iter().any(|(_, list)| {
-            list.split(' ').any(|known| format!("-{letters}").starts_with(known.trim_end_matches('*')))
+            list.split(' ').any(|listed| format!("-{letters}").starts_with(listed.trim_end_matches('*')))
         });
         prop_assume!(!first_known && !is_listed);
         let arguments = format!("{exe}\0-{letters}\0{code}\0exists.dll\0");

@@ -25,8 +25,8 @@ fn too_many_kinds_of_exited_threads_count_as_lost_samples() {
     const MOST: u32 = 1 << 14;
     let again = ThreadSample { tid: 2 * MOST, ..sample(1, Activity::Running, 5) };
     let exit: Vec<_> = (1..=MOST + 2).map(|tid| sample(1000 + tid, Activity::Running, 5)).collect();
-    let known = ThreadSample { tgid: 1001, pcomm: "p1001".into(), comm: "t1001".into(), ..again };
-    let pass: Vec<_> = exit.into_iter().chain([known]).collect();
+    let of_same_name = ThreadSample { tgid: 1001, pcomm: "p1001".into(), comm: "t1001".into(), ..again };
+    let pass: Vec<_> = exit.into_iter().chain([of_same_name]).collect();
     let reasons = concluded(collected(&[pass, Vec::new()]), &[]);
     assert_eq!((reasons.threads.len(), reasons.sampling.lost), (1 << 14, 2));
     assert_eq!(amounts(&reasons)["p1001 Run"], (20, 2), "two threads of one kind");

@@ -41,7 +41,7 @@ fn threads_have_the_names_of_the_window() {
     let other = ThreadSample { cgroup: Some(5), ..sample(2, Activity::Running, 1) };
     let pass = vec![sample(1, Activity::Running, 5), other];
     let threads = concluded(collected(&[pass.clone(), pass]), &[thread]).threads;
-    let known = SampledThreads {
+    let captured = SampledThreads {
         tgid: Some(1),
         pcomm: "redis-server".into(),
         comm: "bio_aof".into(),
@@ -49,13 +49,13 @@ fn threads_have_the_names_of_the_window() {
         owner: Some(Owner::Command),
         ..SampledThreads::default()
     };
-    let unknown = SampledThreads {
+    let sampled = SampledThreads {
         pcomm: "p2".into(),
         comm: "t2".into(),
         cgroup: Some("/db".into()),
         ..SampledThreads::default()
     };
-    assert_eq!(threads, [unknown, known]);
+    assert_eq!(threads, [sampled, captured]);
 }
 
 #[test]

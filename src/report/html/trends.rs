@@ -63,8 +63,8 @@ impl<'p> TrendsData<'p> {
             let is_ranked = OverviewColumn::named(&trend.column).is_some_and(OverviewColumn::is_ranked);
             let groups = of_column(trend).into_iter().filter(|(_, group)| is_ranked || busiest.contains(&group.path));
             let groups = groups.take(MOST_GROUPS);
-            let known = groups.filter_map(|(_, group)| Some((paths.place(&group.path)?, over_time(group))));
-            let (groups, values) = known.unzip();
+            let with_place = groups.filter_map(|(_, group)| Some((paths.place(&group.path)?, over_time(group))));
+            let (groups, values) = with_place.unzip();
             TrendColumn { name: &trend.column, unit: trend.unit, groups, values }
         };
         let columns = trends.iter().filter(|trend| trend.reason.is_none()).map(&mut column).collect();

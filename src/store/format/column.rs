@@ -93,7 +93,7 @@ impl Columns {
     const MAX: usize = 1024;
 
     pub(super) fn contains(&self, field: ValueField) -> bool {
-        self.0.iter().flatten().any(|known| *known == field)
+        self.0.iter().flatten().any(|own| *own == field)
     }
 
     /// Adds a field to the column of a metric that mostly has the same value, or to a new column. `samples` are the values of
@@ -170,8 +170,8 @@ mod tests {
     fn columns_are_lists_of_names_and_unknown_names_are_skipped() {
         let json = r#"[["read_at_ns"],["tomorrow"],["wait_time_ns","later","cpu_delay_total_ns"]]"#;
         let columns: Columns = serde_json::from_str(json).unwrap();
-        let known = r#"[["read_at_ns"],[],["wait_time_ns","cpu_delay_total_ns"]]"#;
-        assert_eq!(serde_json::to_string(&columns).unwrap(), known);
+        let expected = r#"[["read_at_ns"],[],["wait_time_ns","cpu_delay_total_ns"]]"#;
+        assert_eq!(serde_json::to_string(&columns).unwrap(), expected);
     }
 
     #[test]

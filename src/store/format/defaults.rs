@@ -65,7 +65,7 @@ fn majority<T: PartialEq>(values: impl Iterator<Item = T> + Clone) -> Option<T> 
     let (mut candidate, mut lead) = (None, 0_usize);
     for value in values.clone() {
         match &candidate {
-            Some(known) if *known == value => lead += 1,
+            Some(same) if *same == value => lead += 1,
             _ if lead == 0 => (candidate, lead) = (Some(value), 1),
             _ => lead -= 1,
         }

@@ -78,7 +78,7 @@ fn what_a_killed_recorder_has_written_can_be_read_at_any_byte() {
     let whole = bytes.last().unwrap();
     let captures: Vec<_> = memchr::memmem::find_iter(whole, &CAPTURE_FOLLOWS).collect();
     assert!(!captures.is_empty());
-    let mut known = 0;
+    let mut last_steps = 0;
     for length in 0..=whole.len() {
         std::fs::write(&path, &whole[..length]).unwrap();
         let steps = match read(&path, "..") {
@@ -93,10 +93,10 @@ fn what_a_killed_recorder_has_written_can_be_read_at_any_byte() {
             }
             Err(_) => 0,
         };
-        assert!(steps >= known, "{length} bytes have {steps} steps, fewer have {known}");
-        known = steps;
+        assert!(steps >= last_steps, "{length} bytes have {steps} steps, fewer have {last_steps}");
+        last_steps = steps;
     }
-    assert_eq!(known, 40);
+    assert_eq!(last_steps, 40);
     for (steps, flushed) in bytes[..40].iter().enumerate() {
         std::fs::write(&path, flushed).unwrap();
         assert_eq!(read(&path, "..").unwrap(), (vec![6; steps + 1], true), "readable while it is written");

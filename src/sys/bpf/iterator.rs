@@ -75,14 +75,14 @@ pub(crate) fn read(iterator: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errn
 /// Appends the next records of an iterator to `words`, and returns how many words it has appended. Otherwise as [`read`], and
 /// `EIO` for a part of a word.
 pub(crate) fn read_words(iterator: impl AsFd, words: &mut Vec<u64>) -> Result<usize, Errno> {
-    let known = words.len();
-    words.resize(known + CHUNK / size_of::<u64>(), 0);
+    let filled = words.len();
+    words.resize(filled + CHUNK / size_of::<u64>(), 0);
     // SAFETY: any bytes are words, and any word is bytes, which are less aligned.
-    let (_, buffer, _) = unsafe { words[known..].align_to_mut::<u8>() };
+    let (_, buffer, _) = unsafe { words[filled..].align_to_mut::<u8>() };
     let length = read(iterator, buffer);
-    words.truncate(known + length.unwrap_or(0) / size_of::<u64>());
+    words.truncate(filled + length.unwrap_or(0) / size_of::<u64>());
     match length? % size_of::<u64>() {
-        0 => Ok(words.len() - known),
+        0 => Ok(words.len() - filled),
         _ => Err(Errno::EIO),
     }
 }

@@ -50,7 +50,7 @@ impl ExaminedFiles {
     /// Begins a capture: files may have changed since the one before. Those that it did not use are forgotten.
     pub(in crate::capture) fn begin_capture(&self) {
         let current = std::mem::take(&mut *lock(&self.current));
-        let examined = current.into_iter().filter_map(|(key, known)| Some((key, known.get()?.clone())));
+        let examined = current.into_iter().filter_map(|(key, examined)| Some((key, examined.get()?.clone())));
         *lock(&self.earlier) = examined.collect();
         let without_room = self.without_room.swap(0, Ordering::Relaxed);
         if without_room > 0 {
@@ -104,10 +104,10 @@ impl ExaminedFiles {
         metadata: &Metadata,
         examine: impl Fn(&ExamineBudget) -> Option<Examination>,
     ) -> Option<Examination> {
-        let known = self.entry(key.clone());
+        let entry = self.entry(key.clone());
         let find =
             || self.unchanged(&key, metadata).unwrap_or_else(|| (version(metadata), self.within_budget(examine)));
-        known.get_or_init(find).1.clone()
+        entry.get_or_init(find).1.clone()
     }
 
     fn entry(&self, key: FileKey) -> Arc<OnceLock<Examined>> {

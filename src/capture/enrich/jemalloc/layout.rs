@@ -76,13 +76,13 @@ pub(super) fn locate<'d, 'f, R: Pieces<'d>, S: Pieces<'f>>(
             None
         })
     };
-    let known = layouts::by_size(machine, symbol.size);
+    let of_size = layouts::by_size(machine, symbol.size);
     let memory = dwarf::memory(file).max(debug.map_or(0, dwarf::memory));
-    let is_needed = known.is_none() || memory <= LARGE;
+    let is_needed = of_size.is_none() || memory <= LARGE;
     let in_debug_info = is_needed
         .then(|| members(dwarf::members(file, budget)).or_else(|| members(dwarf::members(debug?, budget))))
         .flatten();
-    match (in_debug_info, known) {
+    match (in_debug_info, of_size) {
         (Some(offsets), _) => placed(symbol, offsets, Route::Dwarf),
         (None, Some(offsets)) => placed(symbol, offsets, Route::Symbol),
         (None, None) => Err(if failed { ProbeFailure::DwarfParseFailure } else { ProbeFailure::UnknownLayout }),

@@ -93,8 +93,8 @@ impl<'f> Probe<'f> {
     ) -> Option<HeapCounters> {
         let behind = attachment.pointer_behind_head;
         let in_library = || pthread::thread_pointer(&attachment.space, behind?, &process.directory, thread.tid);
-        let known = usable(thread.pointer).or_else(in_library);
-        let pointer = known.map_or_else(|| stop(attachment, thread), Ok);
+        let without_stop = usable(thread.pointer).or_else(in_library);
+        let pointer = without_stop.map_or_else(|| stop(attachment, thread), Ok);
         match pointer.and_then(|pointer| attachment.target.read(&attachment.space, pointer)) {
             Ok((allocated, deallocated)) => Some(HeapCounters { tid: thread.tid, allocated, deallocated }),
             Err(tag) => {

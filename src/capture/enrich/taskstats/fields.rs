@@ -262,20 +262,20 @@ mod tests {
             let metrics = filled_from(stats, CountedFamilies::from_host(host), false);
             (metrics.cpu_delay_total_ns.is_some(), metrics.blkio_delay_total_ns.is_some())
         };
-        let (known, unknown) = (Some("6.12"), Some(Switch::Unknown));
+        let (release, unknown) = (Some("6.12"), Some(Switch::Unknown));
         for (host, expected) in [
-            (on(known, Some(Switch::On), None), (true, true)),
-            (on(known, Some(Switch::RuntimeOff), None), (true, false)),
-            (on(known, Some(Switch::ConfigOff), None), (false, false)),
-            (on(known, unknown, Some("quiet")), (true, false)),
-            (on(known, None, Some("quiet")), (true, false)),
+            (on(release, Some(Switch::On), None), (true, true)),
+            (on(release, Some(Switch::RuntimeOff), None), (true, false)),
+            (on(release, Some(Switch::ConfigOff), None), (false, false)),
+            (on(release, unknown, Some("quiet")), (true, false)),
+            (on(release, None, Some("quiet")), (true, false)),
             (on(None, unknown, Some("quiet")), (true, false)),
             (on(Some("5.10"), unknown, Some("quiet")), (true, true)),
             (on(Some("5.10"), unknown, None), (true, false)),
         ] {
             assert_eq!(has(&host, &waited), expected, "{host:?}");
         }
-        assert_eq!(has(&on(known, Some(Switch::On), None), &never_ran), (true, true));
+        assert_eq!(has(&on(release, Some(Switch::On), None), &never_ran), (true, true));
         assert_eq!(has(&on(Some("5.10"), unknown, Some("quiet")), &never_ran), (false, false));
     }
 
