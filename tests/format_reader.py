@@ -86,8 +86,8 @@ def part(first, steps, begin_ns, since_ns):
         if middle_ns > since_ns[1]:
             break
         head, reasons = changed(head, step["head"]), times(step, sleepers)
-        for gone in step.get("gone", []):
-            del now[tuple(gone)]
+        for thread in step.get("gone", []):
+            del now[tuple(thread)]
         now.update(by_id(rows(step["threads"], now)))
         if begin:
             waits.append(reasons)

@@ -153,15 +153,15 @@ mod tests {
         let mounts = Mounts::read(&HostFiles::new(&roots));
         let names = names();
         names.forget(&mounts);
-        let [used, gone] = [id + 1, id + 2];
-        for (id, name) in [(id, "/idle"), (used, "/used"), (gone, "/gone")] {
+        let [used, removed] = [id + 1, id + 2];
+        for (id, name) in [(id, "/idle"), (used, "/used"), (removed, "/removed")] {
             names.add(unified_key(id), name.into());
         }
         for _ in 0..3 {
             names.forget(&mounts);
             assert_eq!(names.get(unified_key(used)).as_deref(), Some("/used"), "threads exit in it");
         }
-        assert_eq!(names.get(unified_key(gone)), None);
+        assert_eq!(names.get(unified_key(removed)), None);
         assert_eq!(names.get(unified_key(id)).as_deref(), Some("/idle"));
         assert_eq!(names.entries(), 2);
     }

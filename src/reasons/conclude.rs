@@ -81,12 +81,12 @@ impl ReasonCollector {
         // Processes that live on would have the reasons of those of their name that have exited, and not their time.
         let living = names.named.keys().map(|(pcomm, _)| *pcomm).filter(|_| !window.has_exited);
         let living: HashSet<&str> = living.collect();
-        for (gone, of_threads) in &self.gone_threads {
-            let of_gone = self.names.values.get(index(gone.names));
-            if of_gone.is_some_and(|of_gone| living.contains(&*of_gone.pcomm)) {
+        for (exited, amounts) in &self.gone_threads {
+            let of_exited = self.names.values.get(index(exited.names));
+            if of_exited.is_some_and(|of_exited| living.contains(&*of_exited.pcomm)) {
                 continue;
             }
-            add(names.outside_window(*gone, &self.names.values), of_threads, false);
+            add(names.outside_window(*exited, &self.names.values), amounts, false);
         }
         let (passes, period_ns) = (self.passes.count - self.first_pass, self.passes.period_ns());
         let unread =

@@ -61,7 +61,7 @@ impl<T: Threads> Join<T> {
             let most_ns = cpus.map(|cpus| cpus.saturating_mul(clocks.duration_ns));
             self.add_residues(&start, &parents, most_ns, later);
         }
-        self.add_gone(&start, &recorded);
+        self.add_without_record(&start, &recorded);
         let window = self.info(&start, &host, exits.summary.clone());
         Joined { before: self.before, threads: self.threads, window, cpu_time: host.cpu_time, impossible_delays }
     }
@@ -166,22 +166,22 @@ impl<T: Threads> Join<T> {
         }
     }
 
-    /// Adds the threads that are gone and have no record: their number is known, their work is not.
-    fn add_gone(&mut self, start: &WindowStart, recorded: &BTreeSet<usize>) {
-        let is_gone = |(place, _): &(usize, &ThreadState)| {
+    /// Adds the threads that exited without a record: their number is known, their work is not.
+    fn add_without_record(&mut self, start: &WindowStart, recorded: &BTreeSet<usize>) {
+        let lacks_record = |(place, _): &(usize, &ThreadState)| {
             !start.found[*place].load(Ordering::Relaxed) && !recorded.contains(place)
         };
-        for (_, gone) in start.earlier.threads.iter().enumerate().filter(is_gone) {
+        for (_, exited) in start.earlier.threads.iter().enumerate().filter(lacks_record) {
             self.threads.add(ThreadState {
-                tid: gone.tid,
-                tgid: gone.tgid,
-                pcomm: Name::clone(&gone.pcomm),
-                comm: Name::clone(&gone.comm),
-                program: gone.program.clone(),
-                cgroup: gone.cgroup.clone(),
-                kernel_thread: gone.kernel_thread,
-                owner: gone.owner,
-                start_time_clock_ticks: gone.start_time_clock_ticks,
+                tid: exited.tid,
+                tgid: exited.tgid,
+                pcomm: Name::clone(&exited.pcomm),
+                comm: Name::clone(&exited.comm),
+                program: exited.program.clone(),
+                cgroup: exited.cgroup.clone(),
+                kernel_thread: exited.kernel_thread,
+                owner: exited.owner,
+                start_time_clock_ticks: exited.start_time_clock_ticks,
                 span: Some(ThreadSpan { exited: true, ..ThreadSpan::default() }),
                 ..ThreadState::default()
             });

@@ -28,7 +28,7 @@ struct Residue {
 }
 
 /// A process that exited in the window, and was there before.
-struct GoneProcess {
+struct ExitedProcess {
     /// Process id of the last known parent.
     ppid: u32,
     /// Time since boot at its start.
@@ -62,7 +62,7 @@ impl Residue {
     }
 
     /// Takes out what a child had done before the window, and leaves there what it does not count.
-    fn take(&mut self, process: &mut GoneProcess) {
+    fn take(&mut self, process: &mut ExitedProcess) {
         let io = process.before.take_io();
         let rest = self.children.take_up_to(process.before);
         if rest != process.before {
@@ -96,15 +96,15 @@ pub(super) fn residues(
     let residue = |process: &LaterProcess| Some((process.tgid, Residue::from_process(process, &start.earlier)?));
     let mut by_process: BTreeMap<u32, Residue> = processes.iter().filter_map(residue).collect();
     let adopters = with_children(processes, &by_process);
-    for mut gone in gone_processes(start, parents) {
+    for mut exited in exited_processes(start, parents) {
         // Any ancestor can have waited for it, or init, or, if its parent is not known, any process.
-        let ancestors = parents.ancestors(gone.ppid, gone.start_ns).take(MOST_ANCESTORS);
+        let ancestors = parents.ancestors(exited.ppid, exited.start_ns).take(MOST_ANCESTORS);
         let living = ancestors.filter(|process| process.is_living).map(|process| process.tgid);
-        let is_orphan = parents.get(gone.ppid, gone.start_ns).is_none();
+        let is_orphan = parents.get(exited.ppid, exited.start_ns).is_none();
         for tgid in living.chain([INIT]).chain(adopters.iter().copied().filter(|_| is_orphan)) {
             if let Some(residue) = by_process.get_mut(&tgid) {
-                residue.take(&mut gone);
-                if gone.before.is_zero() {
+                residue.take(&mut exited);
+                if exited.before.is_zero() {
                     break;
                 }
             }
@@ -145,13 +145,13 @@ fn threads_with_io(threads: &ProcessState, after: &ProcessState) -> Work {
 }
 
 /// The processes of the earlier capture that the later one does not have.
-fn gone_processes<'s>(start: &'s WindowStart, parents: &'s Parents) -> impl Iterator<Item = GoneProcess> + 's {
-    let is_gone = |(place, thread): &(usize, &ThreadState)| {
+fn exited_processes<'s>(start: &'s WindowStart, parents: &'s Parents) -> impl Iterator<Item = ExitedProcess> + 's {
+    let has_exited = |(place, thread): &(usize, &ThreadState)| {
         let start_ns = start.clocks.boot_ns(thread.start_time_clock_ticks);
         let is_living = || parents.get(thread.tgid, start_ns).is_some_and(|process| process.is_living);
         thread.is_leader() && !start.found[*place].load(Ordering::Relaxed) && !is_living()
     };
-    let leaders = start.earlier.threads.iter().enumerate().filter(is_gone);
+    let leaders = start.earlier.threads.iter().enumerate().filter(has_exited);
     leaders.filter_map(|(_, leader)| {
         let (threads, after) = leader.process.as_deref().zip(process_after(leader))?;
         let (tgid, start_ns) = (leader.tgid, start.clocks.boot_ns(leader.start_time_clock_ticks));
@@ -164,7 +164,7 @@ fn gone_processes<'s>(start: &'s WindowStart, parents: &'s Parents) -> impl Iter
         let rounded = u64::from(!is_exact) + u64::from(of_children[MetricId::run_time_ns] > 0);
         before += of_children;
         let (imprecise_ns, lacks_io) = (rounded * PRECISION_NS, lacks_io(after));
-        Some(GoneProcess { ppid, start_ns, before, imprecise_ns, lacks_io })
+        Some(ExitedProcess { ppid, start_ns, before, imprecise_ns, lacks_io })
     })
 }
 

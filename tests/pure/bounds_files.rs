@@ -569,10 +569,10 @@ const SERIES: &[(&str, SeriesOf)] = &[
         filled_series(bytes, first_capture(1, 1), |number| {
             let id = |n| 200 * number + n + 2;
             let thread = |n| format!("{{\"tid\":{},\"tgid\":{},\"pcomm\":\"{}\"}}", id(n), id(n), name(id(n)));
-            let gone = if number == 0 { String::new() } else { list(200, &|n| format!("[{0},{0}]", id(n) - 200)) };
+            let exited = if number == 0 { String::new() } else { list(200, &|n| format!("[{0},{0}]", id(n) - 200)) };
             let zeros = repeated(400, "0");
             let rows = list(200, &thread);
-            step("", &format!("\"threads\":{{\"rows\":[{rows}],\"read_at_ns\":[{zeros}]}},\"gone\":[{gone}]"))
+            step("", &format!("\"threads\":{{\"rows\":[{rows}],\"read_at_ns\":[{zeros}]}},\"gone\":[{exited}]"))
         })
     }),
     ("cgroups that come and go", |bytes| {

@@ -887,11 +887,11 @@ fn no_text_in_csv_is_a_formula_and_numbers_stay_numbers() {
 #[test]
 fn short_lived_processes_say_who_started_them() {
     let files = Files::new();
-    let gone = |parent: &str, count: u64| {
+    let exited = |parent: &str, count: u64| {
         let fields = json!({"parent": parent, "count": count, "alive_ns": 5, "started": true, "exited": true});
         with(process(9, "sh", 11, &ran(5, 0)), &fields)
     };
-    let threads = [process(5, "make", 1, &ran(1, 0)), gone("make", 480), gone("bash build.sh", 1)];
+    let threads = [process(5, "make", 1, &ran(1, 0)), exited("make", 480), exited("bash build.sh", 1)];
     let window = json!({"window": {"duration_ns": 5 * SECOND}});
     let file = files.file("w", &snapshot(15, &threads, &window));
     assert!(

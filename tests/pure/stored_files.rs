@@ -81,8 +81,8 @@ fn a_window_of_format_2_stays_readable() {
     let span = started.span.unwrap();
     assert_eq!((span.alive_ns, span.started, span.exited), (399_669_194, true, false));
     assert_eq!(started.metrics.run_time_ns, Some(11_557_786.into()));
-    let gone = thread_of(&snapshot, 54);
-    assert_eq!((gone.span.unwrap().exited, gone.metrics.run_time_ns), (true, None));
+    let exited = thread_of(&snapshot, 54);
+    assert_eq!((exited.span.unwrap().exited, exited.metrics.run_time_ns), (true, None));
     let children = snapshot.threads.iter().find(|thread| thread.exited_work == Some(ExitedWork::Children)).unwrap();
     assert_eq!((children.tid, children.tgid, children.owner), (0, 68, Some(Owner::Command)));
     assert_eq!(children.metrics.run_time_ns, Some(130_000_000.into()));

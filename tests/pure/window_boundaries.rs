@@ -114,10 +114,10 @@ mod identity {
     #[test]
     fn a_thread_that_is_gone_keeps_all_of_its_names() {
         let names = json!({"pcomm": "a", "comm": "b", "cgroup": "/c", "kernel_thread": true, "party": "command"});
-        let gone = with(thread(1, 2, 3, &json!({})), &names);
-        let window = between(snapshot(10, std::slice::from_ref(&gone)), snapshot(15, &[])).unwrap();
+        let exited = with(thread(1, 2, 3, &json!({})), &names);
+        let window = between(snapshot(10, std::slice::from_ref(&exited)), snapshot(15, &[])).unwrap();
         let row = row(&window, 2);
-        for (field, value) in gone.as_object().unwrap() {
+        for (field, value) in exited.as_object().unwrap() {
             assert_eq!(&row[field], value, "{field}");
         }
         assert_eq!(row["exited"], true);

@@ -61,8 +61,8 @@ mod before_the_window {
 
     /// What is left of the children of shell 5, of which three had worked before and are gone, if it counts so much more.
     fn left(child: &Value, before_ms: u64, more_ms: u64) -> Vec<(u64, String, u64)> {
-        let gone = (10..13).map(|pid| thread(pid, pid, 2, child));
-        let earlier: Vec<_> = std::iter::once(shell(5, 1, 0)).chain(gone).collect();
+        let exited = (10..13).map(|pid| thread(pid, pid, 2, child));
+        let earlier: Vec<_> = std::iter::once(shell(5, 1, 0)).chain(exited).collect();
         let (a, b) = sides(&earlier, &[shell(5, 1, 3 * before_ms + more_ms)]);
         exited_run(&between(a, b).unwrap())
     }
@@ -94,8 +94,8 @@ mod before_the_window {
     #[test]
     fn the_work_of_an_orphan_before_the_window_is_not_of_it_whatever_its_id() {
         for orphan in [15, 25] {
-            let gone = |pid: u32, ppid, ran_ms: u64| process(pid, 2, ran_ms * MS, ppid, &json!({}));
-            let earlier = [shell(1, 0, 0), shell(5, 1, 0), gone(20, 5, 1000), gone(orphan, 20, 990)];
+            let exited = |pid: u32, ppid, ran_ms: u64| process(pid, 2, ran_ms * MS, ppid, &json!({}));
+            let earlier = [shell(1, 0, 0), shell(5, 1, 0), exited(20, 5, 1000), exited(orphan, 20, 990)];
             let (a, b) = sides(&earlier, &[shell(1, 0, 990), shell(5, 1, 1000)]);
             assert_eq!(exited_run(&between(a, b).unwrap()), [], "its parent is 20, it is {orphan}");
         }
@@ -114,9 +114,9 @@ mod before_the_window {
 
     #[test]
     fn what_a_process_had_done_before_the_window_is_not_taken_from_one_that_has_started_since() {
-        let gone = process(15, 2, 600 * MS, 20, &json!({}));
+        let exited = process(15, 2, 600 * MS, 20, &json!({}));
         let command = process(30, 11, 0, 5, &json!({"cutime_clock_ticks": 90, "cstime_clock_ticks": 0}));
-        let (a, b) = sides(&[shell(1, 0, 0), shell(5, 1, 0), gone], &[shell(1, 0, 0), shell(5, 1, 0), command]);
+        let (a, b) = sides(&[shell(1, 0, 0), shell(5, 1, 0), exited], &[shell(1, 0, 0), shell(5, 1, 0), command]);
         assert_eq!(exited_run(&between(a, b).unwrap()), [(30, "children".to_owned(), 900)]);
     }
 
@@ -125,8 +125,8 @@ mod before_the_window {
     fn what_was_counted_while_the_earlier_capture_was_taken_is_taken_from_no_other_process() {
         let mut parent = process(20, 1, 0, 5, &json!({}));
         parent.as_object_mut().unwrap().remove("process");
-        let gone = process(25, 2, 600 * MS, 20, &json!({}));
-        let (a, b) = sides(&[shell(1, 0, 0), shell(6, 1, 0), parent, gone], &[shell(1, 0, 0), shell(6, 1, 900)]);
+        let exited = process(25, 2, 600 * MS, 20, &json!({}));
+        let (a, b) = sides(&[shell(1, 0, 0), shell(6, 1, 0), parent, exited], &[shell(1, 0, 0), shell(6, 1, 900)]);
         assert_eq!(exited_run(&between(a, b).unwrap()), [(6, "children".to_owned(), 900)]);
     }
 
@@ -141,11 +141,11 @@ mod before_the_window {
     /// 20 is a child of the shell, which is below a process that adopts orphans, and exits before its child 25.
     #[test]
     fn an_orphan_does_not_hide_what_the_children_of_a_living_process_did() {
-        let gone = |pid: u32, ppid, ran_ms: u64| process(pid, 2, ran_ms * MS, ppid, &json!({}));
+        let exited = |pid: u32, ppid, ran_ms: u64| process(pid, 2, ran_ms * MS, ppid, &json!({}));
         let side =
             |[init, reaper, shell_5]: [u64; 3]| vec![shell(1, 0, init), shell(4, 1, reaper), shell(5, 4, shell_5)];
         for counted in [[1000, 0, 1500], [0, 1000, 1500], [0, 0, 2500]] {
-            let orphans = vec![gone(20, 5, 0), gone(25, 20, 1000), gone(30, 5, 0)];
+            let orphans = vec![exited(20, 5, 0), exited(25, 20, 1000), exited(30, 5, 0)];
             let (a, b) = sides(&[side([0; 3]), orphans].concat(), &side(counted));
             let window = with_records(a, b, &[exit(30, 30, 5, (2, 12), &ran(1500))]);
             assert_eq!(exited_run(&window), [], "{counted:?}");

@@ -42,7 +42,7 @@ fn read(context: &CaptureContext, ReadThreads { threads, .. }: &mut ReadThreads,
     let waited = read_again(context, threads, |leader| {
         leader.process.as_ref().is_some_and(|process| parents.contains(&leader.tgid) || has_waited(process))
     });
-    let mut of_gone = HashSet::new();
+    let mut of_exited = HashSet::new();
     for ReadThread { state: leader, .. } in &mut *threads {
         let parent = leader.process.as_ref().and_then(|process| process.ppid);
         if let Some(parent) = parent.filter(|parent| waited.contains(parent))
@@ -50,11 +50,11 @@ fn read(context: &CaptureContext, ReadThreads { threads, .. }: &mut ReadThreads,
         {
             // Whose child it was still says whose command it is of.
             leader.process = Some(Box::new(ProcessState { ppid: Some(parent), ..ProcessState::default() }));
-            of_gone.insert(parent);
+            of_exited.insert(parent);
         }
     }
     // The child may have exited since its parent was read again.
-    read_again(context, threads, |leader| of_gone.contains(&leader.tgid));
+    read_again(context, threads, |leader| of_exited.contains(&leader.tgid));
 }
 
 /// Reads the counters of some processes again, and returns the counters of processes that waited for children meanwhile.

@@ -122,14 +122,14 @@ impl<'k> Classes<'k> {
         for (at, class) in open.iter().filter(|(_, class)| !class.candidate_only.is_empty()) {
             rarest(class).into_iter().for_each(|kind| by_kind.entry(kind).or_default().push(*at));
         }
-        let gone: Vec<_> = open.iter().filter(|(_, class)| !class.baseline_only.is_empty()).collect();
+        let with_baseline_only: Vec<_> = open.iter().filter(|(_, class)| !class.baseline_only.is_empty()).collect();
         let mut similar = Vec::new();
-        for (rank, (at, class)) in gone.iter().enumerate() {
+        for (rank, (at, class)) in with_baseline_only.iter().enumerate() {
             // Each class starts at another position, or all classes with a common kind would be compared
             // with the same few.
             let lists = rarest(class).into_iter().filter_map(|kind| by_kind.get(&kind));
             let others = lists.flat_map(|list| {
-                let start = rank * list.len() / gone.len();
+                let start = rank * list.len() / with_baseline_only.len();
                 list[start..].iter().chain(&list[..start]).copied()
             });
             let mut seen = HashSet::from([*at]);
@@ -154,13 +154,13 @@ impl<'k> Classes<'k> {
         level.iter().for_each(|c| adjacent.entry(c.baseline_class).or_default().push(c.candidate_class));
         let first = |classes: &[CgroupClass<'k>], at: usize| Some((*classes[at].baseline_only.front()?, at));
         let mut next: BTreeSet<(&str, usize)> = adjacent.keys().filter_map(|at| first(&self.classes, *at)).collect();
-        while let Some((baseline, gone)) = next.pop_first() {
-            let left = adjacent[&gone].iter().filter_map(|at| Some((*self.classes[*at].candidate_only.front()?, *at)));
+        while let Some((baseline, old)) = next.pop_first() {
+            let left = adjacent[&old].iter().filter_map(|at| Some((*self.classes[*at].candidate_only.front()?, *at)));
             let Some((candidate, new)) = left.min() else { continue };
-            self.classes[gone].baseline_only.pop_front();
+            self.classes[old].baseline_only.pop_front();
             self.classes[new].candidate_only.pop_front();
             pairs.push(Renamed { baseline: baseline.to_owned(), candidate: candidate.to_owned(), similarity });
-            next.extend(first(&self.classes, gone));
+            next.extend(first(&self.classes, old));
         }
     }
 }
@@ -245,11 +245,11 @@ mod tests {
     fn naive(baseline: &Kinds, candidate: &Kinds) -> Vec<Renamed> {
         let leaf = |path: &str| cgroup_pattern(path.rsplit('/').next().unwrap_or(path));
         let list = |set: &BTreeSet<ThreadKind>| set.iter().copied().collect::<Vec<_>>();
-        let gone: Vec<_> = baseline.iter().filter(|(name, _)| !candidate.contains_key(*name)).collect();
-        let new: Vec<_> = candidate.iter().filter(|(name, _)| !baseline.contains_key(*name)).collect();
+        let baseline_only: Vec<_> = baseline.iter().filter(|(name, _)| !candidate.contains_key(*name)).collect();
+        let candidate_only: Vec<_> = candidate.iter().filter(|(name, _)| !baseline.contains_key(*name)).collect();
         let mut pairs = Vec::new();
-        for (old, a) in &gone {
-            for (name, b) in &new {
+        for (old, a) in &baseline_only {
+            for (name, b) in &candidate_only {
                 let (shared, similarity) = (a.intersection(b).count(), similarity(&list(a), &list(b)));
                 let is_telling = shared >= TELLING || (shared > 0 && a == b && leaf(old) == leaf(name));
                 if similarity >= ALIKE && is_telling {
@@ -266,10 +266,10 @@ mod tests {
         };
         pairs.into_iter().for_each(|pair| add(&mut paired, pair));
         let parents = paired.clone();
-        for (name, b) in &new {
+        for (name, b) in &candidate_only {
             let below = |p: &Renamed| name.strip_prefix(&p.candidate).filter(|rest| rest.starts_with('/'));
             let Some(old) = parents.iter().find_map(|p| Some(format!("{}{}", p.baseline, below(p)?))) else { continue };
-            if let Some((_, a)) = gone.iter().find(|(name, _)| **name == old) {
+            if let Some((_, a)) = baseline_only.iter().find(|(name, _)| **name == old) {
                 let similarity = similarity(&list(a), &list(b));
                 add(&mut paired, Renamed { baseline: old, candidate: (*name).clone(), similarity });
             }
@@ -330,7 +330,7 @@ mod tests {
         let other_kind: fn(u32) -> BTreeSet<ThreadKind> = |at| set(0, 20, Some(CGROUPS + at));
         let families: fn(u32) -> BTreeSet<ThreadKind> = |at| set(at / 8, 20, Some(at));
         let other_families: fn(u32) -> BTreeSet<ThreadKind> = |at| set(at / 8, 20, Some(CGROUPS + at));
-        for (gone, new, paired) in [
+        for (old, new, paired) in [
             (same, same, 2000),
             (unique, unique, 2000),
             (own_kind, own_kind, 2000),
@@ -340,7 +340,7 @@ mod tests {
             let side = |name: &str, set: fn(u32) -> BTreeSet<ThreadKind>| -> Kinds {
                 (0..CGROUPS).map(|at| (format!("/{name}{at:05}"), set(at))).collect()
             };
-            let (a, b) = (side("a", gone), side("b", new));
+            let (a, b) = (side("a", old), side("b", new));
             let mut classes = Classes::new(&a, &b);
             classes.pair(&classes.identical(), 1.0, &mut Vec::new());
             classes.similar();

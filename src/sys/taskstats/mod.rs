@@ -159,9 +159,9 @@ mod tests {
             [std::process::id(), u32::MAX >> 1].into_iter().cycle().take(REQUESTS_PER_MESSAGE).collect();
         let mut answers = vec![Err(Errno::EAGAIN); tids.len()];
         taskstats.ask(&tids, |place, stats| answers[place] = stats.map(<[u8]>::len));
-        let gone = if answers[0].is_ok_and(|length| length >= 328) { Errno::ESRCH } else { Errno::EPERM };
+        let of_missing_thread = if answers[0].is_ok_and(|length| length >= 328) { Errno::ESRCH } else { Errno::EPERM };
         for (place, answer) in answers.iter().enumerate() {
-            assert_eq!(*answer, if place % 2 == 0 { answers[0] } else { Err(gone) }, "{place}");
+            assert_eq!(*answer, if place % 2 == 0 { answers[0] } else { Err(of_missing_thread) }, "{place}");
         }
     }
 }
