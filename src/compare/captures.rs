@@ -10,19 +10,20 @@ use crate::model::{
 };
 
 pub(super) fn section(snapshot: &SnapshotHead) -> SideSection {
-    let mut facts = Vec::new();
-    facts.extend(snapshot.capture.iter().flat_map(cost));
-    facts.extend(snapshot.capture.iter().filter_map(|capture| capture.bpf.as_ref()).flat_map(bpf));
-    facts.extend(snapshot.parse_summary.iter().flat_map(procfs));
-    facts.extend(snapshot.taskstats_summary.iter().flat_map(taskstats));
-    facts.extend(snapshot.probe_summary.iter().flat_map(jemalloc));
+    let mut measurements = Vec::new();
+    measurements.extend(snapshot.capture.iter().flat_map(cost));
+    measurements.extend(snapshot.capture.iter().filter_map(|capture| capture.bpf.as_ref()).flat_map(bpf));
+    measurements.extend(snapshot.parse_summary.iter().flat_map(procfs));
+    measurements.extend(snapshot.taskstats_summary.iter().flat_map(taskstats));
+    measurements.extend(snapshot.probe_summary.iter().flat_map(jemalloc));
     let heap = snapshot.host.iter().filter_map(|host| host.heap_state.as_ref()).flat_map(HostHeapState::fields);
-    facts.extend(heap.map(|(field, unit, value)| fact(format!("heap.{field}"), unit, value)));
+    measurements.extend(heap.map(|(field, unit, value)| fact(format!("heap.{field}"), unit, value)));
     let engine = snapshot.capture.as_ref().map(|capture| &capture.engine).filter(|engine| !engine.is_empty());
-    facts.extend(engine.map(|engine| Measurement::new("engine", Unit::None, Cell::Word(engine.as_str().into()), 1)));
-    facts.retain(|fact| fact.cell.is_some());
-    facts.sort_by(|a, b| a.name.cmp(&b.name));
-    SideSection::from([(vec!["capture".to_owned()], SideGroup::new(1, facts))])
+    measurements
+        .extend(engine.map(|engine| Measurement::new("engine", Unit::None, Cell::Word(engine.as_str().into()), 1)));
+    measurements.retain(|fact| fact.cell.is_some());
+    measurements.sort_by(|a, b| a.name.cmp(&b.name));
+    SideSection::from([(vec!["capture".to_owned()], SideGroup::new(1, measurements))])
 }
 
 fn fact(name: impl Into<Cow<'static, str>>, unit: Unit, value: Option<u64>) -> Measurement {
@@ -84,14 +85,14 @@ fn taskstats(summary: &TaskstatsSummary) -> Vec<Measurement> {
 fn jemalloc(summary: &CtprofProbeSummary) -> Vec<Measurement> {
     let failures =
         summary.failures.iter().map(|(failure, failed)| count(format!("jemalloc.not_read.{failure}"), *failed));
-    let mut facts = vec![
+    let mut measurements = vec![
         count("jemalloc.processes", summary.tgids_walked),
         count("jemalloc.processes_found", summary.jemalloc_detected),
         count("jemalloc.threads_read", summary.probed_ok),
         count("jemalloc.failed", summary.failed),
     ];
-    facts.extend(failures);
-    facts
+    measurements.extend(failures);
+    measurements
 }
 
 /// Returns notes on what is missing and why the engine was not BPF, with the side unless it is so in every snapshot shown.
@@ -135,7 +136,7 @@ mod tests {
     fn the_tally_of_the_jemalloc_probe_is_among_the_facts() {
         let groups = section(&captured().head);
         let measurements = groups.values().flat_map(|group| &group.measurements);
-        let facts: BTreeMap<_, _> =
+        let by_name: BTreeMap<_, _> =
             measurements.map(|entry| (&*entry.name, (entry.unit, entry.cell.clone()))).collect();
         let expected = [
             ("jemalloc.processes", 9),
@@ -147,7 +148,7 @@ mod tests {
             ("not_read.io.EACCES", 3),
         ];
         for (name, count) in expected {
-            assert_eq!(facts.get(name), Some(&(Unit::Count, Some(Cell::Number(count)))), "{name}");
+            assert_eq!(by_name.get(name), Some(&(Unit::Count, Some(Cell::Number(count)))), "{name}");
         }
     }
 
@@ -160,10 +161,11 @@ mod tests {
             ..CtprofSnapshot::default()
         };
         let groups = section(&snapshot.head);
-        let facts: Vec<_> =
+        let named_units: Vec<_> =
             groups.values().flat_map(|group| &group.measurements).map(|entry| (&*entry.name, entry.unit)).collect();
         assert!(
-            facts.contains(&("heap.allocated_bytes", Unit::Bytes)) && facts.contains(&("heap.narenas", Unit::Count))
+            named_units.contains(&("heap.allocated_bytes", Unit::Bytes))
+                && named_units.contains(&("heap.narenas", Unit::Count))
         );
     }
 

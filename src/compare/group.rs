@@ -220,8 +220,8 @@ mod tests {
         assert_eq!(section.len(), 1, "groups without memory have no rows");
         let group = &section[&vec!["app".to_owned()]];
         assert_eq!(group.group_facts.members, 2);
-        let facts: Vec<_> =
+        let kinds: Vec<_> =
             group.measurements.iter().map(|entry| (&*entry.name, entry.covered, entry.partial)).collect();
-        assert_eq!(facts, [("Pss", 2, false), ("Swap", 1, true)]);
+        assert_eq!(kinds, [("Pss", 2, false), ("Swap", 1, true)]);
     }
 }

@@ -97,16 +97,13 @@ fn exited<'g>(
     let of = of.of_exited_work(totals);
     let measurements = OverviewColumn::of_groups().map(|column| Quantity::Column(column).measure(&of));
     let measurements = measurements.filter(Measurement::is_shown).collect();
-    let facts = GroupFacts {
+    let group_facts = GroupFacts {
         own: members.are_own(),
         exited_work: Some(kind),
         is_minor: !matters(members, totals),
         ..GroupFacts::default()
     };
-    (
-        [path, &[format!("({})", kind.name())]].concat(),
-        SideGroup { group_facts: facts, measurements, ..SideGroup::default() },
-    )
+    ([path, &[format!("({})", kind.name())]].concat(), SideGroup { group_facts, measurements, ..SideGroup::default() })
 }
 
 impl Row {

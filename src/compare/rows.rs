@@ -340,8 +340,9 @@ impl ReportSection {
             let exists = group.as_ref().map(Option::is_some);
             let cells = |key: usize| group.as_ref().map(|side| side.as_ref()?.sort_values.get(key)?.as_ref());
             sort_values.push((0..keys.len()).map(|key| sort_value(cells(key), exists)).collect());
-            let facts = group.as_mut().map(|side| side.as_mut().map(|group| std::mem::take(&mut group.group_facts)));
-            table.groups.push(Group::new(key, facts));
+            let group_facts =
+                group.as_mut().map(|side| side.as_mut().map(|group| std::mem::take(&mut group.group_facts)));
+            table.groups.push(Group::new(key, group_facts));
             let measurements = group.map(|side| side.map(|group| group.measurements).unwrap_or_default());
             let rows = joined_measurements(measurements, runs_with_values.as_ref().zip(exists));
             table.rows.extend(rows.map(|mut sides| {

@@ -249,8 +249,8 @@ impl GroupRuns {
         let sort_values = keys.iter().enumerate().map(sort_value).collect();
         let merged = measurements.into_iter().map(|measured| measured.merged(&without, runs_with_values));
         let measurements = without_parts_of_longer_runs(merged.collect());
-        let facts: Vec<GroupFacts> = present.into_iter().map(|(_, group)| group.group_facts).collect();
-        SideGroup { group_facts: merged_facts(&facts, runs_with_values.runs), sort_values, measurements }
+        let present: Vec<GroupFacts> = present.into_iter().map(|(_, group)| group.group_facts).collect();
+        SideGroup { group_facts: merged_facts(&present, runs_with_values.runs), sort_values, measurements }
     }
 }
 

@@ -248,8 +248,8 @@ impl AsNobody {
 #[test]
 fn the_command_is_a_zombie_until_it_is_reaped() {
     let run = record(&["sleep", "0.2"]);
-    let (facts, elapsed) = run.stderr.trim().split_once(" elapsed ").unwrap();
-    assert_eq!(facts, "state Z exists false children none");
+    let (state, elapsed) = run.stderr.trim().split_once(" elapsed ").unwrap();
+    assert_eq!(state, "state Z exists false children none");
     assert!((200..5000).contains(&elapsed.parse::<u32>().unwrap()), "{elapsed} ms");
 }
 

@@ -450,8 +450,8 @@ mod sections {
     fn reasons_that_differ_between_the_sides_are_named_for_each() {
         let sides = |versions: [u16; 2]| {
             let side = |version: u16| {
-                let facts = json!({"taskstats_summary": {"ok_count": 1, "struct_version": version}});
-                snapshot(&facts, &[process(1, "app", &json!({"run_time_ns": 5}))])
+                let head = json!({"taskstats_summary": {"ok_count": 1, "struct_version": version}});
+                snapshot(&head, &[process(1, "app", &json!({"run_time_ns": 5}))])
             };
             let [a, b] = versions.map(side);
             let options = options(|all| {
@@ -565,9 +565,9 @@ mod sections {
     fn the_cost_of_a_capture_and_its_answers_are_rows() {
         let capture = json!({"engine": "procfs", "duration_ns": 70, "jobs": 2,
                              "self_cost": {"user_ns": 5, "system_ns": 6, "peak_rss_bytes": 7}});
-        let facts = json!({"capture": capture, "taskstats_summary": {"ok_count": 3, "esrch_count": 4, "struct_version": 16},
+        let head = json!({"capture": capture, "taskstats_summary": {"ok_count": 3, "esrch_count": 4, "struct_version": 16},
                            "psi": {}});
-        let view = show(&snapshot(&facts, &[]), &CompareOptions::default());
+        let view = show(&snapshot(&head, &[]), &CompareOptions::default());
         let table = view.sections.iter().find(|table| table.section == Section::Capture).unwrap();
         let value = |name: &str| {
             table
@@ -671,10 +671,10 @@ mod gates {
         let side = |value: u64| {
             let cgroups = json!({"/a": {"cpu": {"usage_usec": value}}, "/b": {"cpu": {"usage_usec": 10}}, "/c": {}});
             let psi = json!({"cpu": {"some": {"avg10": 1, "avg60": 0, "avg300": 0, "total_usec": value}}});
-            let facts =
+            let head =
                 json!({"cgroup_stats": cgroups, "psi": psi, "sched_ext": {"state": "enabled", "nr_rejected": value}});
             let threads = ["/a", "/b", "/c"].map(|cgroup| process(1, "app", &json!({"cgroup": cgroup, "minflt": 1})));
-            Runs::from(Digest::of_snapshot(&snapshot(&facts, &threads), &options))
+            Runs::from(Digest::of_snapshot(&snapshot(&head, &threads), &options))
         };
         let sides = Sides::two(side(baseline), side(candidate));
         report(sides, &options, &[gate]).gates.into_iter().map(|result| result.outcome).collect()

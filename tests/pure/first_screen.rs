@@ -77,16 +77,22 @@ impl Files {
     }
 
     /// A file of the window between two snapshots, with other facts about it.
-    fn window(&self, name: &str, threads: (&[Value], &[Value]), facts: &Value) -> String {
-        self.window_with(name, threads, facts, &json!({}))
+    fn window(&self, name: &str, threads: (&[Value], &[Value]), window_fields: &Value) -> String {
+        self.window_with(name, threads, window_fields, &json!({}))
     }
 
     /// The same, with other parts of its snapshot.
-    fn window_with(&self, name: &str, (before, after): (&[Value], &[Value]), facts: &Value, fields: &Value) -> String {
+    fn window_with(
+        &self,
+        name: &str,
+        (before, after): (&[Value], &[Value]),
+        window_fields: &Value,
+        fields: &Value,
+    ) -> String {
         let [before, after] = [snapshot(10, before, &json!({})), snapshot(15, after, &json!({}))];
         let window = window::between(loaded(before), loaded(after)).unwrap();
         let mut window = json!(window);
-        window["window"] = with(window["window"].clone(), facts);
+        window["window"] = with(window["window"].clone(), window_fields);
         self.file(name, &with(window, fields))
     }
 }
@@ -392,7 +398,7 @@ fn processes_that_only_one_capture_looked_at_are_neither_exited_nor_missed() {
 
 /// A window in which everything happened that its header tells.
 fn eventful(files: &Files) -> String {
-    let facts = json!({
+    let window_fields = json!({
         "suspended_ns": 60 * SECOND, "missed": 1, "backwards": {"run_time_ns": 2},
         "exit_records": {"source": "taskstats", "received": 70, "lost": 3},
         "cpu": {"source": "idle", "cpus": 2, "busy_ns": 8 * SECOND, "explained_ns": 2 * SECOND,
@@ -402,7 +408,7 @@ fn eventful(files: &Files) -> String {
     let own = with(process(8, "ctprof", 1, &ran(1, 0)), &json!({"party": "ctprof"}));
     let make = with(process(9, "make", 12, &ran(20, 4)), &json!({"party": "command"}));
     let other = |run| process(5, "other", 1, &ran(run, 0));
-    files.window("eventful", (&[other(0), own.clone()], &[other(30), own, make]), &facts)
+    files.window("eventful", (&[other(0), own.clone()], &[other(30), own, make]), &window_fields)
 }
 
 #[test]
@@ -448,7 +454,7 @@ fn the_header_says_what_is_not_explained_and_what_is_not_known() {
 #[test]
 fn the_header_claims_no_more_than_the_kernel_knows() {
     let files = Files::new();
-    let page = |name, facts: Value| printed(&["show", &files.window(name, (&[], &[]), &facts)]);
+    let page = |name, window_fields: Value| printed(&["show", &files.window(name, (&[], &[]), &window_fields)]);
     let cpu = |explained: u64, more: Value| {
         let cpu = json!({"source": "idle", "cpus": 2, "busy_ns": 8 * SECOND, "explained_ns": explained * SECOND / 100});
         json!({"cpu": with(cpu, &more)})

@@ -57,13 +57,13 @@ impl BpfEngine {
     fn threads(
         &self,
         context: &CaptureContext,
-        facts: &HostParameters,
+        host: &HostParameters,
         pool: &ThreadPool,
     ) -> Result<Vec<BpfThread>, Errno> {
         let (parts, queue) = sync_channel::<Vec<u64>>(MAX_QUEUED);
         let queue = Mutex::new(queue);
         let all = Mutex::new(Vec::with_capacity(number_of_threads(&context.procfs)));
-        let new_reader = || (RecordReader::new(&self.layout, facts), Vec::new());
+        let new_reader = || (RecordReader::new(&self.layout, host), Vec::new());
         let parse = |(reader, read): &mut (RecordReader, Vec<BpfThread>), words: &[u64]| {
             context.guarded(format_args!("records of the BPF iterator"), || {
                 read.clear();

@@ -130,9 +130,9 @@ fn a_percentage_of_every_group_leaves_out_those_that_do_not_matter() {
 #[test]
 fn gates_on_groups_look_neither_at_all_together_nor_at_exited_work() {
     let is_gated = |key: &[&str], exited_work| {
-        let facts = Sides::one(Some(GroupFacts { exited_work, ..GroupFacts::default() }));
+        let group_facts = Sides::one(Some(GroupFacts { exited_work, ..GroupFacts::default() }));
         let key = key.iter().map(|name| (*name).to_owned()).collect();
-        is_gated(&Group { key, group_facts: facts, ..Group::default() })
+        is_gated(&Group { key, group_facts, ..Group::default() })
     };
     assert!(is_gated(&["app"], None));
     assert!(!is_gated(&[], None) && !is_gated(&["app", "(exited threads)"], Some(ExitedWork::Threads)));
