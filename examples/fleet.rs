@@ -307,7 +307,7 @@ fn main() {
         eprintln!("usage: fleet SNAPSHOT DIRECTORY [HOSTS [DAYS [WINDOWS [THREADS]]]]");
         std::process::exit(2);
     };
-    let mut number = |usual| args.next().map_or(usual, |text| text.parse().unwrap());
+    let mut number = |default| args.next().map_or(default, |text| text.parse().unwrap());
     let fleet = Fleet { hosts: number(12), days: number(2), windows: number(3), threads: number(100) };
     let template = CtprofSnapshot::load(Path::new(&template)).unwrap();
     std::fs::create_dir_all(&directory).unwrap();

@@ -31,7 +31,7 @@ pub(super) fn capture_info(
 
 fn chosen(options: &Options, smaps: Smaps) -> CaptureOptions {
     let Roots { procfs, sysfs, cgroupfs } = &options.roots;
-    let other = |path: &Path, usual: &str| (path != Path::new(usual)).then(|| path.display().to_string());
+    let other = |path: &Path, default_path: &str| (path != Path::new(default_path)).then(|| path.display().to_string());
     CaptureOptions {
         procfs: other(procfs, "/proc"),
         sysfs: other(sysfs, "/sys"),

@@ -58,9 +58,9 @@ impl From<ReadThread> for ThreadState {
 
 /// Turns threads into smaller values, in their own memory. What that leaves is freed, but for room for as many threads.
 pub(crate) fn reduced<T, U: From<T>>(threads: Vec<T>) -> Vec<U> {
-    let room = threads.capacity();
+    let capacity = threads.capacity();
     let mut reduced: Vec<U> = threads.into_iter().map(U::from).collect();
-    reduced.shrink_to(room);
+    reduced.shrink_to(capacity);
     reduced
 }
 

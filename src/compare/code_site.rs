@@ -40,11 +40,11 @@ const LONGEST_NAME: usize = 64;
 pub(super) fn telling(stack: &str) -> Vec<CodeFunction<'_>> {
     let all = CodeFunction::all(stack);
     let callers = all.clone().skip(1).map(Some).chain([None]);
-    let told = all.zip(callers).map(|(function, caller)| match hides_another(function, caller) {
+    let without_hidden = all.zip(callers).map(|(function, caller)| match hides_another(function, caller) {
         true => CodeFunction::WITHOUT_FRAMES,
         false => function,
     });
-    let outside: Vec<_> = told.filter(|function| !is_of_runtime(*function)).collect();
+    let outside: Vec<_> = without_hidden.filter(|function| !is_of_runtime(*function)).collect();
     let has_names = outside.iter().any(|function| function.is_named());
     let is_wanted = |function: &CodeFunction<'_>| function.is_named() || function.is_gap() || !has_names;
     let mut functions: Vec<_> = outside.into_iter().filter(is_wanted).collect();

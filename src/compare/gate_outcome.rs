@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     ELAPSED, Gate, GateCause, GateMetric, GroupGlob, NewGroups, NoSuchGroup, ReportSection, Row, Sides, WORSE,
-    gate_room, is_gated, median_of_runs, of_kind, present, samples,
+    gate_can_fail, is_gated, median_of_runs, of_kind, present, samples,
 };
 use crate::model::{Cell, Unit};
 use crate::statistics::{self, Beyond, Bound, Corrected, Design, Interval, Margin, Samples, Scale, TAIL};
@@ -139,7 +139,7 @@ pub(super) fn judge<'r>(
 
 impl GateResult {
     /// The values of the runs of both sides that decided, and the value beyond which the gate fails; `None` for single runs.
-    pub(crate) fn judged(&self) -> Option<(&[Vec<f64>; 2], f64)> {
+    pub(crate) fn deciding_runs(&self) -> Option<(&[Vec<f64>; 2], f64)> {
         let sides = self.tested.as_ref().map(|tested| &tested.sides)?;
         sides.iter().all(|runs| runs.len() > 1).then_some(())?;
         Some((sides, self.limit?))
@@ -232,7 +232,7 @@ fn result_of(
         Ok(()) if is_glob && is_share && is_on_one_side && !is_new => return Err(ONLY_IN_BASELINE),
         Ok(()) => {}
         Err(NO_DATA) => return Err(NO_DATA),
-        Err(fault) if is_glob && (is_on_one_side || gate_room::is_fault(fault)) => return Err(fault),
+        Err(fault) if is_glob && (is_on_one_side || gate_can_fail::is_fault(fault)) => return Err(fault),
         Err(fault) => result.outcome = GateOutcome::Error(fault.to_owned()),
     }
     Ok(result)
@@ -259,7 +259,7 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
     if scale == Scale::Ratio && values.iter().flatten().any(|number| *number < 0.0) {
         return Err(NEGATIVE);
     }
-    gate_room::check(gate.limit, row, &values)?;
+    gate_can_fail::check(gate.limit, row, &values)?;
     // Pairs that are too few for so many tests leave it to the runs without their pairs.
     let paired = samples(judge.design, &values, quantum).filter(|tested| tested.can_decide(judge.tests, judge.tail));
     result.tested = paired.or_else(|| samples(Design::Independent, &values, quantum));

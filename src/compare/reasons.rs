@@ -119,7 +119,7 @@ pub(super) fn rows(sides: &Sides<Vec<&GroupedReasons>>, passes: u64, options: &C
         let mut of_kinds: BTreeMap<GroupReason, Vec<&GroupReason>> = BTreeMap::new();
         reasons.into_keys().for_each(|reason| of_kinds.entry(reason.of_kind_of_object()).or_default().push(reason));
         let rows = of_kinds.into_iter().flat_map(|(row, members)| {
-            let row = Arc::new(objects.told_in(row, members.iter().copied()));
+            let row = Arc::new(objects.shown_in(row, members.iter().copied()));
             members.into_iter().map(move |member| (member.clone(), Arc::clone(&row)))
         });
         rows.collect()
@@ -130,7 +130,7 @@ pub(super) fn rows(sides: &Sides<Vec<&GroupedReasons>>, passes: u64, options: &C
     samples.into_iter().map(|(key, reasons)| (key.to_vec(), of_group(reasons))).collect()
 }
 
-/// How objects without names, such as pipes, are told.
+/// How reports show objects without names, such as pipes.
 #[derive(Clone, Copy)]
 enum UnnamedObjects {
     /// Objects of one side are counted: `12 pipes`.
@@ -140,7 +140,7 @@ enum UnnamedObjects {
 }
 
 impl UnnamedObjects {
-    fn told_in<'m>(self, row: GroupReason, members: impl Iterator<Item = &'m GroupReason>) -> GroupReason {
+    fn shown_in<'m>(self, row: GroupReason, members: impl Iterator<Item = &'m GroupReason>) -> GroupReason {
         match self {
             Self::Counted => row.on_objects_of(members),
             Self::Matched => row,
@@ -168,7 +168,7 @@ fn merged(
             if samples.min(passes) >= FEWEST_SAMPLES || level == COARSEST || row.class == ReasonClass::Idle {
                 let most = members.iter().filter(|_| row.at.is_some()).max_by_key(|(samples, _)| samples);
                 let stack = most.and_then(|(_, reason)| reason.stack.clone());
-                let row = objects.told_in(row, members.iter().map(|(_, reason)| *reason));
+                let row = objects.shown_in(row, members.iter().map(|(_, reason)| *reason));
                 let row = Arc::new(GroupReason { stack, ..row });
                 for (_, reason) in members {
                     reasons.remove(reason);

@@ -88,9 +88,9 @@ pub(crate) fn parse_metric_or<'n>(
 
 /// The message about an unknown name of a metric, or of one of `others`. What every kernel has is suggested first.
 pub(super) fn unknown_metric<'n>(name: &str, others: impl IntoIterator<Item = &'n str>) -> String {
-    let (usual, optional): (Vec<_>, Vec<_>) = Quantity::all().partition(|value| value.is_usual());
+    let (default, optional): (Vec<_>, Vec<_>) = Quantity::all().partition(|value| value.is_usual());
     let names = |values: Vec<Quantity>| values.into_iter().map(Quantity::name);
-    let mut default_names: Vec<&str> = names(usual).collect();
+    let mut default_names: Vec<&str> = names(default).collect();
     default_names.extend(others);
     let is_near = !similar(name, default_names.iter().copied(), 1).is_empty();
     let message = unknown("metric", name, if is_near { default_names } else { names(optional).collect() });

@@ -62,8 +62,8 @@ fn of_columns(overview: &[Row], reasons: &[&Row], (busiest, has_entries): (f64, 
         .filter_map(|column| {
             // Of the time in which a group had something to do, or of all but what it was idle.
             let whole = if column == SLEEP { awake } else { active.max(most_of(overview, &[column])) };
-            let told = reasons.iter().filter(|row| is_mentioned(row, column));
-            let mut rows: Vec<Row> = told.map(|row| (*row).clone()).collect();
+            let mentioned = reasons.iter().filter(|row| is_mentioned(row, column));
+            let mut rows: Vec<Row> = mentioned.map(|row| (*row).clone()).collect();
             let is_much = rows.iter().any(|row| row.amount() > 0.0 && row.amount() >= whole * LEAST_REASON);
             rows.retain(|row| row.amount() >= whole * LEAST_OTHER_REASON);
             // The threads that runtimes have for themselves sleep for long: what the program's own functions wait for comes first.

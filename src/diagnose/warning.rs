@@ -83,8 +83,8 @@ impl Warning {
         let one_sided: BTreeSet<_> = baseline.symmetric_difference(&candidate).cloned().collect();
         let is_implied = |source: &&DataSource| source.carrier().is_some_and(|carrier| one_sided.contains(&carrier));
         let side = |source: &DataSource| if baseline.contains(source) { Side::Baseline } else { Side::Candidate };
-        let told = one_sided.iter().filter(|source| !is_implied(source));
-        told.map(|source| Self::OneSidedSource { source: source.clone(), side: side(source) }).collect()
+        let not_implied = one_sided.iter().filter(|source| !is_implied(source));
+        not_implied.map(|source| Self::OneSidedSource { source: source.clone(), side: side(source) }).collect()
     }
 
     pub(crate) fn different_options(baseline: &SnapshotHead, candidate: &SnapshotHead) -> Option<Self> {
@@ -136,18 +136,18 @@ mod tests {
             let capture = Some(CaptureInfo { options, ..CaptureInfo::default() });
             SnapshotHead { capture, ..SnapshotHead::default() }
         };
-        let usual = captured(CaptureOptions { smaps: "auto".to_owned(), ..CaptureOptions::default() });
+        let with_defaults = captured(CaptureOptions { smaps: "auto".to_owned(), ..CaptureOptions::default() });
         let other =
             captured(CaptureOptions { smaps: "never".to_owned(), no_taskstats: true, ..CaptureOptions::default() });
-        let warning = Warning::different_options(&usual, &other).unwrap();
+        let warning = Warning::different_options(&with_defaults, &other).unwrap();
         assert_eq!(warning.to_string(), "captured with different options: no_taskstats, smaps");
-        assert_eq!(Warning::different_options(&usual, &usual), None);
-        let mut windows = [usual.clone(), other];
+        assert_eq!(Warning::different_options(&with_defaults, &with_defaults), None);
+        let mut windows = [with_defaults.clone(), other];
         windows.iter_mut().for_each(|head| head.window = Some(WindowInfo::default()));
         let warning = Warning::different_options(&windows[0], &windows[1]).unwrap();
         assert_eq!(warning.to_string(), "captured with different options: no_taskstats", "parts of a series");
         let by_bpf = CaptureOptions { smaps: "auto".to_owned(), engine: Some("bpf".to_owned()), ..Default::default() };
-        assert_eq!(Warning::different_options(&usual, &captured(by_bpf)), None);
+        assert_eq!(Warning::different_options(&with_defaults, &captured(by_bpf)), None);
     }
 
     #[test]

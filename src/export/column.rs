@@ -89,7 +89,7 @@ impl<R> Column<R> {
     }
 
     /// The same, with the numbers of many rows made at once.
-    pub(super) fn at_once(self, get: impl Fn(&[&R]) -> Numbers + Send + Sync + 'static) -> Self {
+    pub(super) fn batched(self, get: impl Fn(&[&R]) -> Numbers + Send + Sync + 'static) -> Self {
         Self { get: Get::Numbers(Box::new(get)), ..self }
     }
 

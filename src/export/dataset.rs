@@ -85,10 +85,10 @@ impl<'f, R: Send + Sync> DatasetFile<'f, R> {
         }
         for values in rows {
             self.pending.push(PendingRow { identity: Arc::clone(identity), values });
-            if self.pending.len() >= self.schema.at_once {
+            if self.pending.len() >= self.schema.rows_per_batch {
                 self.encode()?;
                 let bytes: usize = self.group.iter().flatten().map(Chunk::bytes).sum();
-                if self.group_rows + self.schema.at_once > ROW_GROUP || bytes > ROW_GROUP_BYTES {
+                if self.group_rows + self.schema.rows_per_batch > ROW_GROUP || bytes > ROW_GROUP_BYTES {
                     self.write_row_group()?;
                 }
             }

@@ -14,12 +14,12 @@ pub(super) struct Schema<R> {
     /// The columns by which rows are sorted, the first one first.
     pub(super) sorted_by: &'static [&'static str],
     /// Number of rows that are encoded at a time. Until then they are in memory.
-    pub(super) at_once: usize,
+    pub(super) rows_per_batch: usize,
 }
 
 impl<R> Schema<R> {
-    fn new(columns: Vec<Column<R>>, sorted_by: &'static [&'static str], at_once: usize) -> Self {
-        Self { identity: identity::columns(), columns, sorted_by, at_once }
+    fn new(columns: Vec<Column<R>>, sorted_by: &'static [&'static str], rows_per_batch: usize) -> Self {
+        Self { identity: identity::columns(), columns, sorted_by, rows_per_batch }
     }
 
     pub(super) fn docs(&self) -> Vec<&ColumnDoc> {

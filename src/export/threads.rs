@@ -26,7 +26,7 @@ pub(super) fn columns() -> Vec<Column<ThreadState>> {
             });
         match metric.shape {
             Shape::Unsigned | Shape::Signed => {
-                column.at_once(|threads| metric.numbers(threads.iter().map(|thread| &*thread.metrics)))
+                column.batched(|threads| metric.numbers(threads.iter().map(|thread| &*thread.metrics)))
             }
             _ => column,
         }

@@ -129,7 +129,7 @@ impl Derived {
 
 /// Turns rows under their section, whose rows usually have a direction in common, into [`DERIVED`].
 macro_rules! derived {
-    ($($section:ident $usual:ident {
+    ($($section:ident $common_direction:ident {
         $(#[doc = $doc:literal] $name:ident = $formula:expr $(, $direction:ident)?;)+
     })+) => {
         /// Every derived metric, in the order of listings.
@@ -139,7 +139,7 @@ macro_rules! derived {
             formula: $formula,
             unit: $formula.unit(),
             section: Section::$section,
-            direction: [$(Direction::$direction,)? Direction::$usual][0],
+            direction: [$(Direction::$direction,)? Direction::$common_direction][0],
         },)+)+];
     };
 }

@@ -96,9 +96,9 @@ impl Line {
 
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = &mut self.bytes[self.length..];
-        let length = text.len().min(room.len());
-        room[..length].copy_from_slice(&text.as_bytes()[..length]);
+        let free = &mut self.bytes[self.length..];
+        let length = text.len().min(free.len());
+        free[..length].copy_from_slice(&text.as_bytes()[..length]);
         self.length += length;
         Ok(())
     }

@@ -35,9 +35,9 @@ impl PassTimes {
         let (mut until, mut from) = (at, at);
         if let Some(before) = self.latest.back() {
             let pause = at.saturating_sub(before.at);
-            let usual =
-                Some(self.period_ns().max(intended_ns)).filter(|&usual| usual > 0 && pause > LONGEST_PAUSE * usual);
-            let half = usual.unwrap_or(pause) / 2;
+            let expected_ns = Some(self.period_ns().max(intended_ns))
+                .filter(|&expected_ns| expected_ns > 0 && pause > LONGEST_PAUSE * expected_ns);
+            let half = expected_ns.unwrap_or(pause) / 2;
             (until, from) = (before.at + half, at - half);
         }
         let time = PassTime { number, at, until, from };

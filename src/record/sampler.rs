@@ -49,10 +49,10 @@ pub(super) struct EndedSamples(Receiver<SampledWindow>);
 
 /// Threads that have exited, until the next pass.
 #[derive(Default)]
-pub(super) struct ThreadEnds(Mutex<NotedEnds>);
+pub(super) struct ThreadEnds(Mutex<CollectedEnds>);
 
 #[derive(Default)]
-struct NotedEnds {
+struct CollectedEnds {
     ends: Vec<ThreadEnd>,
     /// Number of exit times that had no room.
     lost: u64,
@@ -146,18 +146,18 @@ impl ThreadEnds {
 
     /// Takes the exits that came too late for the last pass of the window before.
     pub(super) fn take_from(&self, before: &Self) {
-        let NotedEnds { ends, lost } = before.take();
+        let CollectedEnds { ends, lost } = before.take();
         let mut all = lock(&self.0);
         all.lost = all.lost.saturating_add(lost);
         ends.into_iter().for_each(|end| all.add(Some(end)));
     }
 
-    fn take(&self) -> NotedEnds {
+    fn take(&self) -> CollectedEnds {
         std::mem::take(&mut lock(&self.0))
     }
 }
 
-impl NotedEnds {
+impl CollectedEnds {
     fn add(&mut self, end: Option<ThreadEnd>) {
         match end {
             Some(_) if self.ends.len() >= MAX_ENDS => self.lost = self.lost.saturating_add(1),
@@ -275,10 +275,10 @@ impl SamplingSession {
     }
 
     /// Notes which threads have ended.
-    fn end(&mut self, noted: &NotedEnds) {
-        noted.ends.iter().for_each(|end| self.collector.end(end));
-        self.collector.lose(noted.lost);
-        self.lacks_ends |= noted.lost > 0;
+    fn end(&mut self, collected: &CollectedEnds) {
+        collected.ends.iter().for_each(|end| self.collector.end(end));
+        self.collector.lose(collected.lost);
+        self.lacks_ends |= collected.lost > 0;
     }
 
     /// Samples until the window ends.
@@ -407,7 +407,7 @@ mod tests {
             (0..=MAX_ENDS).for_each(|_| ends.add(&exit(1)));
             next.take_from(&ends);
         }
-        let NotedEnds { ends, lost } = next.take();
+        let CollectedEnds { ends, lost } = next.take();
         let kept = u64::try_from(MAX_ENDS).unwrap();
         assert_eq!((ends.len(), lost), (MAX_ENDS, kept + 2), "also where the sampler takes none of them for long");
     }
@@ -426,9 +426,9 @@ mod tests {
             ends: Vec::new(),
             lacks_ends: false,
         };
-        session.end(&NotedEnds::default());
+        session.end(&CollectedEnds::default());
         assert!(session.goes_on(&window));
-        session.end(&NotedEnds { lost: 7, ..NotedEnds::default() });
+        session.end(&CollectedEnds { lost: 7, ..CollectedEnds::default() });
         assert!(!session.goes_on(&window));
         let (functions, stacks, unread) = (HashMap::new(), HashMap::new(), HashSet::new());
         let conclusion = Conclusion {

@@ -75,14 +75,14 @@ fn fields_of_runs(row: &Row) -> Vec<String> {
     let ratio = |ratio: f64| if ratio.is_finite() { format!("{ratio:.6}") } else { String::new() };
     let estimate = |part: fn(Estimate) -> f64| runs.estimate.map(part).map(ratio).unwrap_or_default();
     let of_sides = runs.values.iter().map(|side| values(side));
-    let judged = [
+    let compared = [
         estimate(|estimate| estimate.change),
         estimate(|estimate| estimate.interval.low),
         estimate(|estimate| estimate.interval.high),
         runs.verdict.map(|verdict| verdict.name().to_owned()).unwrap_or_default(),
         runs.needed.map(|needed| needed.runs.to_string()).unwrap_or_default(),
     ];
-    of_sides.chain(judged).collect()
+    of_sides.chain(compared).collect()
 }
 
 /// A text that no spreadsheet takes for a formula: with an apostrophe in front, which they do not show, if it begins like

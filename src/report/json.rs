@@ -79,8 +79,8 @@ impl Serialize for ReportJson<'_> {
 }
 
 fn notes(sections: &[ReportSection]) -> BTreeMap<&'static str, &[Note]> {
-    let told = sections.iter().filter(|section| !section.notes.is_empty());
-    told.map(|section| (section.section.name(), &section.notes[..])).collect()
+    let with_notes = sections.iter().filter(|section| !section.notes.is_empty());
+    with_notes.map(|section| (section.section.name(), &section.notes[..])).collect()
 }
 
 struct RowJson<'r>(&'r ShownSection<'r>, &'r Row);

@@ -73,7 +73,7 @@ pub(super) fn lines<'h>(
         }
     }
     let widths = match width {
-        Some(room) => fitted(&widths, heads, room.into()),
+        Some(width) => fitted(&widths, heads, width.into()),
         None => widths.iter().zip(heads).map(|(width, head)| Some(head.shape.widest().min(*width))).collect(),
     };
     let headings: Vec<String> = heads.iter().map(|head| head.text.to_owned()).collect();
@@ -85,21 +85,21 @@ pub(super) fn lines<'h>(
 }
 
 /// The widths of the columns that fit; `None` for those left out.
-fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usize>> {
+fn fitted(natural: &[usize], heads: &[Head<'_>], available: usize) -> Vec<Option<usize>> {
     let mut widths: Vec<Option<usize>> = natural.iter().copied().map(Some).collect();
     let mut optional: Vec<usize> = (0..heads.len()).filter(|at| heads[*at].dispensable.is_some()).collect();
     optional.sort_by_key(|at| heads[*at].dispensable);
     loop {
         let mut narrow = widths.clone();
-        cut_counts(&mut narrow, heads, room, |_, changes| changes);
-        shrink(&mut narrow, heads, ColumnShape::Prose, SHORT_PROSE, room);
-        shrink(&mut narrow, heads, ColumnShape::Phrase, SHORT_PHRASE, room);
-        shrink(&mut narrow, heads, ColumnShape::Name, SHORT_NAME, room);
+        cut_counts(&mut narrow, heads, available, |_, changes| changes);
+        shrink(&mut narrow, heads, ColumnShape::Prose, SHORT_PROSE, available);
+        shrink(&mut narrow, heads, ColumnShape::Phrase, SHORT_PHRASE, available);
+        shrink(&mut narrow, heads, ColumnShape::Name, SHORT_NAME, available);
         if optional.last().and_then(|at| heads[*at].dispensable).is_none_or(|rank| rank < CORE) {
-            shrink(&mut narrow, heads, ColumnShape::Name, SHORTER_NAME, room);
-            cut_counts(&mut narrow, heads, room, |number, _| number);
+            shrink(&mut narrow, heads, ColumnShape::Name, SHORTER_NAME, available);
+            cut_counts(&mut narrow, heads, available, |number, _| number);
         }
-        if total(&narrow) <= room {
+        if total(&narrow) <= available {
             return narrow;
         }
         match optional.pop() {
@@ -107,23 +107,23 @@ fn fitted(natural: &[usize], heads: &[Head<'_>], room: usize) -> Vec<Option<usiz
             None => break,
         }
     }
-    cut_counts(&mut widths, heads, room, |number, _| number);
+    cut_counts(&mut widths, heads, available, |number, _| number);
     for shape in [ColumnShape::Prose, ColumnShape::Phrase, ColumnShape::Name, ColumnShape::Whole] {
-        shrink(&mut widths, heads, shape, SHORTEST_NAME, room);
+        shrink(&mut widths, heads, shape, SHORTEST_NAME, available);
     }
-    while total(&widths) > room && widths.len() > 1 {
+    while total(&widths) > available && widths.len() > 1 {
         widths.pop();
     }
     if let [Some(first)] = widths.as_mut_slice() {
-        *first = room.min(*first);
+        *first = available.min(*first);
     }
     widths
 }
 
 /// Cuts what follows the `least` part of counts, of their number and their changes, until the table fits or there is nothing more.
-fn cut_counts(widths: &mut [Option<usize>], heads: &[Head<'_>], room: usize, least: fn(usize, usize) -> usize) {
+fn cut_counts(widths: &mut [Option<usize>], heads: &[Head<'_>], available: usize, least: fn(usize, usize) -> usize) {
     for (at, head) in heads.iter().enumerate() {
-        let excess = total(widths).saturating_sub(room);
+        let excess = total(widths).saturating_sub(available);
         if let (ColumnShape::Count { number, changes }, Some(width)) = (head.shape, &mut widths[at]) {
             *width = width.saturating_sub(excess).max(least(number, changes).max(head.text.width()).min(*width));
         }
@@ -131,8 +131,8 @@ fn cut_counts(widths: &mut [Option<usize>], heads: &[Head<'_>], room: usize, lea
 }
 
 /// Narrows the widest columns of a shape until the table fits or they have the width `least`.
-fn shrink(widths: &mut [Option<usize>], heads: &[Head<'_>], shape: ColumnShape, least: usize, room: usize) {
-    let mut excess = total(widths).saturating_sub(room);
+fn shrink(widths: &mut [Option<usize>], heads: &[Head<'_>], shape: ColumnShape, least: usize, available: usize) {
+    let mut excess = total(widths).saturating_sub(available);
     while excess > 0 {
         let of_shape = (0..widths.len()).filter(|at| heads[*at].shape == shape);
         let widest = of_shape.max_by_key(|at| widths[*at]).and_then(|at| widths[at].as_mut());
@@ -145,11 +145,11 @@ fn shrink(widths: &mut [Option<usize>], heads: &[Head<'_>], shape: ColumnShape, 
 /// Text as lines of at most `width` columns, split at spaces; lines after the first are indented by
 /// `indent` spaces.
 pub(super) fn folded(text: &str, indent: usize, width: Option<u16>) -> String {
-    let room = width.map_or(usize::MAX, |width| usize::from(width).saturating_sub(indent).max(SHORT_PROSE));
+    let available = width.map_or(usize::MAX, |width| usize::from(width).saturating_sub(indent).max(SHORT_PROSE));
     let mut lines = String::new();
     let mut used = 0;
     for word in text.split_inclusive(' ') {
-        if used > 0 && used + word.trim_end().width() > room {
+        if used > 0 && used + word.trim_end().width() > available {
             lines.truncate(lines.trim_end().len());
             lines.push('\n');
             lines.extend(std::iter::repeat_n(' ', indent));
@@ -190,7 +190,7 @@ fn cut(text: &str, shape: ColumnShape, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
-    let room = width.saturating_sub(1);
+    let available = width.saturating_sub(1);
     if let ColumnShape::Count { changes, .. } = shape
         && width <= changes
     {
@@ -200,8 +200,8 @@ fn cut(text: &str, shape: ColumnShape, width: usize) -> String {
         return whole.trim_end().trim_end_matches(" by").to_owned();
     }
     let is_cut_at_end = matches!(shape, ColumnShape::Prose | ColumnShape::Phrase | ColumnShape::Count { .. });
-    let back = if is_cut_at_end { 0 } else { room / 2 };
-    let front = taken(text.graphemes(true), room - back);
+    let back = if is_cut_at_end { 0 } else { available / 2 };
+    let front = taken(text.graphemes(true), available - back);
     let back = taken(text.graphemes(true).rev(), back);
     format!("{}…{}", front.concat(), back.into_iter().rev().collect::<String>())
 }

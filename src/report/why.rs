@@ -21,9 +21,10 @@ pub(super) fn lines(report: &Report, section: &ShownSection<'_>) -> Vec<(usize, 
     let explained: Vec<_> = explained.collect();
     let others: Vec<_> = explained.iter().skip(LEADING_GROUPS).map(|(rows, _)| *rows).collect();
     let victims = most_hindered(&others, VICTIMS);
-    let told = explained.into_iter().map(|(rows, lines)| (rows[0].group, lines)).enumerate();
-    told.filter(|(place, (group, _))| *place < LEADING_GROUPS || victims.contains(group))
-        .map(|(_, told)| told)
+    let by_group = explained.into_iter().map(|(rows, lines)| (rows[0].group, lines)).enumerate();
+    by_group
+        .filter(|(place, (group, _))| *place < LEADING_GROUPS || victims.contains(group))
+        .map(|(_, lines)| lines)
         .collect()
 }
 

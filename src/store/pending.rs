@@ -165,9 +165,9 @@ mod tests {
     #[test]
     fn without_unnamed_files_the_umask_counts() {
         let dir = tempfile::tempdir().unwrap();
-        let usual = dir.path().join("usual");
-        fs::write(&usual, "").unwrap();
+        let reference = dir.path().join("reference");
+        fs::write(&reference, "").unwrap();
         let mode = |metadata: fs::Metadata| metadata.permissions().mode() & 0o777;
-        assert_eq!(mode(named(&dir, 0o666).file().metadata().unwrap()), mode(fs::metadata(usual).unwrap()));
+        assert_eq!(mode(named(&dir, 0o666).file().metadata().unwrap()), mode(fs::metadata(reference).unwrap()));
     }
 }

@@ -92,12 +92,12 @@ pub(crate) fn run_first_with_started(tid: libc::pid_t) -> bool {
 
 /// Makes `command` start with the usual priority although this thread starts others with its own.
 pub(crate) fn start_in_turn(command: &mut Command) {
-    let usual = || {
+    let reset_priority = || {
         Priority { policy: OTHER, ..Priority::USUAL }.set(0);
         io::Result::Ok(())
     };
     // SAFETY: between fork and exec, the function only makes system calls.
-    unsafe { command.pre_exec(usual) };
+    unsafe { command.pre_exec(reset_priority) };
 }
 
 #[cfg(test)]

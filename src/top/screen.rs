@@ -26,11 +26,11 @@ pub(super) fn lines(state: &mut ScreenState, content: &Content, height: usize, t
         of_row.lines.iter().flat_map(|line| line.split('\n')).map(|line| (row, fitted(line))).collect::<Vec<_>>()
     };
     let body: Vec<_> = rows.flat_map(of_row).collect();
-    state.room = height.saturating_sub(lines.len() + 1);
+    state.visible_lines = height.saturating_sub(lines.len() + 1);
     let selected = content.selectable().find(|(_, path)| Some(*path) == state.selected.as_deref()).map(|(row, _)| row);
-    state.offset = offset(state.offset, &body, selected, state.room);
+    state.offset = offset(state.offset, &body, selected, state.visible_lines);
     state.rows_of_lines = vec![None; lines.len()];
-    for (row, line) in body.iter().skip(state.offset).take(state.room) {
+    for (row, line) in body.iter().skip(state.offset).take(state.visible_lines) {
         state.rows_of_lines.push(Some(*row));
         let blanks = " ".repeat(width.saturating_sub(line.width()));
         lines.push(if Some(*row) == selected { format!("\x1b[7m{line}{blanks}\x1b[0m") } else { line.clone() });
@@ -53,13 +53,13 @@ fn fitted(line: &str, width: usize) -> String {
 }
 
 /// The first line of the body that is shown: as before, unless the selected row or nothing would be seen.
-fn offset(before: usize, body: &[(usize, String)], selected: Option<usize>, room: usize) -> usize {
+fn offset(before: usize, body: &[(usize, String)], selected: Option<usize>, visible_lines: usize) -> usize {
     let mut offset = before;
     if let Some(first) = body.iter().position(|(row, _)| Some(*row) == selected) {
         let last = body.iter().rposition(|(row, _)| Some(*row) == selected).unwrap_or(first);
-        offset = offset.max((last + 1).saturating_sub(room)).min(first);
+        offset = offset.max((last + 1).saturating_sub(visible_lines)).min(first);
     }
-    offset.min(body.len().saturating_sub(room))
+    offset.min(body.len().saturating_sub(visible_lines))
 }
 
 #[cfg(test)]

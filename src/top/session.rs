@@ -44,7 +44,7 @@ pub(crate) struct Session<'r> {
     window: Option<(CtprofSnapshot, Report)>,
     content: Content,
     /// The last message of ctprof that was shown.
-    told: Option<String>,
+    last_message: Option<String>,
 }
 
 impl<'r> Session<'r> {
@@ -66,7 +66,7 @@ impl<'r> Session<'r> {
             trends: TrendHistory::default(),
             window: None,
             content,
-            told: None,
+            last_message: None,
         }
     }
 
@@ -214,11 +214,11 @@ impl<'r> Session<'r> {
 
     fn draw(&mut self) -> anyhow::Result<()> {
         let (terminal, height) = self.terminal();
-        let told = last_message();
-        if self.told != told {
+        let message = last_message();
+        if self.last_message != message {
             // Until the next key.
-            self.state.message.clone_from(&told);
-            self.told = told;
+            self.state.message.clone_from(&message);
+            self.last_message = message;
         }
         let lines = screen::lines(&mut self.state, &self.content, height, terminal);
         // Terminals that know it show all of it at once.

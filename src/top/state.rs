@@ -80,8 +80,8 @@ pub(super) struct ScreenState {
     pub(super) selected: Option<Vec<String>>,
     /// The first line of the body that is on the screen.
     pub(super) offset: usize,
-    /// Lines of the body that have room on the screen.
-    pub(super) room: usize,
+    /// Number of lines of the body that fit on the screen.
+    pub(super) visible_lines: usize,
     /// The row in each line of the screen, as it was drawn last.
     pub(super) rows_of_lines: Vec<Option<usize>>,
     /// The filter that is being written.
@@ -105,7 +105,7 @@ impl ScreenState {
             every,
             selected: None,
             offset: 0,
-            room: 1,
+            visible_lines: 1,
             rows_of_lines: Vec::new(),
             prompt: None,
             is_first: false,
@@ -235,7 +235,7 @@ impl ScreenState {
     }
 
     fn page(&self) -> isize {
-        isize::try_from(self.room).unwrap_or(isize::MAX).max(1)
+        isize::try_from(self.visible_lines).unwrap_or(isize::MAX).max(1)
     }
 
     /// Selects a row further down or up, or where none can be selected, scrolls.
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn a_selected_group_stays_selected_where_others_pass_it() {
         let mut state = state();
-        state.room = 2;
+        state.visible_lines = 2;
         let mut press = |keys: &[PressedKey], names: &[&str]| {
             for key in keys {
                 state.press(*key, &content(names));

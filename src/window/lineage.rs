@@ -66,9 +66,9 @@ mod tests {
     fn descendants_of_the_recorder_are_the_command_and_a_circle_ends() {
         let later = [(1, 0, 0), (9, 1, 1), (10, 300, 9), (11, 300, 10), (20, 300, 21), (21, 300, 20)];
         let mut lineage = Lineage::new(9, Parents::of_ids(&[(1, 0, 0), (9, 1, 1)], &later, &[(12, 300, 11)]));
-        let parties = [1, 9, 10, 11, 12, 20].map(|tgid| lineage.owner(tgid, 5 * SECOND));
+        let owners = [1, 9, 10, 11, 12, 20].map(|tgid| lineage.owner(tgid, 5 * SECOND));
         let command = Some(Owner::Command);
-        assert_eq!(parties, [None, Some(Owner::Ctprof), command, command, command, None]);
+        assert_eq!(owners, [None, Some(Owner::Ctprof), command, command, command, None]);
     }
 
     #[test]
@@ -76,8 +76,8 @@ mod tests {
         let before = [(9, 1, 1), (10, 2, 9), (11, 2, 10)];
         let later = [(9, 1, 1), (10, 2, 9), (11, 2, 9), (12, 300, 9), (13, 300, 10)];
         let mut lineage = Lineage::new(9, Parents::of_ids(&before, &later, &[(10, 2, 9)]));
-        let parties = [10, 11, 12, 13].map(|tgid| lineage.owner(tgid, 5 * SECOND));
-        assert_eq!(parties, [None, None, Some(Owner::Command), None]);
+        let owners = [10, 11, 12, 13].map(|tgid| lineage.owner(tgid, 5 * SECOND));
+        assert_eq!(owners, [None, None, Some(Owner::Command), None]);
     }
 
     #[test]

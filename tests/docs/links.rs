@@ -46,14 +46,14 @@ fn links_lead_to_files_and_headings_that_exist() {
 #[test]
 fn sources_that_documents_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let rooms = ["", "src", "src/capture"].map(|room| root.join(room));
+    let bases = ["", "src", "src/capture"].map(|base| root.join(base));
     let mut named = 0;
     for document in documents().iter().filter(|document| !document.ends_with("CHANGELOG.md")) {
         let text = prose(&fs::read_to_string(document).unwrap());
         let sources = text.split('`').skip(1).step_by(2).filter(|path| path.ends_with(".rs") && path.contains('/'));
         for path in sources {
             let exists =
-                rooms.iter().map(PathBuf::as_path).chain(document.parent()).any(|room| room.join(path).exists());
+                bases.iter().map(PathBuf::as_path).chain(document.parent()).any(|base| base.join(path).exists());
             assert!(exists, "{}: {path}", document.display());
             named += 1;
         }

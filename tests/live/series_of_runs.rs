@@ -285,8 +285,8 @@ fn commands_run_in_turn_after_a_warm_up() {
     let lab = Lab::new();
     let options = ["--runs", "3", "-o", "ab", "--prepare", "echo - >> log"];
     let compared = lab.ab(&options, "echo A >> log", "echo B >> log");
-    let told = "ctprof: 3 runs of each command: no intervals and no verdicts (use at least --runs 4)\n";
-    assert_eq!((code(&compared), text(&compared.stderr).as_str()), (Some(0), told));
+    let warning = "ctprof: 3 runs of each command: no intervals and no verdicts (use at least --runs 4)\n";
+    assert_eq!((code(&compared), text(&compared.stderr).as_str()), (Some(0), warning));
     assert_eq!(lab.log(), "- A - B - A - B - B - A - A - B");
     assert_eq!([lab.files("ab/baseline"), lab.files("ab/candidate")], [RUNS, RUNS]);
     let lab = Lab::new();

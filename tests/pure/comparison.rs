@@ -278,8 +278,8 @@ mod order_of_groups {
     #[test]
     fn exited_work_has_no_times_of_threads_and_is_own_if_its_group_is() {
         let side = |ms: u64| {
-            let work = |pid, name, ms: u64, party: Value| {
-                let fields = with(ran(ms), &json!({"tid": 0, "exited_work": "threads", "party": party}));
+            let work = |pid, name, ms: u64, owner: Value| {
+                let fields = with(ran(ms), &json!({"tid": 0, "exited_work": "threads", "party": owner}));
                 process(pid, name, &fields)
             };
             let alive = json!({"alive_ns": 10 * SECOND, "block_sum": 5, "wait_time_ns": 5, "party": "ctprof"});
@@ -402,7 +402,7 @@ mod sections {
     }
 
     /// What a comparison with these sections and metrics notes about its counters of threads.
-    fn noted(a: &Value, b: &Value, metrics: &[&str], section: Section) -> Vec<String> {
+    fn note_names(a: &Value, b: &Value, metrics: &[&str], section: Section) -> Vec<String> {
         let options = options(|all| {
             all.selection.sections = vec![section];
             all.selection.metrics = metrics.iter().map(|name| parse_metric(name).unwrap()).collect();
@@ -418,20 +418,24 @@ mod sections {
     #[test]
     fn a_selected_section_says_why_it_has_no_rows() {
         let (run, wait) = (json!({"run_time_ns": 5}), json!({"wait_time_ns": 5}));
-        let noted = |a: &Value, b: &Value, metrics: &[&str]| noted(a, b, metrics, Section::Primary);
-        assert_eq!(noted(&run, &run, &[]), ["NothingChanged"]);
-        assert_eq!(noted(&run, &json!({"run_time_ns": 6}), &[]), Vec::<String>::new());
-        assert_eq!(noted(&run, &run, &["wait_time_ns"]), ["NoData"]);
-        assert_eq!(noted(&run, &run, &["wait_time_ns", "run_time_ns"]), ["MetricWithoutData"]);
-        assert_eq!(noted(&run, &wait, &["wait_time_ns", "run_time_ns"]), Vec::<String>::new());
-        assert_eq!(noted(&run, &run, &["run_time_ns", "cpu_delay_count"]), ["NothingChanged"], "of another section");
-        let io = super::sections::noted(&run, &run, &[], Section::IoStat);
+        let note_names = |a: &Value, b: &Value, metrics: &[&str]| note_names(a, b, metrics, Section::Primary);
+        assert_eq!(note_names(&run, &run, &[]), ["NothingChanged"]);
+        assert_eq!(note_names(&run, &json!({"run_time_ns": 6}), &[]), Vec::<String>::new());
+        assert_eq!(note_names(&run, &run, &["wait_time_ns"]), ["NoData"]);
+        assert_eq!(note_names(&run, &run, &["wait_time_ns", "run_time_ns"]), ["MetricWithoutData"]);
+        assert_eq!(note_names(&run, &wait, &["wait_time_ns", "run_time_ns"]), Vec::<String>::new());
+        assert_eq!(
+            note_names(&run, &run, &["run_time_ns", "cpu_delay_count"]),
+            ["NothingChanged"],
+            "of another section"
+        );
+        let io = super::sections::note_names(&run, &run, &[], Section::IoStat);
         assert_eq!(io, ["NeedsCgroupGrouping"]);
     }
 
     #[test]
     fn a_view_says_why_a_selected_metric_has_no_data_and_never_that_nothing_changed() {
-        let noted = |metrics: &[&str]| {
+        let note_names = |metrics: &[&str]| {
             let options = options(|all| {
                 all.selection.sections = vec![Section::Primary];
                 all.selection.metrics = metrics.iter().map(|name| parse_metric(name).unwrap()).collect();
@@ -440,10 +444,10 @@ mod sections {
             let notes = view.sections.iter().flat_map(|table| &table.notes);
             notes.map(|note| format!("{note:?}").split([' ', '{']).next().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        assert_eq!(noted(&[]), Vec::<String>::new());
-        assert_eq!(noted(&["run_time_ns"]), Vec::<String>::new());
-        assert_eq!(noted(&["run_time_ns", "wait_time_ns"]), ["MetricWithoutData"]);
-        assert_eq!(noted(&["wait_time_ns"]), ["NoData"]);
+        assert_eq!(note_names(&[]), Vec::<String>::new());
+        assert_eq!(note_names(&["run_time_ns"]), Vec::<String>::new());
+        assert_eq!(note_names(&["run_time_ns", "wait_time_ns"]), ["MetricWithoutData"]);
+        assert_eq!(note_names(&["wait_time_ns"]), ["NoData"]);
     }
 
     #[test]
@@ -551,14 +555,14 @@ mod sections {
         let changed: Vec<_> =
             pressure.rows.iter().filter(|row| row.hidden_reason().is_none()).map(|row| &*row.name).collect();
         assert_eq!(changed, ["cpu.some.total_usec"]);
-        let noted = |enable, hotplug| {
+        let sched_ext_notes = |enable, hotplug| {
             let comparison = compare(&side(5, 1, 1), &side(5, enable, hotplug), &CompareOptions::default());
             notes(&comparison, Section::SchedExt).into_iter().cloned().collect::<Vec<_>>()
         };
-        assert_eq!(noted(1, 1), []);
-        assert_eq!(noted(2, 1), [Note::SchedulerLoaded]);
-        assert_eq!(noted(1, 2), [Note::CpusHotplugged]);
-        assert_eq!(noted(2, 2), [Note::SchedulerLoaded, Note::CpusHotplugged]);
+        assert_eq!(sched_ext_notes(1, 1), []);
+        assert_eq!(sched_ext_notes(2, 1), [Note::SchedulerLoaded]);
+        assert_eq!(sched_ext_notes(1, 2), [Note::CpusHotplugged]);
+        assert_eq!(sched_ext_notes(2, 2), [Note::SchedulerLoaded, Note::CpusHotplugged]);
     }
 
     #[test]

@@ -422,10 +422,11 @@ fn two_windows_say_what_changed_and_why_as_the_terminal_does() {
     let [fast, slow] = [("fast.json", 1000), ("slow.json", 3000)]
         .map(|(name, fsync)| files.write(name, &slow_database(fsync).to_string()));
     let table = printed(&["compare", &fast, &slow]);
-    let told: Vec<_> = table.lines().filter_map(|line| line.trim_start().strip_prefix("why")).map(str::trim).collect();
+    let why_lines: Vec<_> =
+        table.lines().filter_map(|line| line.trim_start().strip_prefix("why")).map(str::trim).collect();
     browser.open(&files.report("two.html", &["compare", &fast, &slow, "--unchanged"]));
     let lines = browser.texts("tr.reasons div");
-    assert!(!told.is_empty() && lines[..told.len()] == told, "{lines:?} {told:?}");
+    assert!(!why_lines.is_empty() && lines[..why_lines.len()] == why_lines, "{lines:?} {why_lines:?}");
     assert_eq!(browser.texts("thead th")[2], "change");
     let changes = browser.texts("td.verdict");
     assert!(changes.iter().filter(|text| !text.is_empty()).all(|text| table.contains(&**text)), "{changes:?} {table}");

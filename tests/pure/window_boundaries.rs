@@ -160,7 +160,7 @@ mod identity {
     }
 }
 
-mod parties {
+mod owners {
     use super::*;
 
     #[test]
@@ -170,16 +170,16 @@ mod parties {
             let own = with(process(9, 1, 0, 4, &counters), &json!({"party": "ctprof"}));
             snapshot(second, &[process(5, 1, 0, 1, &counters), own])
         };
-        let party = |window: &CtprofSnapshot, pid, kind| exited(window, pid, kind)["party"].clone();
-        let parties = |window: &CtprofSnapshot| {
+        let owner = |window: &CtprofSnapshot, pid, kind| exited(window, pid, kind)["party"].clone();
+        let owners = |window: &CtprofSnapshot| {
             [(5, "threads"), (5, "children"), (9, "threads"), (9, "children")]
-                .map(|(pid, kind)| party(window, pid, kind))
+                .map(|(pid, kind)| owner(window, pid, kind))
         };
         let (ctprof, command) = (json!("ctprof"), json!("command"));
         let recorded = record(own(10, 0), own(15, 300), Exits::default());
-        assert_eq!(parties(&recorded), [Value::Null, Value::Null, ctprof.clone(), command]);
+        assert_eq!(owners(&recorded), [Value::Null, Value::Null, ctprof.clone(), command]);
         let window = between(own(10, 0), own(15, 300)).unwrap();
-        assert_eq!(parties(&window), [Value::Null, Value::Null, ctprof.clone(), ctprof]);
+        assert_eq!(owners(&window), [Value::Null, Value::Null, ctprof.clone(), ctprof]);
     }
 
     #[test]
@@ -217,13 +217,13 @@ mod parts {
             for tid in [tgid * 10, tgid * 10 + 1].into_iter().filter(|_| is_listed) {
                 let done = second * u64::from(tid);
                 let faults = if tgid % 5 == 2 { 1_000_000 - done } else { done };
-                let party = if tgid % 5 == 1 { json!("ctprof") } else { Value::Null };
+                let owner = if tgid % 5 == 1 { json!("ctprof") } else { Value::Null };
                 let ticks = second * 20;
                 let counters =
                     json!({"ppid": 1, "utime_clock_ticks": ticks, "stime_clock_ticks": 0, "cutime_clock_ticks": ticks});
                 let leader = if tid == tgid * 10 { json!({"process": counters}) } else { json!({}) };
                 let read_ms = u64::from(tid) * if is_later { 2 } else { 1 };
-                let values = json!({"run_time_ns": done * MS / 5, "minflt": faults, "party": party,
+                let values = json!({"run_time_ns": done * MS / 5, "minflt": faults, "party": owner,
                                     "read_at_ns": read_ms * MS});
                 threads.push(with(thread(tgid * 10, tid, start_second, &values), &leader));
             }

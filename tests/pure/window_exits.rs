@@ -455,9 +455,9 @@ mod folded {
         }
         let (a, b) = sides(&[recorder(), shell(5, 1, 0)], &[recorder(), shell(5, 1, 100)]);
         let window = record(a, b, Exits { folded, ..Exits::default() });
-        let party = |name: &str| rows(&window).into_iter().find(|row| row["comm"] == name).unwrap()["party"].clone();
-        assert_eq!(["t10", "t11", "t12"].map(party), [json!("command"), json!("command"), json!("command")]);
-        assert_eq!(party("t13"), Value::Null);
+        let owner = |name: &str| rows(&window).into_iter().find(|row| row["comm"] == name).unwrap()["party"].clone();
+        assert_eq!(["t10", "t11", "t12"].map(owner), [json!("command"), json!("command"), json!("command")]);
+        assert_eq!(owner("t13"), Value::Null);
     }
 
     #[test]
@@ -474,9 +474,9 @@ mod folded {
         let each = |found: &mut dyn FnMut(ExitedThread)| kept.iter().cloned().for_each(found);
         let (a, b) = sides(&[recorder()], &[recorder()]);
         let window = record(a, b, Exits { folded, each: Some(&each), ..Exits::default() });
-        let parties: Vec<_> =
+        let owners: Vec<_> =
             rows(&window).into_iter().filter(|row| row["party"] != "ctprof").map(|row| row["party"].clone()).collect();
-        assert_eq!(parties, [json!("command"), json!("command"), json!("command"), json!("command")]);
+        assert_eq!(owners, [json!("command"), json!("command"), json!("command"), json!("command")]);
     }
 
     #[test]

@@ -432,8 +432,8 @@ mod exit_records {
 mod command {
     use super::*;
 
-    /// The party of each process.
-    fn parties(window: &CtprofSnapshot) -> Vec<(u64, Value)> {
+    /// The owner of each process.
+    fn owners(window: &CtprofSnapshot) -> Vec<(u64, Value)> {
         rows(window).into_iter().map(|row| (row["tgid"].as_u64().unwrap(), row["party"].clone())).collect()
     }
 
@@ -457,7 +457,7 @@ mod command {
         let command = json!("command");
         let expected =
             [(4, Value::Null), (9, json!("ctprof")), (20, command.clone()), (21, command.clone()), (22, command)];
-        assert_eq!(parties(&window), expected);
+        assert_eq!(owners(&window), expected);
     }
 
     #[test]

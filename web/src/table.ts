@@ -18,7 +18,7 @@ export interface Column<T> {
 }
 
 /** Rows that are drawn before a click on "more". */
-const AT_ONCE = 200;
+const ROWS_BEFORE_MORE = 200;
 
 /** A table of items. The name tells it from others. */
 export function table<T>(
@@ -26,7 +26,7 @@ export function table<T>(
   columns: Column<T>[],
   items: T[],
   sorting?: Sorting,
-  drawn = AT_ONCE,
+  drawn = ROWS_BEFORE_MORE,
 ): HTMLElement {
   const order = sorting ? orderOf(sorting) : null;
   const keyOf = columns.find((column) => column.key === order?.key)?.order;

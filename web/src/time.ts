@@ -16,7 +16,7 @@ const KEYS = "Drag over the chart, or move “from” and “to” with the arro
 /** Groups with a color of their own. */
 const LEADING = 6;
 /** Groups that are drawn before a click on "more". */
-const AT_ONCE = 30;
+const GROUPS_BEFORE_MORE = 30;
 const [WIDTH, HEIGHT, ROW] = [1000, 200, 16];
 
 interface Line {
@@ -78,7 +78,7 @@ export class TimeView {
     this.chart.replaceChildren(...this.areas(this.lines(column, this.whole), column, period));
     this.rest.replaceChildren(
       note(`${this.whole[1] + 1} parts. Steps of the recording are merged where there are more.`),
-      table("Groups over time", this.columns(lines, column, period), lines, undefined, AT_ONCE),
+      table("Groups over time", this.columns(lines, column, period), lines, undefined, GROUPS_BEFORE_MORE),
     );
   }
 

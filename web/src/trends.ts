@@ -84,6 +84,6 @@ export function ticks(most: number, { steps }: Scale): number[] {
 /** A chart ends at what all CPUs can do, or at a little above all but a twentieth of the sums if others are far higher. */
 export function topOf(sums: number[], capacity: number | null): number {
   const sorted = [...sums].sort((a, b) => a - b);
-  const [most = 0, usual = 0] = [sorted.at(-1), sorted[Math.floor(sorted.length * 0.95) - 1]];
-  return (capacity ?? (usual > 0 && most > 4 * usual ? usual * 1.25 : most)) || 1;
+  const [most = 0, percentile95 = 0] = [sorted.at(-1), sorted[Math.floor(sorted.length * 0.95) - 1]];
+  return (capacity ?? (percentile95 > 0 && most > 4 * percentile95 ? percentile95 * 1.25 : most)) || 1;
 }

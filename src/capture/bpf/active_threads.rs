@@ -60,7 +60,7 @@ impl ActiveThreads {
 
     /// Returns true if the list has room for all active threads.
     pub(super) fn fit(&self) -> bool {
-        usize::try_from(LISTED - MAX_NEW).is_ok_and(|room| self.active.len() + self.of_cpus.len() < room)
+        usize::try_from(LISTED - MAX_NEW).is_ok_and(|most| self.active.len() + self.of_cpus.len() < most)
     }
 
     /// Notes the active threads of a pass, which did something since their previous sample, and the threads that tell which CPU

@@ -29,7 +29,7 @@ pub(crate) fn read(files: &HostFiles<'_>, start: Instant) -> Option<HostCpuTime>
         let took = end - begin;
         HostReading { texts: [stat, schedstat], at: (begin + end) / 2, took, stopped: took.saturating_sub(ran) }
     };
-    let HostReading { texts: [stat, schedstat], at, .. } = at_once(read);
+    let HostReading { texts: [stat, schedstat], at, .. } = read_undisturbed(read);
     let time = parse(&stat, &schedstat);
     let (tree, at_ns) = (files.roots.tree(), Some(nanoseconds(at)));
     (time != HostCpuTime::default()).then(|| HostCpuTime { own_ns: own(tree), at_ns, ..time })
@@ -48,7 +48,7 @@ struct HostReading {
 ///
 /// With hundreds of CPUs, the kernel takes a while to write the files: then two readings took about as long. A single reading is
 /// not enough, because the CPU time of a thread includes the time for which a hypervisor stopped it.
-fn at_once(mut read: impl FnMut() -> HostReading) -> HostReading {
+fn read_undisturbed(mut read: impl FnMut() -> HostReading) -> HostReading {
     const MOMENT: Duration = Duration::from_millis(5);
     const MOST_READS: usize = 5;
     let mut last = read();
@@ -160,7 +160,7 @@ domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 
         // How long each reading takes, and how long of it the process is stopped as far as it knows.
         let reads_of = |readings: &[(u64, u64)]| {
             let mut rest = readings.iter();
-            let last = at_once(|| {
+            let last = read_undisturbed(|| {
                 let [took, stopped] = rest.next().map(|&(took, ms)| [took, ms].map(Duration::from_millis)).unwrap();
                 HostReading { texts: Default::default(), at: took, took, stopped }
             });

@@ -117,10 +117,10 @@ struct LimitedText(String);
 
 impl Write for LimitedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = LONGEST_TEXT - self.0.len();
-        let cut = (0..=room.min(text.len())).rev().find(|&cut| text.is_char_boundary(cut)).unwrap_or(0);
+        let available = LONGEST_TEXT - self.0.len();
+        let cut = (0..=available.min(text.len())).rev().find(|&cut| text.is_char_boundary(cut)).unwrap_or(0);
         self.0.push_str(&text[..cut]);
-        if text.len() > room { Err(fmt::Error) } else { Ok(()) }
+        if text.len() > available { Err(fmt::Error) } else { Ok(()) }
     }
 }
 

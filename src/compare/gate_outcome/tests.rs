@@ -26,7 +26,7 @@ fn section(section: Section, runs: Sides<Vec<SideSection>>) -> ReportSection {
     ReportSection::new(section, runs.map(of_all), &[], judge)
 }
 
-fn judged(gates: &[Gate], runs: Sides<Vec<SideSection>>) -> Vec<GateResult> {
+fn gate_results(gates: &[Gate], runs: Sides<Vec<SideSection>>) -> Vec<GateResult> {
     let rows = [section(gates[0].metrics[0].section, runs)];
     judge(gates, &GateJudge { tests: tests_of(gates), ..default_judge() }, |_| rows.iter().collect())
 }
@@ -52,7 +52,7 @@ fn results(gate: &str, before: &[(&str, Option<u64>)], after: &[(&str, Option<u6
         let cells: Vec<_> = values.iter().map(|(name, value)| (*name, value.map(Cell::Number))).collect();
         vec![run(quantity.name(), &cells)]
     };
-    let results = judged(std::slice::from_ref(&gate), Sides::two(run(before), run(after)));
+    let results = gate_results(std::slice::from_ref(&gate), Sides::two(run(before), run(after)));
     results.into_iter().map(|result| result.outcome).collect()
 }
 
@@ -65,7 +65,7 @@ fn of_runs(gates: &[&str], before: &[u64], after: &[u64]) -> Vec<GateResult> {
     let gates: Vec<Gate> = gates.iter().map(|gate| gate.parse().unwrap()).collect();
     let run = |value: &u64| run("run_time_ns", &[("", Some(Cell::Number(*value)))]);
     let side = |values: &[u64]| values.iter().map(run).collect();
-    judged(&gates, Sides::two(side(before), side(after)))
+    gate_results(&gates, Sides::two(side(before), side(after)))
 }
 
 use GateOutcome::{Failed, Passed, Unclear};
@@ -155,7 +155,7 @@ fn averages_of_a_group_on_one_side_are_unknown() {
 
 #[test]
 fn new_groups_pass_only_where_they_are_allowed_or_take_little_time() {
-    let judged = |new_groups, name: &str| {
+    let outcomes = |new_groups, name: &str| {
         let gate: Gate = "*:run_time_ns>10%".parse().unwrap();
         let cell = |nanoseconds| Some(Cell::Number(nanoseconds));
         let runs = Sides::two(
@@ -166,9 +166,9 @@ fn new_groups_pass_only_where_they_are_allowed_or_take_little_time() {
         let results = judge(&[gate], &GateJudge { new_groups, ..default_judge() }, |_| rows.iter().collect());
         results.into_iter().map(|result| result.outcome).collect::<Vec<_>>()
     };
-    assert_eq!(judged(NewGroups::Judge, "new"), [Passed, Failed]);
-    assert_eq!(judged(NewGroups::Pass, "new"), [Passed]);
-    assert_eq!(judged(NewGroups::Judge, "minor"), [Passed]);
+    assert_eq!(outcomes(NewGroups::Judge, "new"), [Passed, Failed]);
+    assert_eq!(outcomes(NewGroups::Pass, "new"), [Passed]);
+    assert_eq!(outcomes(NewGroups::Judge, "minor"), [Passed]);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_gate_that_no_candidate_could_fail_is_an_error() {
     assert_eq!(falls, Passed, "one run could fall by as much");
     let share = |gate: &str, share| {
         let run = || vec![run("cpu_efficiency", &[("", Some(Cell::Ratio(share)))])];
-        judged(&[gate.parse().unwrap()], Sides::two(run(), run())).remove(0).outcome.name()
+        gate_results(&[gate.parse().unwrap()], Sides::two(run(), run())).remove(0).outcome.name()
     };
     assert_eq!([share("cpu_efficiency>5pp", 0.96), share("cpu_efficiency>5pp", 0.9)], ["error", "passed"]);
     assert_eq!([share("cpu_efficiency<5pp", 0.04), share("cpu_efficiency<5pp", 0.06)], ["error", "passed"]);
@@ -237,7 +237,8 @@ fn several_gates_need_clearer_results() {
 #[test]
 fn negative_values_have_no_percentage() {
     let run = |value| vec![run("live_heap_estimate", &[("", Some(Cell::Signed(value)))])];
-    let outcome = |gate: &str| judged(&[gate.parse().unwrap()], Sides::two(run(-4096), run(4096))).remove(0).outcome;
+    let outcome =
+        |gate: &str| gate_results(&[gate.parse().unwrap()], Sides::two(run(-4096), run(4096))).remove(0).outcome;
     assert_eq!(outcome("live_heap_estimate>10%"), error(NEGATIVE));
     assert_eq!((outcome("live_heap_estimate>4KiB"), outcome("live_heap_estimate>8KiB")), (Failed, Passed));
 }
@@ -248,7 +249,7 @@ fn a_glob_leaves_out_no_group_of_both_sides_that_cannot_be_judged() {
         let cells = [("app", value), ("web", 8)].map(|(name, value)| (name, Some(Cell::Signed(value))));
         vec![run("live_heap_estimate", &cells)]
     };
-    let results = judged(&["*:live_heap_estimate>10%".parse().unwrap()], Sides::two(run(-4096), run(4096)));
+    let results = gate_results(&["*:live_heap_estimate>10%".parse().unwrap()], Sides::two(run(-4096), run(4096)));
     let outcomes: Vec<_> = results.into_iter().map(|result| (result.group.join("/"), result.outcome)).collect();
     assert_eq!(outcomes, [("app".to_owned(), error(NEGATIVE)), ("web".to_owned(), Passed)]);
 }
@@ -335,7 +336,7 @@ fn a_gate_on_many_groups_is_one_gate() {
     let values = |value| [("a", Some(Cell::Number(value))), ("b", Some(Cell::Number(value)))];
     let side = |runs: [u64; 4]| runs.map(|value| run("run_time_ns", &values(value))).to_vec();
     let gate: Gate = "*:run_time_ns>10%".parse().unwrap();
-    let results = judged(&[gate], Sides::two(side([100, 101, 102, 103]), side([120, 121, 122, 123])));
+    let results = gate_results(&[gate], Sides::two(side([100, 101, 102, 103]), side([120, 121, 122, 123])));
     assert_eq!(results.iter().map(|result| result.p).collect::<Vec<_>>(), [Some(1.0 / 70.0); 2]);
     assert!(results.iter().all(|result| result.outcome == Failed));
 }
@@ -384,7 +385,7 @@ fn a_side_where_most_runs_have_no_value_has_no_data() {
             (0..20).map(|place| run("run_time_ns", &[("", (place < with_value).then_some(Cell::Number(1)))])).collect()
         };
         let gate: Gate = "run_time_ns>10ms".parse().unwrap();
-        judged(&[gate], Sides::two(side(20), side(with_value))).remove(0).outcome
+        gate_results(&[gate], Sides::two(side(20), side(with_value))).remove(0).outcome
     };
     assert_eq!([outcome(10), outcome(20)], [GateOutcome::Passed, GateOutcome::Passed]);
     assert_eq!([outcome(3), outcome(9)], [(); 2].map(|()| GateOutcome::Error(NO_CANDIDATE.to_owned())));

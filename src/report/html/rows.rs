@@ -125,8 +125,9 @@ fn overview<'r>(section: &ShownSection<'r>) -> ShownAndHidden<'r> {
     let threads =
         idle.clone().filter_map(|group| group.members().into_iter().last().flatten()).fold(0, u64::saturating_add);
     let count = idle.count();
-    let told = || format!("{} of {} hidden (--unchanged)", counted(count, "idle group"), counted(threads, "thread"));
-    (shown.concat(), (count > 0).then(told))
+    let hidden_text =
+        || format!("{} of {} hidden (--unchanged)", counted(count, "idle group"), counted(threads, "thread"));
+    (shown.concat(), (count > 0).then(hidden_text))
 }
 
 fn others<'r>(section: &ShownSection<'r>) -> ShownAndHidden<'r> {

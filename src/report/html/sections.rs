@@ -85,7 +85,7 @@ impl<'p> RunDots<'p> {
 
     /// The runs that a gate was judged by; `None` of a gate on single runs.
     pub(super) fn of_gate(result: &'p GateResult) -> Option<Self> {
-        let (runs, bound) = result.judged()?;
+        let (runs, bound) = result.deciding_runs()?;
         let runs = runs.iter().map(|values| &**values).collect();
         Some(Self { name: &result.metric, unit: result.unit.name(), runs, bound: Some(bound) })
     }

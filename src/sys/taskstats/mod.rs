@@ -42,7 +42,7 @@ pub(crate) struct Taskstats {
     family: u16,
     sequence: u32,
     requests: Vec<u8>,
-    room: Vec<u8>,
+    buffers: Vec<u8>,
 }
 
 impl Taskstats {
@@ -58,7 +58,7 @@ impl Taskstats {
             family: 0,
             sequence: 0,
             requests: Vec::new(),
-            room: vec![0; REQUESTS_PER_MESSAGE * ANSWER_BYTES],
+            buffers: vec![0; REQUESTS_PER_MESSAGE * ANSWER_BYTES],
         };
         taskstats.family = taskstats.find_family()?;
         Ok(taskstats)
@@ -124,8 +124,9 @@ impl Taskstats {
     /// Receives the answers that have arrived, or waits for one.
     fn answers(&mut self, mut each: impl FnMut(u32, Result<&[u8], Errno>)) -> Result<(), Errno> {
         let mut headers = MultiHeaders::<NetlinkAddr>::preallocate(REQUESTS_PER_MESSAGE, None);
-        let mut rooms: Vec<_> = self.room.chunks_exact_mut(ANSWER_BYTES).map(|room| [IoSliceMut::new(room)]).collect();
-        let received = recvmmsg(self.socket.as_raw_fd(), &mut headers, &mut rooms, MsgFlags::MSG_WAITFORONE, None)?;
+        let mut buffers: Vec<_> =
+            self.buffers.chunks_exact_mut(ANSWER_BYTES).map(|buffer| [IoSliceMut::new(buffer)]).collect();
+        let received = recvmmsg(self.socket.as_raw_fd(), &mut headers, &mut buffers, MsgFlags::MSG_WAITFORONE, None)?;
         for bytes in received.filter_map(|message| message.iovs().next()) {
             if let Some((sequence, answer)) = parse(bytes) {
                 each(sequence, answer);

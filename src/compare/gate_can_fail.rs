@@ -12,14 +12,14 @@ const CANNOT_RISE: &str =
 pub(super) fn check(bound: Bound, row: &Row, values: &Sides<Box<[f64]>>) -> Result<(), &'static str> {
     let baseline = || present(&values.baseline);
     let is_signed = row.values.iter().flatten().any(|cell| matches!(cell, Cell::Signed(_)));
-    let (farthest, room, fault) = match bound.beyond {
+    let (farthest, reference, fault) = match bound.beyond {
         Beyond::Below if !is_signed => (0.0, baseline().fold(0.0, f64::max), CANNOT_FALL),
         Beyond::Above if row.quantity.is_some_and(Quantity::is_share) => {
             (1.0, baseline().fold(1.0, f64::min), CANNOT_RISE)
         }
         _ => return Ok(()),
     };
-    let can_fail = baseline().next().is_none() || bound.is_exceeded(bound.scale.change(farthest, room));
+    let can_fail = baseline().next().is_none() || bound.is_exceeded(bound.scale.change(farthest, reference));
     if can_fail { Ok(()) } else { Err(fault) }
 }
 
