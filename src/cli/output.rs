@@ -12,6 +12,7 @@ use terminal_size::{Height, Width, terminal_size_of};
 
 use super::{Format, ViewArgs, usage_error};
 use crate::compare::{GroupBy, NoSuchGroup, Report};
+use crate::model::sorted::CollectSorted;
 use crate::process::check_stdout;
 use crate::report::{DisplayOptions, Terminal, UserNames};
 use crate::store::OutputTarget;
@@ -182,5 +183,5 @@ pub(super) fn users(report: &Report) -> UserNames {
         return UserNames::new();
     }
     let name = |euid: u32| Some((euid, User::from_uid(euid.into()).ok()??.name));
-    report.euids().into_iter().filter_map(name).collect()
+    report.euids().into_iter().filter_map(name).into_map()
 }

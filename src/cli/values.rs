@@ -1,6 +1,5 @@
 //! Parsers of the values of options.
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use crate::compare::{
     Names, OverviewColumn, Quantity, SelectError, SortKey, Threshold, Units, parse_metric_or, parse_section,
     parse_sort_key,
 };
+use crate::model::sorted::CollectSorted;
 use crate::model::{Section, bytes_written, time_written};
 use crate::report::Column;
 use crate::store::Keep;
@@ -191,7 +191,7 @@ pub(super) fn cpu_list(text: &str) -> Result<CpuList, String> {
     };
     let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
     let expected = || "expected CPU numbers such as 0,2-3".to_owned();
-    Ok(ranges.ok_or_else(expected)?.into_iter().flatten().collect::<BTreeSet<u32>>().into_iter().collect())
+    Ok(ranges.ok_or_else(expected)?.into_iter().flatten().into_set().into_iter().collect())
 }
 
 /// Kernels have at most 8,192 CPUs (`NR_CPUS`).

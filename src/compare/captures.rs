@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::{Measurement, SideGroup, SideSection, Sides};
 use crate::diagnose::{Finding, Note, Side};
+use crate::model::sorted::Arrange;
 use crate::model::{
     BpfUse, CaptureInfo, Cell, CtprofParseSummary, CtprofProbeSummary, HostHeapState, SelfCost, SnapshotHead,
     TaskstatsSummary, Unit,
@@ -22,7 +23,7 @@ pub(super) fn section(snapshot: &SnapshotHead) -> SideSection {
     measurements
         .extend(engine.map(|engine| Measurement::new("engine", Unit::None, Cell::Word(engine.as_str().into()), 1)));
     measurements.retain(|fact| fact.cell.is_some());
-    measurements.sort_by(|a, b| a.name.cmp(&b.name));
+    measurements.arrange_by(|a, b| a.name.cmp(&b.name));
     SideSection::from([(vec!["capture".to_owned()], SideGroup::new(1, measurements))])
 }
 

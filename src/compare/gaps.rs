@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Quantity, Report, ReportSection};
 use crate::diagnose::{DataSource, Finding};
+use crate::model::sorted::CollectSorted;
 use crate::model::{Section, SourceFile};
 
 impl Report {
@@ -12,7 +13,7 @@ impl Report {
     pub(crate) fn needed_gaps(&self) -> impl Iterator<Item = &Finding> {
         let is_overview = self.sections.iter().all(|section| section.section == Section::Overview);
         let needed: BTreeSet<DataSource> =
-            self.sections.iter().flat_map(|section| needed(section, is_overview)).collect();
+            self.sections.iter().flat_map(|section| needed(section, is_overview)).into_set();
         let is_whole = self.sections.iter().any(|section| section.section == Section::Capture);
         self.gaps.iter().filter(move |gap| is_whole || needed.iter().any(|source| gap.source.decides(source)))
     }
@@ -27,8 +28,8 @@ fn needed(section: &ReportSection, is_overview: bool) -> BTreeSet<DataSource> {
         _ => None,
     };
     let with_values: BTreeSet<&str> =
-        section.rows.iter().filter(|row| !row.is_absent()).map(|row| &*row.name).collect();
-    let mut sources: BTreeSet<DataSource> = of_section.into_iter().collect();
+        section.rows.iter().filter(|row| !row.is_absent()).map(|row| &*row.name).into_set();
+    let mut sources: BTreeSet<DataSource> = of_section.into_iter().into_set();
     for row in section.rows.iter().filter(|row| !is_overview || with_values.contains(&*row.name)) {
         let of_row = row.quantity.map(Quantity::inputs).unwrap_or_default().into_iter().map(DataSource::of_metric);
         // Few programs use jemalloc: the others lack nothing, nor do all groups together.

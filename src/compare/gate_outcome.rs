@@ -6,6 +6,7 @@ use super::{
     ELAPSED, Gate, GateCause, GateMetric, GroupGlob, NewGroups, NoSuchGroup, ReportSection, Row, Sides, WORSE,
     gate_can_fail, is_gated, median_of_runs, of_kind, present, samples,
 };
+use crate::model::sorted::CollectSorted;
 use crate::model::{Cell, Unit};
 use crate::statistics::{self, Beyond, Bound, Corrected, Design, Interval, Margin, Samples, Scale, TAIL};
 
@@ -126,7 +127,7 @@ pub(super) fn judge<'r>(
         smallest.entry(test).and_modify(|least| *least = least.min(p)).or_insert(p);
     }
     let raw: Vec<f64> = smallest.values().copied().collect();
-    let corrections: BTreeMap<_, Corrected> = smallest.into_keys().zip(statistics::holm(&raw, judge.tail)).collect();
+    let corrections: BTreeMap<_, Corrected> = smallest.into_keys().zip(statistics::holm(&raw, judge.tail)).into_map();
     for result in &mut results {
         let Some(p) = result.p else { continue };
         let corrected = corrections[&test(result)];

@@ -6,6 +6,7 @@ use std::fmt;
 use glob::{MatchOptions, Pattern};
 
 use super::similar;
+use crate::model::sorted::CollectSorted;
 
 const SUGGESTIONS: usize = 3;
 
@@ -64,7 +65,7 @@ pub struct NoSuchGroup {
 impl NoSuchGroup {
     /// The error about a glob that matches none of these names of that kind.
     pub(super) fn new<'n>(kind: &str, glob: &GroupGlob, names: impl IntoIterator<Item = &'n str>) -> Self {
-        let distinct: BTreeSet<&str> = names.into_iter().collect();
+        let distinct: BTreeSet<&str> = names.into_iter().into_set();
         let nearest = similar(&glob.to_string(), distinct, SUGGESTIONS);
         let nearest = nearest.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
         let suggestion = if nearest.is_empty() { nearest } else { format!("; did you mean {nearest}?") };

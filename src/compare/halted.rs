@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use super::measure::rest_of;
 use super::{BLOCK, GroupReason, GroupTotals, GroupedReasons, Groups, HALTED, HaltedNs, SLEEP, whole};
+use crate::model::sorted::Arrange;
 use crate::model::{SampledTime, SnapshotHead};
 
 /// Tells groups how long their threads were halted. Groups of groups have the sums, so that the rows of a report add up.
 pub(super) fn tell(groups: &mut Groups, reasons: &GroupedReasons, head: &SnapshotHead) {
     let mut paths: Vec<_> = groups.keys().cloned().collect();
-    paths.sort_by_key(|path| Reverse(path.len()));
+    paths.arrange_by_key(|path| Reverse(path.len()));
     let mut sums: BTreeMap<Vec<String>, HaltedNs> = BTreeMap::new();
     for path in paths {
         let Some(group) = groups.get_mut(&path) else { continue };

@@ -9,6 +9,7 @@ use super::{
     ReportSection, Row, Sides, Slowdown, SortKey, WAIT, has_more_threads, number,
 };
 use crate::diagnose::Note;
+use crate::model::sorted::{Arrange, CollectSorted};
 use crate::model::{Cell, SnapshotHead, Unit};
 use crate::statistics::Verdict;
 
@@ -90,7 +91,7 @@ pub(super) fn rank(
     let minor: Vec<bool> = section.groups.iter().map(|group| minor.contains(&group.key)).collect();
     let is_minor = |group: usize| minor[group] && scores[group].explained == 0.0;
     let news = section.rows.iter().filter(|row| is_minor(row.group) && !row.is_next_to_nothing());
-    let names: BTreeSet<_> = news.map(|row| section.groups[row.group].full_label()).collect();
+    let names: BTreeSet<_> = news.map(|row| section.groups[row.group].full_label()).into_set();
     let leaders =
         scores.iter().enumerate().filter(|(group, _)| !is_minor(*group)).filter_map(|(_, score)| score.leader);
     for (_, place, headline) in leaders {
@@ -117,7 +118,7 @@ fn scores(section: &ReportSection, host: &HostSize, per: Per) -> Vec<Score> {
         row.name == WAIT
             && elapsed.zip(host.cpus).is_some_and(|(elapsed, cpus)| !has_more_threads(elapsed, &rows[row.group], cpus))
     };
-    let wholes: BTreeMap<_, _> = OVERVIEW.iter().map(|column| (column.name, host.whole(section, column))).collect();
+    let wholes: BTreeMap<_, _> = OVERVIEW.iter().map(|column| (column.name, host.whole(section, column))).into_map();
     let mut scores = vec![Score::default(); section.groups.len()];
     for (place, row) in rows.iter().flatten() {
         let Some(Quantity::Column(column)) = row.quantity else { continue };
@@ -150,7 +151,7 @@ pub(super) fn minor_groups(section: &ReportSection, share: f64) -> BTreeSet<&Vec
     let run: Vec<_> = section.rows.iter().filter(|row| row.name == RUN).collect();
     let all = run.iter().find(|row| section.groups[row.group].is_all()).map_or([0.0; 2], |row| row.numbers());
     let is_minor = |row: &&&Row| all.iter().zip(row.numbers()).all(|(all, run)| run < all * share);
-    run.iter().filter(is_minor).map(|row| &section.groups[row.group].key).collect()
+    run.iter().filter(is_minor).map(|row| &section.groups[row.group].key).into_set()
 }
 
 /// How groups beyond a limit differ from those before.
@@ -175,10 +176,10 @@ fn sort_by_run_time(section: &mut ReportSection) {
 fn sort_groups(section: &mut ReportSection, compare: impl Fn(usize, usize) -> Ordering) {
     let rank = |group: usize| (!section.groups[group].is_all(), section.groups[group].is_own());
     let mut order: Vec<usize> = (0..section.groups.len()).collect();
-    order.sort_by(|&a, &b| rank(a).cmp(&rank(b)).then_with(|| compare(a, b)));
+    order.arrange_by(|&a, &b| rank(a).cmp(&rank(b)).then_with(|| compare(a, b)));
     let mut places = vec![0; order.len()];
     order.into_iter().enumerate().for_each(|(place, group)| places[group] = place);
-    section.rows.sort_by_key(|row| places[row.group]);
+    section.rows.arrange_by_key(|row| places[row.group]);
 }
 
 impl HostSize {
@@ -208,7 +209,7 @@ impl HostSize {
             if whole > 0.0 { column.worth() * all / whole } else { 0.0 }
         };
         let mut columns: Vec<_> = OVERVIEW.iter().map(|column| (share(column), column.name)).collect();
-        columns.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        columns.arrange_by(|(a, _), (b, _)| b.total_cmp(a));
         columns.into_iter().map(|(_, name)| name).collect()
     }
 

@@ -3,6 +3,7 @@
 use super::{Digest, Grouping, Quantity, ReportSection, Row, Selection, Sides};
 use crate::diagnose::{Finding, Note, Side, why_empty};
 use crate::model::Section;
+use crate::model::sorted::Arrange;
 
 /// Input of notes: the first capture of each side, and its findings.
 #[derive(Clone, Copy)]
@@ -36,7 +37,7 @@ impl NoteWriter<'_> {
             sections
                 .extend(needs_cgroups.map(|section| ReportSection::empty(*section, vec![Note::NeedsCgroupGrouping])));
         }
-        sections.sort_by_key(|section| section.section);
+        sections.arrange_by_key(|section| section.section);
     }
 
     /// Why selected metrics have no data, in a section that has some.

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::code_site::{self, CodeSite};
 use super::{BLOCK, HALTED, RUN, SLEEP, WAIT, ZOMBIE, limited};
+use crate::model::sorted::CollectSorted;
 use crate::model::{CodeFunction, Name, Reason, ReasonClass, WaitPlace};
 
 /// Activity of a group's threads, or what they waited for, as reports have it.
@@ -86,7 +87,7 @@ impl GroupReason {
 
     /// The same with the objects of all of its `members`: `12 pipes`, or the one that there is.
     pub(super) fn on_objects_of<'m>(self, members: impl Iterator<Item = &'m Self>) -> Self {
-        let objects: BTreeSet<_> = members.filter_map(|member| member.object.as_ref()).collect();
+        let objects: BTreeSet<_> = members.filter_map(|member| member.object.as_ref()).into_set();
         let is_of_kind = self.object.is_some() && objects.iter().all(|object| numbered(object).is_some());
         let object = match (objects.len(), objects.first()) {
             (1, Some(only)) if is_of_kind => Some(Name::clone(only)),

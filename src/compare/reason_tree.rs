@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::code_site::{label, telling};
 use super::{GroupReason, Row};
 use crate::model::Name;
+use crate::model::sorted::Arrange;
 
 /// Functions on one line while there is one caller, and how far out functions are shown.
 const FUNCTIONS_PER_LINE: usize = 4;
@@ -77,6 +78,6 @@ fn only_function<'s>(stacks: &'s [Stack<'_>], place: usize) -> Option<&'s Name> 
 
 fn largest_first<T>(lines: impl Iterator<Item = (Row, T)>, least: f64) -> Vec<(Row, T)> {
     let mut lines: Vec<_> = lines.filter(|(row, _)| row.amount() >= least && row.amount() > 0.0).collect();
-    lines.sort_by(|(a, _), (b, _)| b.amount().total_cmp(&a.amount()));
+    lines.arrange_by(|(a, _), (b, _)| b.amount().total_cmp(&a.amount()));
     lines
 }

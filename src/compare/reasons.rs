@@ -9,6 +9,7 @@ use super::{
     SideGroup, SideSection, Sides, ThreadNames, ThreadTotals, WAIT, ZOMBIE, number, of_kind,
 };
 use crate::diagnose::{Note, Side};
+use crate::model::sorted::CollectSorted;
 use crate::model::{
     Cell, Name, OtherThread, ReasonClass, ReasonTime, Reasons, SampledThreads, SampledTime, SnapshotHead, Unit,
 };
@@ -122,12 +123,12 @@ pub(super) fn rows(sides: &Sides<Vec<&GroupedReasons>>, passes: u64, options: &C
             let row = Arc::new(objects.shown_in(row, members.iter().copied()));
             members.into_iter().map(move |member| (member.clone(), Arc::clone(&row)))
         });
-        rows.collect()
+        rows.into_map()
     };
     let has_stacks = || samples.values().flat_map(BTreeMap::keys).any(|reason| reason.stack.is_some());
     let is_whole = options.has_whole_stacks || (options.has_reason_trees && has_stacks());
     let of_group = |reasons| if is_whole { whole(reasons) } else { merged(reasons, passes, objects) };
-    samples.into_iter().map(|(key, reasons)| (key.to_vec(), of_group(reasons))).collect()
+    samples.into_iter().map(|(key, reasons)| (key.to_vec(), of_group(reasons))).into_map()
 }
 
 /// How reports show objects without names, such as pipes.
@@ -156,7 +157,8 @@ fn merged(
     reasons.retain(|reason, _| reason.column().is_some());
     let shared = SharedWaits::from_reasons(&reasons);
     let placed = |reason| GroupReason { at: shared.site(reason), ..GroupReason::clone(reason) };
-    let placed: BTreeMap<&GroupReason, GroupReason> = reasons.keys().map(|reason| (*reason, placed(*reason))).collect();
+    let placed: BTreeMap<&GroupReason, GroupReason> =
+        reasons.keys().map(|reason| (*reason, placed(*reason))).into_map();
     let mut rows = BTreeMap::new();
     for level in 0..=COARSEST {
         let mut coarse: BTreeMap<GroupReason, Vec<(u64, &GroupReason)>> = BTreeMap::new();
@@ -206,7 +208,7 @@ pub(super) fn section(
         };
         (key, SideGroup { measurements, ..group })
     });
-    groups.collect()
+    groups.into_map()
 }
 
 /// The time of a group in each column of the overview, and the weight of the samples that divide it.
@@ -283,7 +285,7 @@ impl<'g> GroupTime<'g> {
             let column = self.column(row)?;
             Some((Arc::clone(row), (column, self.amount(column, ns))))
         });
-        let amounts: BTreeMap<_, _> = sampled.chain(self.unsampled()).collect();
+        let amounts: BTreeMap<_, _> = sampled.chain(self.unsampled()).into_map();
         let row = |(row, (column, amount)): (Arc<GroupReason>, (&str, Option<f64>))| {
             let measured = self.measured(row_name(&row), &[column], amount);
             Measurement { reason: Some(row), ..measured }
@@ -348,7 +350,7 @@ pub(super) fn row_names(wanted: &Wanted<'_>) -> BTreeSet<String> {
         Wanted::Rows(rows) => {
             let others = [RUN, WAIT, BLOCK, SLEEP].into_iter().filter_map(GroupReason::other);
             let sampled = rows.values().flat_map(BTreeMap::values).map(|row| row_name(row));
-            sampled.chain(others.map(|other| other.to_string())).collect()
+            sampled.chain(others.map(|other| other.to_string())).into_set()
         }
         Wanted::Sums(names) => names.iter().map(ToString::to_string).collect(),
     }

@@ -5,17 +5,19 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Measurement, SideGroup, SideSection, Sides};
 use crate::diagnose::Note;
+use crate::model::sorted::{Arrange, CollectSorted};
 use crate::model::{RecordValue, Reduction, Section, SnapshotHead, ValueScope, WindowRule};
 
 /// A section about cgroups on one side: the values of each group of cgroups.
 pub(super) fn cgroup_section(snapshot: &SnapshotHead, section: Section, key: impl Fn(&str) -> String) -> SideSection {
-    let mut groups: BTreeMap<Vec<String>, Collected<'_>> = BTreeMap::from([(Vec::new(), Collected::default())]);
+    let mut groups: BTreeMap<Vec<String>, Collected<'_>> =
+        std::iter::once((Vec::new(), Collected::default())).into_map();
     for (path, stats) in &snapshot.cgroup_stats {
         for key in [Vec::new(), vec![key(path)]] {
             groups.entry(key).or_default().add(path, stats.values(section));
         }
     }
-    groups.into_iter().map(|(key, collected)| (key, collected.reduced())).collect()
+    groups.into_iter().map(|(key, collected)| (key, collected.reduced())).into_map()
 }
 
 /// A section about the host on one side, which is one group.
@@ -82,7 +84,7 @@ fn reduced(row: &[(&str, RecordValue<'_>)]) -> Option<Measurement> {
 /// The cgroups that are not descendants of others in the list.
 fn topmost(mut paths: Vec<&str>) -> HashSet<&str> {
     // Sorted by segments, so that descendants follow their cgroup.
-    paths.sort_by(|a, b| a.split('/').cmp(b.split('/')));
+    paths.arrange_by(|a, b| a.split('/').cmp(b.split('/')));
     let mut top: Option<&str> = None;
     let is_below = |path: &str, top: &str| {
         path.strip_prefix(top.trim_end_matches('/')).is_some_and(|below| below.starts_with('/'))

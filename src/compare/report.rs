@@ -10,6 +10,7 @@ use super::{
     why,
 };
 use crate::diagnose::{Finding, findings_of};
+use crate::model::sorted::CollectSorted;
 use crate::model::{BpfObstacle, CtprofSnapshot, MetricId, Section, SnapshotHead};
 use crate::statistics::{Design, Verdict};
 
@@ -94,7 +95,7 @@ impl Report {
     }
 
     pub(crate) fn euids(&self) -> BTreeSet<u32> {
-        self.rows().flat_map(|(group, _)| group.of_members(|members| members.euid).into_iter().flatten()).collect()
+        self.rows().flat_map(|(group, _)| group.of_members(|members| members.euid).into_iter().flatten()).into_set()
     }
 
     pub(crate) fn has_verdicts(&self) -> bool {
@@ -251,7 +252,7 @@ fn gate_results(grouped: &Grouped, gates: &[Gate], per: Per, options: &CompareOp
     let judge = GateJudge { design, tests, tail, minor, new_groups, other_host, ended_early };
     let tables = gate_tables(grouped, gates, per);
     let mut results = gate_outcome::judge(gates, &judge, |gate| {
-        let places: BTreeSet<_> = gate.metrics.iter().map(|metric| (metric.section, gate.per_of(per))).collect();
+        let places: BTreeSet<_> = gate.metrics.iter().map(|metric| (metric.section, gate.per_of(per))).into_set();
         places.iter().filter_map(|place| tables.get(place)).collect()
     });
     find_causes(&mut results, gates, &tables, (grouped, per));
@@ -295,7 +296,7 @@ fn gate_tables(grouped: &Grouped, gates: &[Gate], per: Per) -> BTreeMap<(Section
     }
     let of_metrics = |(place, metrics): (&(Section, Per), &Vec<&GateMetric>)| {
         let quantities: Vec<_> = metrics.iter().filter_map(|metric| metric.quantity).collect();
-        let reasons: BTreeSet<_> = metrics.iter().filter_map(|metric| metric.reason.clone()).collect();
+        let reasons: BTreeSet<_> = metrics.iter().filter_map(|metric| metric.reason.clone()).into_set();
         (*place, quantities, Vec::from_iter(reasons))
     };
     let wanted: Vec<_> = wanted.iter().map(of_metrics).collect();
@@ -305,7 +306,7 @@ fn gate_tables(grouped: &Grouped, gates: &[Gate], per: Per) -> BTreeMap<(Section
         ..Query::all(*section, *per)
     });
     let places = wanted.iter().map(|(place, ..)| *place);
-    places.zip(grouped.sections(queries)).filter_map(|(place, table)| Some((place, table?))).collect()
+    places.zip(grouped.sections(queries)).filter_map(|(place, table)| Some((place, table?))).into_map()
 }
 
 /// The groups that gates on several groups leave out, by key.
@@ -314,5 +315,5 @@ fn minor_groups(grouped: &Grouped, gates: &[Gate], options: &CompareOptions) -> 
         return BTreeSet::new();
     }
     let overview = grouped.section(Query::all(Section::Overview, Per::Run));
-    overview.iter().flat_map(|section| headline::minor_groups(section, options.min_time)).cloned().collect()
+    overview.iter().flat_map(|section| headline::minor_groups(section, options.min_time)).cloned().into_set()
 }

@@ -10,6 +10,7 @@ use super::{
     Digest, GroupBy, GroupFacts, Measurement, Quantity, SideGroup, SideSection, Sides, SortKey, Threshold, Turnover,
     number, of_kind, plain_number, whole,
 };
+use crate::model::sorted::Arrange;
 use crate::model::{Cell, Name};
 use crate::statistics::{Design, Estimate, MIN_PAIRS, Margin, POWER, Samples, Scale, Verdict, median, runs_needed};
 
@@ -102,7 +103,7 @@ pub(super) fn pair(sides: &mut Sides<Runs>) -> Design {
     let (first, second): (BTreeSet<usize>, BTreeSet<usize>) = kept.into_iter().unzip();
     for (side, kept) in [(baseline, first), (candidate, second)] {
         let mut places = 0..;
-        side.digests.sort_by_key(time);
+        side.digests.arrange_by_key(time);
         side.unpaired = side.digests.len() - kept.len();
         side.digests.retain(|_| places.next().is_some_and(|place| kept.contains(&place)));
     }
@@ -284,7 +285,7 @@ fn merged_facts(present: &[GroupFacts], runs: usize) -> GroupFacts {
     let mut parents: BTreeMap<&Name, u64> = BTreeMap::new();
     all().flat_map(|facts| &facts.parents).for_each(|(name, count)| *parents.entry(name).or_default() += count);
     let mut parents: Vec<_> = parents.into_iter().map(|(name, count)| (Name::clone(name), count)).collect();
-    parents.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    parents.arrange_by_key(|(_, count)| std::cmp::Reverse(*count));
     GroupFacts {
         members: counts(|facts| facts.members),
         turnover: Turnover {
@@ -363,7 +364,7 @@ fn middle_cell(mut runs: Vec<Cell>) -> Option<Cell> {
         return runs.first().zip(median(&numbers)).map(|(kind, median)| of_kind(kind, median));
     }
     if runs.iter().all(|cell| number(cell).is_some()) {
-        runs.sort_by(|a, b| number(a).partial_cmp(&number(b)).unwrap_or(std::cmp::Ordering::Equal));
+        runs.arrange_by(|a, b| number(a).partial_cmp(&number(b)).unwrap_or(std::cmp::Ordering::Equal));
         let place = (runs.len() - 1) / 2;
         return Some(runs.swap_remove(place));
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 
 use super::{GroupGlob, NoSuchGroup};
+use crate::model::sorted::CollectSorted;
 use crate::model::{Container, Owner, SnapshotHead};
 use crate::names::workload;
 
@@ -43,7 +44,7 @@ impl Scope {
         if head.containers.values().any(|container| self.includes(container)) {
             return Ok(());
         }
-        let names: BTreeSet<_> = head.containers.values().flat_map(|container| self.names(container)).collect();
+        let names: BTreeSet<_> = head.containers.values().flat_map(|container| self.names(container)).into_set();
         let kind = if matches!(self, Self::Pod(_)) { "pod" } else { "container" };
         Err(NoSuchGroup::new(kind, glob, names.iter().map(String::as_str)))
     }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::Quantity;
 use crate::model::Section;
+use crate::model::sorted::Arrange;
 
 /// Direction of a sort key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub(super) fn name_similarity(a: &str, b: &str) -> f64 {
 pub(super) fn similar<'n>(name: &str, valid_names: impl IntoIterator<Item = &'n str>, count: usize) -> Vec<&'n str> {
     let scored = valid_names.into_iter().map(|valid_name| (name_similarity(name, valid_name), valid_name));
     let mut similar: Vec<_> = scored.filter(|(score, _)| *score > LEAST_SIMILARITY).collect();
-    similar.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    similar.arrange_by(|(a, _), (b, _)| b.total_cmp(a));
     similar.into_iter().take(count).map(|(_, valid_name)| valid_name).collect()
 }
 

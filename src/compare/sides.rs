@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
+
+use crate::model::sorted::CollectSorted;
 
 /// A value per side of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,7 +95,10 @@ impl<T: Serialize> Serialize for Sides<T> {
         match self {
             Self { baseline, candidate: None } => baseline.serialize(serializer),
             Self { baseline, candidate: Some(candidate) } => {
-                BTreeMap::from([("baseline", baseline), ("candidate", candidate)]).serialize(serializer)
+                let mut sides = serializer.serialize_map(Some(2))?;
+                sides.serialize_entry("baseline", baseline)?;
+                sides.serialize_entry("candidate", candidate)?;
+                sides.end()
             }
         }
     }
@@ -105,7 +111,7 @@ pub(super) fn joined<K: Ord, V>(maps: Sides<BTreeMap<K, V>>) -> BTreeMap<K, Side
     let mut joined: BTreeMap<K, _> = baseline
         .into_iter()
         .map(|(key, value)| (key, Sides { baseline: Some(value), candidate: absent.map(|()| None) }))
-        .collect();
+        .into_map();
     for (key, value) in candidate.into_iter().flatten() {
         joined.entry(key).or_insert_with(|| Sides { baseline: None, candidate: None }).candidate = Some(Some(value));
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Names;
+use crate::model::sorted::CollectSorted;
 use crate::model::{CtprofSnapshot, ThreadState};
 use crate::names::pattern_key;
 
@@ -19,7 +20,7 @@ impl ProcessMemory {
     pub(super) fn of_leader(leader: &ThreadState) -> Option<Self> {
         leader.smaps_rollup_kib.as_ref()?;
         let kinds = leader.smaps_rollup_bytes().map(|(kind, bytes)| (kind.to_owned(), (bytes, 1)));
-        Some(Self { processes: 1, kinds: kinds.collect() })
+        Some(Self { processes: 1, kinds: kinds.into_map() })
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -49,8 +50,8 @@ pub fn collect_smaps_rollup(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap
         };
         all.entry(name).or_default().merge(&memory);
     }
-    let bytes = |memory: ProcessMemory| memory.kinds.into_iter().map(|(kind, (bytes, _))| (kind, bytes)).collect();
-    all.into_iter().map(|(name, memory)| (name, bytes(memory))).collect()
+    let bytes = |memory: ProcessMemory| memory.kinds.into_iter().map(|(kind, (bytes, _))| (kind, bytes)).into_map();
+    all.into_iter().map(|(name, memory)| (name, bytes(memory))).into_map()
 }
 
 #[cfg(test)]

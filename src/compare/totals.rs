@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{GroupBy, GroupFacts, HaltedNs, LONGEST_PATH, ProcessMemory, Throttled, Turnover};
+use crate::model::sorted::{Arrange, CollectSorted};
 use crate::model::{
     CgroupCpuStats, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Totals,
 };
@@ -222,7 +223,7 @@ impl GroupTotals {
     fn waited_in<'s>(&self, snapshot: &'s SnapshotHead) -> impl Iterator<Item = &'s CgroupCpuStats> {
         let is_known = snapshot.window.is_some() && self.cgroups.len() <= MOST_CGROUPS;
         let paths = self.cgroups.iter().filter(|_| is_known);
-        let lineage: BTreeSet<_> = paths.flat_map(|path| lineage(path)).collect();
+        let lineage: BTreeSet<_> = paths.flat_map(|path| lineage(path)).into_set();
         lineage.into_iter().filter_map(|path| snapshot.cgroup_stats.get(path)).map(|stats| &stats.cpu)
     }
 
@@ -313,7 +314,7 @@ fn add_parent(parents: &mut BTreeMap<Name, u64>, name: &Name, amount: u64) {
 /// Returns parents and their amounts, the largest amount first.
 fn most_first(parents: &BTreeMap<Name, u64>) -> Vec<(Name, u64)> {
     let mut parents: Vec<_> = parents.iter().map(|(name, amount)| (Name::clone(name), *amount)).collect();
-    parents.sort_by_key(|(_, amount)| std::cmp::Reverse(*amount));
+    parents.arrange_by_key(|(_, amount)| std::cmp::Reverse(*amount));
     parents
 }
 

@@ -10,6 +10,7 @@ use super::{
     CompareOptions, Group, GroupReason, Grouped, OverviewColumn, Per, Quantity, Query, Row, Runs, Selection, Sides,
 };
 use crate::model::Section;
+use crate::model::sorted::Arrange;
 use crate::statistics::Design;
 
 /// The values of a column, or the time of a reason, in each part of a series, by group.
@@ -60,7 +61,7 @@ pub fn trends(
             Some(GroupTrend { path: group.key.clone(), values: row.samples()?.baseline.into() })
         };
         let mut groups: Vec<_> = rows.into_iter().filter_map(group).collect();
-        groups.sort_by(|a, b| a.path.cmp(&b.path));
+        groups.arrange_by(|a, b| a.path.cmp(&b.path));
         let (started_at_unix_ns, duration_ns) = (started_at_unix_ns.clone(), duration_ns.clone());
         Trend { column: name, reason, unit, started_at_unix_ns, duration_ns, groups }
     };

@@ -7,6 +7,7 @@ use super::{
     BoundAmount, CompareOptions, Digest, Gate, GateError, GateMetric, Grouped, Grouping, OverviewColumn, Per, Query,
     Row, Sides, beyond, number,
 };
+use crate::model::sorted::CollectSorted;
 use crate::model::{CtprofSnapshot, Section, Unit};
 use crate::statistics::{Bound, Design, Scale};
 
@@ -56,7 +57,7 @@ impl StepGate {
         let quantities: Vec<_> = gate.metrics.iter().filter_map(|metric| metric.quantity).collect();
         let query = Query { quantities: &quantities, ..Query::all(Section::Overview, Per::Second) };
         let section = Grouped::new(digests, Design::Independent, options).section(query)?;
-        let groups: BTreeSet<usize> = gate.selected(&section).collect();
+        let groups: BTreeSet<usize> = gate.selected(&section).into_set();
         let is_met = |row: &&Row| {
             let value = row.values.baseline.as_ref().and_then(number);
             groups.contains(&row.group) && value.is_some_and(|value| gate.limit.is_exceeded(value))

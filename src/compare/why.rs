@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::score::{LEAST_OTHER_REASON, LEAST_REASON, MOST_EXPLAINED_COLUMNS, MOST_REASONS};
 use super::{BLOCK, GroupReason, RUN, ReportSection, Row, SLEEP, WAIT, ZOMBIE, sum};
 use crate::model::ReasonClass;
+use crate::model::sorted::Arrange;
 
 /// Why the time of a group passes in a column of the overview.
 #[derive(Clone, Debug)]
@@ -68,15 +69,15 @@ fn of_columns(overview: &[Row], reasons: &[&Row], (busiest, has_entries): (f64, 
             rows.retain(|row| row.amount() >= whole * LEAST_OTHER_REASON);
             // The threads that runtimes have for themselves sleep for long: what the program's own functions wait for comes first.
             let is_in_program = |row: &Row| row.reason.as_ref().is_some_and(|reason| reason.at.is_some());
-            rows.sort_by(|a, b| b.amount().total_cmp(&a.amount()));
-            rows.sort_by_key(|row| !is_in_program(row));
+            rows.arrange_by(|a, b| b.amount().total_cmp(&a.amount()));
+            rows.arrange_by_key(|row| !is_in_program(row));
             rows.truncate(MOST_REASONS);
-            rows.sort_by(|a, b| b.amount().total_cmp(&a.amount()));
+            rows.arrange_by(|a, b| b.amount().total_cmp(&a.amount()));
             let all = rows.iter().map(Row::amount).sum();
             is_much.then_some((all, Why { group: overview[0].group, column, rows }))
         })
         .collect();
-    lines.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    lines.arrange_by(|(a, _), (b, _)| b.total_cmp(a));
     lines.into_iter().map(|(_, why)| why).take(MOST_EXPLAINED_COLUMNS).collect()
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Coverage, DataSource, Finding};
+use crate::model::sorted::CollectSorted;
 use crate::model::{
     CgroupLayout, CgroupStats, DERIVED, METRICS, Metric, MetricId, Section, SnapshotHead, SourceFile, WindowRule,
 };
@@ -31,7 +32,7 @@ pub(crate) fn why_empty(
     match section {
         Section::Primary | Section::TaskstatsDelay | Section::Derived => {
             let metrics = metrics(section, selects);
-            let sources: BTreeSet<DataSource> = metrics.iter().map(|metric| DataSource::of_metric(metric)).collect();
+            let sources: BTreeSet<DataSource> = metrics.iter().map(|metric| DataSource::of_metric(metric)).into_set();
             sources.iter().find_map(missing).unwrap_or_else(|| no_values(section, &metrics, head))
         }
         Section::Reasons if head.window.is_none() => {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Capability, Fix};
+use crate::model::sorted::CollectSorted;
 use crate::model::{Census, HostContext, SnapshotHead};
 
 /// The head of a snapshot, the census of its threads, and the capabilities that the capture held.
@@ -19,7 +20,7 @@ impl<'s> Evidence<'s> {
         // Fixes are commands to copy, and a snapshot can come from anywhere.
         let is_name = |name: &&String| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
         let held = capture.into_iter().flat_map(|capture| &capture.capabilities).filter(is_name);
-        let held: BTreeSet<Capability> = held.map(|name| (&**name).into()).collect();
+        let held: BTreeSet<Capability> = held.map(|name| (&**name).into()).into_set();
         let is_root = capture.is_some_and(|capture| capture.euid == 0);
         Self { head, census, held, is_root }
     }

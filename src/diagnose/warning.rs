@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::note::prefix;
 use super::{DataSource, Side};
+use crate::model::sorted::CollectSorted;
 use crate::model::{Census, SnapshotHead};
 
 coded! {
@@ -80,7 +81,7 @@ impl Warning {
         let sources = |census: &Census| census.present().map(DataSource::of_metric).collect();
         let (baseline, candidate): (BTreeSet<DataSource>, BTreeSet<DataSource>) =
             (sources(baseline), sources(candidate));
-        let one_sided: BTreeSet<_> = baseline.symmetric_difference(&candidate).cloned().collect();
+        let one_sided: BTreeSet<_> = baseline.symmetric_difference(&candidate).cloned().into_set();
         let is_implied = |source: &&DataSource| source.carrier().is_some_and(|carrier| one_sided.contains(&carrier));
         let side = |source: &DataSource| if baseline.contains(source) { Side::Baseline } else { Side::Candidate };
         let not_implied = one_sided.iter().filter(|source| !is_implied(source));
@@ -94,7 +95,7 @@ impl Warning {
         };
         let are_windows = baseline.window.is_some() && candidate.window.is_some();
         let (baseline, candidate) = (written(baseline)?, written(candidate)?);
-        let names: BTreeSet<&String> = baseline.keys().chain(candidate.keys()).collect();
+        let names: BTreeSet<&String> = baseline.keys().chain(candidate.keys()).into_set();
         // Engines differ in speed, not in the meaning of values. Of the parts of a series, only the last has smaps_rollup.
         let is_usual = |name: &str| name == "engine" || are_windows && name.starts_with("smaps");
         let differ = |name: &&String| !is_usual(name) && baseline.get(*name) != candidate.get(*name);

@@ -11,6 +11,7 @@ use rayon::prelude::*;
 
 use super::ExportError;
 use super::identity::Identity;
+use crate::model::sorted::Arrange;
 use crate::process::Progress;
 use crate::store::{Input, PartPath, is_snapshot_name};
 
@@ -58,7 +59,7 @@ pub(super) fn captures(paths: &[PathBuf], options: ExportOptions<'_>) -> (Vec<Ca
             Err(error) => failed.push(error),
         }
     }
-    captures.sort_by(|a, b| order(a).cmp(&order(b)));
+    captures.arrange_by(|a, b| order(a).cmp(&order(b)));
     (captures, failed)
 }
 

@@ -81,6 +81,7 @@ mod sample;
 mod sched_ext;
 mod section;
 mod snapshot;
+pub(crate) mod sorted;
 mod source;
 mod stored_name;
 mod summary;

@@ -1,5 +1,6 @@
 //! The listing of the values of records, from their tables.
 
+use super::sorted::Arrange;
 use super::{
     CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupFile, DeviceFile, KeyPattern, MEMORY_EVENTS,
     MEMORY_EVENTS_V1, MEMORY_STAT, PSI_HALF, RecordField, SCHED_EXT, Section, ValueType,
@@ -32,7 +33,7 @@ pub(crate) fn record_rows() -> impl Iterator<Item = RecordRow> {
     values.extend(fields(Section::HostPressure, pressure, PSI_HALF, host));
     let sysfs = |_: &str, file: &&str| format!("/sys/kernel/sched_ext/{file}");
     values.extend(fields(Section::SchedExt, "", SCHED_EXT, sysfs));
-    values.sort_by_key(|value| value.section);
+    values.arrange_by_key(|value| value.section);
     values.into_iter()
 }
 

@@ -24,6 +24,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::model::sorted::CollectSorted;
+
 /// Types with sums as totals.
 pub trait Summable: Copy + From<u64> + Into<u64> {}
 
@@ -253,7 +255,7 @@ impl<T: Modeable> Reduce<T> for Mode<T> {
     const REDUCTION: Reduction = Reduction::Mode;
 
     fn single(value: &T) -> Self {
-        Self(BTreeMap::from([(value.clone(), 1)]))
+        Self(std::iter::once((value.clone(), 1)).into_map())
     }
 
     fn add(&mut self, value: &T) {

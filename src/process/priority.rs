@@ -59,7 +59,8 @@ impl RaisedPriority {
         if all.is_some() || !is_own(Priority::of_thread(0)) || !priority::run_first_with_started(0) {
             return Self::new(None);
         }
-        let mut before = BTreeMap::from([(gettid().as_raw(), Priority::USUAL)]);
+        let mut before = BTreeMap::new();
+        before.insert(gettid().as_raw(), Priority::USUAL);
         for (tid, priority) in own_threads() {
             if is_own(priority) && priority::run_first_with_started(tid) {
                 before.insert(tid, priority);

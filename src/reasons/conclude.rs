@@ -6,6 +6,7 @@ use super::collector::{AmountsByReason, GoneThreads, ReasonCollector, TrackedThr
 use super::raw_reason::{RawReason, SampledNames};
 use super::shared_stacks::share;
 use super::system_call;
+use crate::model::sorted::CollectSorted;
 use crate::model::{
     KernelEntry, Name, OtherThread, Owner, Reason, ReasonClass, ReasonTime, Reasons, SampledThreads, SampledTime,
     Sampling, ThreadState,
@@ -96,7 +97,7 @@ impl ReasonCollector {
             let time = SampledTime { ns: passes.saturating_sub(1).saturating_mul(period_ns), samples: passes };
             times.entry(of_window(thread)).or_default().entry(reason).or_default().add(time);
         }
-        let times = times.into_iter().map(|(threads, sums)| (threads, share(sums))).collect();
+        let times = times.into_iter().map(|(threads, sums)| (threads, share(sums))).into_map();
         let sampling = Sampling { passes, period_ns, lost: self.lost, merged: self.merged, ..Sampling::default() };
         listed(times, sampling)
     }
@@ -149,7 +150,7 @@ fn of_window(thread: &ThreadState) -> SampledThreads {
 
 /// The lists of the file.
 fn listed(times: BTreeMap<SampledThreads, BTreeMap<Reason, SampledTime>>, mut sampling: Sampling) -> Reasons {
-    let all: BTreeSet<&Reason> = times.values().flat_map(BTreeMap::keys).collect();
+    let all: BTreeSet<&Reason> = times.values().flat_map(BTreeMap::keys).into_set();
     let places: HashMap<&Reason, u64> = all.iter().copied().zip(0..).collect();
     let mut rows = Vec::new();
     for (threads, sums) in (0..).zip(times.values()) {

@@ -1,6 +1,5 @@
 //! The facts before the sections of a report: its sides, what differs between them, what is missing.
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use jiff::Timestamp;
@@ -13,6 +12,7 @@ use crate::compare::{
     Difference, ELAPSED, EndOfRuns, EndedEarly, Header, Per, Report, Row, Scope, SideSummary, Sides, Threshold,
 };
 use crate::diagnose::{Finding, Warning, counted};
+use crate::model::sorted::CollectSorted;
 use crate::model::{Section, Unit};
 use crate::statistics::{Design, MIN_RUNS, TAIL, Verdict};
 
@@ -53,7 +53,7 @@ fn of_one_side(report: &Report) -> Vec<Fact<'_>> {
         Fact::new("snapshot", FactData::Side(side), about),
         Fact { lines: per_lines, ..per(report) },
         scope(report),
-        Fact::new("host", FactData::Plain(json!(host.collect::<BTreeMap<_, _>>())), Vec::new()),
+        Fact::new("host", FactData::Plain(json!(host.into_map())), Vec::new()),
         Fact::new("gaps", FactData::Gaps(&report.gaps), gaps),
         Fact::new("warnings", FactData::Warnings(warnings), warnings.iter().map(warning).collect()),
     ]

@@ -8,6 +8,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::{cell_text, change_text, delta_text, escaped, interval_json, range_text, runs_text};
 use crate::compare::{ALL_GROUPS, Delta, GateCause, GateChange, GateOutcome, GateResult, GroupReason};
 use crate::diagnose::counted;
+use crate::model::sorted::Arrange;
 use crate::model::{Cell, Unit};
 use crate::statistics::{Interval, Scale};
 
@@ -27,7 +28,7 @@ fn rank(result: &GateResult) -> usize {
 /// Returns the results, with gates that did not pass first.
 pub(super) fn worst_first(results: &[GateResult]) -> Vec<&GateResult> {
     let mut ordered: Vec<_> = results.iter().collect();
-    ordered.sort_by_key(|result| rank(result));
+    ordered.arrange_by_key(|result| rank(result));
     ordered
 }
 
@@ -37,7 +38,7 @@ pub fn write_gate_lines(out: &mut dyn Write, results: &[GateResult]) -> io::Resu
         writeln!(out, "{}", counts(results))?;
     }
     let mut others: Vec<_> = results.iter().filter(|result| needs_attention(result)).collect();
-    others.sort_by_key(|result| Reverse(rank(result)));
+    others.arrange_by_key(|result| Reverse(rank(result)));
     others
         .into_iter()
         .try_for_each(|result| writeln!(out, "ctprof: gate {}: {}", result.outcome.name(), escaped(&line(result))))

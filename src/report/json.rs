@@ -10,6 +10,7 @@ use serde_json::ser::Formatter;
 use super::{DisplayOptions, REPORT_FORMAT_VERSION, ShownSection, controls_terminal, interval_json, report_facts};
 use crate::compare::{Report, ReportSection, Row, RowRuns};
 use crate::diagnose::Note;
+use crate::model::sorted::CollectSorted;
 use crate::model::{Cell, Section};
 use crate::statistics::Verdict;
 
@@ -80,7 +81,7 @@ impl Serialize for ReportJson<'_> {
 
 fn notes(sections: &[ReportSection]) -> BTreeMap<&'static str, &[Note]> {
     let with_notes = sections.iter().filter(|section| !section.notes.is_empty());
-    with_notes.map(|section| (section.section.name(), &section.notes[..])).collect()
+    with_notes.map(|section| (section.section.name(), &section.notes[..])).into_map()
 }
 
 struct RowJson<'r>(&'r ShownSection<'r>, &'r Row);
@@ -110,7 +111,7 @@ impl Serialize for RowJson<'_> {
             map.serialize_entry("euid", &group.of_members(|members| members.euid))?;
             map.serialize_entry("throttled", &group.of_members(|members| members.throttled))?;
             let parents = group.parents();
-            let parents = parents.map(|of| of.iter().map(|(name, count)| (&**name, count)).collect::<BTreeMap<_, _>>());
+            let parents = parents.map(|of| of.iter().map(|(name, count)| (&**name, count)).into_map());
             map.serialize_entry("parents", &parents)?;
             map.serialize_entry("hottest", &group.of_members(|members| members.hottest))?;
         }

@@ -5,6 +5,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 use super::escaped;
+use crate::model::sorted::Arrange;
 
 /// How a column shrinks if the table is too wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,7 @@ pub(super) fn lines<'h>(
 fn fitted(natural: &[usize], heads: &[Head<'_>], available: usize) -> Vec<Option<usize>> {
     let mut widths: Vec<Option<usize>> = natural.iter().copied().map(Some).collect();
     let mut optional: Vec<usize> = (0..heads.len()).filter(|at| heads[*at].dispensable.is_some()).collect();
-    optional.sort_by_key(|at| heads[*at].dispensable);
+    optional.arrange_by_key(|at| heads[*at].dispensable);
     loop {
         let mut narrow = widths.clone();
         cut_counts(&mut narrow, heads, available, |_, changes| changes);

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{CORE, ColumnShape, Head, REPORT_FORMAT_VERSION, layout, object};
+use crate::model::sorted::CollectSorted;
 use crate::model::{Class, DERIVED, Derived, KernelField, METRICS, Metric, RecordRow, Section, Source, record_rows};
 
 /// A row of a table, by field: an object in JSON.
@@ -156,8 +157,8 @@ pub(crate) fn metrics_json(out: &mut dyn Write) -> io::Result<()> {
         metrics: of_metrics(METRICS, KernelField::place).collect(),
         derived: derived().collect(),
         records: records().collect(),
-        sections: sections().collect(),
-        tags: legend().collect(),
+        sections: sections().into_map(),
+        tags: legend().into_map(),
     };
     object(out, &listing)
 }

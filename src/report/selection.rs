@@ -1,10 +1,11 @@
 //! The rows of a report that a format shows, in order: up to a limit, and without rows that tables hide.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::columns::Column;
 use crate::compare::{Change, Group, GroupBy, HiddenReason, Report, ReportSection, Row, Turnover};
 use crate::model::Section;
+use crate::model::sorted::{Arrange, CollectSorted};
 
 /// The names of users by their ids.
 pub type UserNames = BTreeMap<u32, String>;
@@ -221,7 +222,7 @@ const LEAST_HINDERED: f64 = 0.05;
 /// if any was: nothing else shows that a group is stopped or dead.
 pub(super) fn most_hindered(groups: &[&[&Row]], most: usize) -> HashSet<usize> {
     let mut all: Vec<_> = groups.iter().map(|rows| (time_in(HINDERED, rows), rows[0].group)).collect();
-    all.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    all.arrange_by(|(a, _), (b, _)| b.total_cmp(a));
     let least = all.first().map_or(0.0, |(first, _)| first * LEAST_HINDERED);
     let held = groups.iter().map(|rows| (time_in(HELD, rows), rows[0].group)).filter(|(time, _)| *time > 0.0);
     let held = held.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, group)| group).filter(|_| most > 0);
@@ -242,7 +243,7 @@ fn time_in(columns: &[&str], rows: &[&Row]) -> f64 {
 impl List<'_> {
     pub(super) fn groups(&self) -> usize {
         let group = |line: &ListLine<'_>| if let ListLine::Row(row) = line { Some(row.group) } else { None };
-        self.lines.iter().filter_map(group).collect::<BTreeSet<_>>().len()
+        self.lines.iter().filter_map(group).into_set().len()
     }
 }
 

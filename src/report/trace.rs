@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::{cell_digits, escaped};
 use crate::compare::{Quantity, Report, ReportSection, WindowSide};
+use crate::model::sorted::CollectSorted;
 use crate::model::{Section, Unit};
 
 /// Writes a trace, step by step.
@@ -31,7 +32,7 @@ impl TraceWriter {
         let start_us = info.started_at_unix_ns / 1000;
         self.end_us = start_us.saturating_add(info.duration_ns / 1000);
         // A counter keeps its value until it has another one: what a step does not have is 0, what it does not know stays.
-        let mut now: BTreeMap<_, _> = self.counters.keys().map(|key| (key.clone(), 0.0)).collect();
+        let mut now: BTreeMap<_, _> = self.counters.keys().map(|key| (key.clone(), 0.0)).into_map();
         for section in &report.sections {
             for (path, name, value) in counters(section, info.duration_ns) {
                 let key = (self.group(out, path)?, name);
@@ -45,7 +46,7 @@ impl TraceWriter {
 
     /// Ends the trace. Errors come from `out`.
     pub fn finish(mut self, out: &mut dyn Write) -> io::Result<()> {
-        let last = self.counters.keys().map(|key| (key.clone(), 0.0)).collect();
+        let last = self.counters.keys().map(|key| (key.clone(), 0.0)).into_map();
         self.set(out, self.end_us, last)?;
         writeln!(out, "{}]", if self.has_events { "\n" } else { "[" })
     }

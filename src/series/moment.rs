@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::change;
 use super::error::SeriesError;
 use super::step::{Step, StepExits};
 use super::table::ThreadTable;
+use crate::model::sorted::CollectSorted;
 use crate::model::{CgroupStats, CtprofSnapshot, SnapshotHead, ThreadId, ThreadState};
 use crate::window;
 
@@ -106,7 +106,7 @@ impl Moment {
     /// # Errors
     /// [`SeriesError::Json`] if steps have made something else of it.
     pub fn head(&self) -> Result<SnapshotHead, SeriesError> {
-        Ok(SnapshotHead::deserialize(&self.head)?)
+        Ok(serde_json::from_slice(&self.head_json())?)
     }
 
     /// Returns the head as [`Moment::head`] does, but with the values of only these cgroups.
@@ -121,7 +121,7 @@ impl Moment {
         }
         let mut head = head?;
         let paths = self.head.get(CGROUPS).and_then(Json::as_object).into_iter().flat_map(Map::keys);
-        head.cgroup_stats = paths.map(|path| (path.clone(), CgroupStats::default())).collect();
+        head.cgroup_stats = paths.map(|path| (path.clone(), CgroupStats::default())).into_map();
         for path in cgroups {
             head.cgroup_stats.extend(self.cgroup(path)?.map(|stats| (path.clone(), stats)));
         }
@@ -131,7 +131,7 @@ impl Moment {
     /// A cgroup, if it is there.
     fn cgroup(&self, path: &str) -> Result<Option<CgroupStats>, SeriesError> {
         let stats = self.head.get(CGROUPS).and_then(|all| all.get(path));
-        Ok(stats.map(CgroupStats::deserialize).transpose()?)
+        Ok(stats.map(|stats| serde_json::from_str(&stats.to_string())).transpose()?)
     }
 
     /// Everything but the threads, as JSON.
@@ -166,7 +166,7 @@ impl Moment {
     /// Adds the unchanged threads to a window that ends here and has only the changed ones.
     pub fn add_unchanged(&self, window: &mut CtprofSnapshot) {
         let duration_ns = window.head.window.as_ref().map_or(0, |window| window.duration_ns);
-        let changed: BTreeSet<_> = window.threads.iter().map(ThreadState::id).collect();
+        let changed: BTreeSet<_> = window.threads.iter().map(ThreadState::id).into_set();
         let others = self.threads.iter().filter(|(id, _)| !changed.contains(id));
         let others = others.map(|(_, thread)| window::unchanged(thread, duration_ns));
         window.threads.extend(others.collect::<Vec<_>>());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::model::sorted::CollectSorted;
 use crate::model::{NS_PER_TICK, SnapshotHead, ThreadState, start_ns};
 
 /// Parents need a moment to wait for their children: an exited process is a zombie if it is listed for longer.
@@ -151,7 +152,7 @@ fn boot(snapshot: &SnapshotHead) -> Option<&str> {
 
 /// The selected processes; empty for all.
 fn processes(snapshot: &SnapshotHead) -> BTreeSet<u32> {
-    snapshot.capture.iter().flat_map(|capture| &capture.options.pids).copied().collect()
+    snapshot.capture.iter().flat_map(|capture| &capture.options.pids).copied().into_set()
 }
 
 fn monotonic(snapshot: &SnapshotHead) -> Option<u64> {

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::btf::{Btf, TypeId};
 use super::path::{self, FieldLocation};
+use crate::model::sorted::Arrange;
 
 /// Words of a record before its fields.
 pub(super) const LENGTH: usize = 0;
@@ -87,7 +88,7 @@ pub(super) struct Layout {
 impl Layout {
     /// The fields of `wanted` that the kernel has, each once.
     pub(super) fn resolve(btf: &Btf<'_>, task: TypeId, mut wanted: Vec<FieldRequest>) -> Self {
-        wanted.sort_by_key(|wanted| wanted.part);
+        wanted.arrange_by_key(|wanted| wanted.part);
         let mut layout = Self::default();
         let mut slot = HEAD;
         for FieldRequest { path, part, max_words } in wanted {

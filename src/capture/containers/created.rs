@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{ContainerNames, NamedContainers};
 use crate::capture::options::Roots;
+use crate::model::sorted::CollectSorted;
 use crate::model::{Container, Name};
 use crate::names::containers_of_path;
 use crate::process::{lock, start_reader};
@@ -64,7 +65,7 @@ fn name_all(created: &Receiver<Name>, found: &Mutex<NamedContainers>, without_ro
     let names = ContainerNames::new(&Roots::default(), &Arc::default());
     while let Ok(first) = created.recv() {
         // A container has a cgroup of the same path in each hierarchy of version 1.
-        let mut paths: BTreeSet<_> = std::iter::once(first).chain(created.try_iter()).collect();
+        let mut paths: BTreeSet<_> = std::iter::once(first).chain(created.try_iter()).into_set();
         paths.retain(|path| !lock(found).containers.contains_key(&**path));
         let NamedContainers { containers, unread } = names.containers_of(paths.iter().map(|path| &**path));
         let mut found = lock(found);

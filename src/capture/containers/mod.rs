@@ -13,6 +13,7 @@ pub(super) use self::created::CreatedContainers;
 use self::host_tree::{Failures, HostTree};
 use super::options::Roots;
 use crate::model::Container;
+use crate::model::sorted::CollectSorted;
 use crate::names::containers_of_path;
 use crate::process::{CanHang, ReaderPool, Subject, lock};
 
@@ -93,7 +94,7 @@ impl ContainerNames {
         let failures = if names.unknown(&found).next().is_none() { Failures::new() } else { names.learn(self, &found) };
         names.retain(&found);
         let containers: BTreeMap<_, _> =
-            found.iter().map(|cgroup| (cgroup.path.to_owned(), names.innermost(cgroup))).collect();
+            found.iter().map(|cgroup| (cgroup.path.to_owned(), names.innermost(cgroup))).into_map();
         let are_named = containers.values().all(Container::is_named);
         NamedContainers { containers, unread: if are_named { Failures::new() } else { failures } }
     }
@@ -104,7 +105,7 @@ fn sources(unnamed: &[(Option<u32>, &Container)]) -> Vec<NameSource> {
     let of_host = || unnamed.iter().filter(|(user, _)| user.is_none()).map(|(_, container)| *container);
     let parts = |runtime: &str| {
         let may_be_of = |container: &&Container| container.runtime.as_deref().is_none_or(|own| own == runtime);
-        let ids: BTreeSet<_> = of_host().filter(may_be_of).filter_map(|container| container.id.clone()).collect();
+        let ids: BTreeSet<_> = of_host().filter(may_be_of).filter_map(|container| container.id.clone()).into_set();
         let ids = Vec::from_iter(ids);
         ids.chunks(CONTAINERS_PER_PART).map(<[_]>::to_vec).collect::<Vec<_>>()
     };

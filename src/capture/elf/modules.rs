@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use crate::model::sorted::Arrange;
 use crate::sys::maps::Mapping;
 
 /// A file that is mapped into a process.
@@ -37,7 +38,7 @@ pub(in crate::capture) fn modules(mappings: impl IntoIterator<Item = Mapping>, p
             modules.push(Module { mapping, is_program });
         }
     }
-    modules.sort_by_key(|module| !module.is_program);
+    modules.arrange_by_key(|module| !module.is_program);
     modules
 }
 

@@ -14,6 +14,7 @@ use super::super::procfs::text;
 use super::super::read_threads::{ReadThread, ReadThreads};
 use super::smaps::Smaps;
 use super::source::{Reads, ValueSource};
+use crate::model::sorted::CollectSorted;
 use crate::model::{Name, SourceFile, ThreadState, printable};
 use crate::process::{CanHang, Subject, lock};
 
@@ -126,7 +127,7 @@ fn parse(text: &[u8]) -> BTreeMap<String, u64> {
         let number = line[colon + 1..].trim_ascii().strip_suffix(b" kB")?;
         Some((printable(&line[..colon]).into_owned(), text::unsigned(number.trim_ascii())?))
     });
-    entries.collect()
+    entries.into_map()
 }
 
 #[cfg(test)]

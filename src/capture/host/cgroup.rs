@@ -7,6 +7,7 @@ use super::super::procfs::text::{lines, signed, unsigned, words};
 use super::files::HostFiles;
 use super::mounts::Mounts;
 use super::psi;
+use crate::model::sorted::CollectSorted;
 use crate::model::{
     CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupDeviceStats, CgroupFile, CgroupStats, Conversion,
     MEMORY_EVENTS_V1, Place, RecordField, UNREACHABLE_LIMIT, Value, ValueType, WindowRule, printable,
@@ -135,7 +136,7 @@ impl CgroupFiles<'_> {
             Value::Unsigned(number) => Some(((*key).to_owned(), number)),
             _ => None,
         };
-        let events: BTreeMap<_, _> = MEMORY_EVENTS_V1.iter().filter_map(event).collect();
+        let events: BTreeMap<_, _> = MEMORY_EVENTS_V1.iter().filter_map(event).into_map();
         (!events.is_empty()).then_some(events)
     }
 
@@ -184,7 +185,7 @@ fn pairs(text: &[u8]) -> BTreeMap<String, u64> {
         let blank = memchr::memchr(b' ', line)?;
         Some((printable(&line[..blank]).into_owned(), unsigned(&line[blank + 1..])?))
     });
-    pairs.collect()
+    pairs.into_map()
 }
 
 /// Lines of `major:minor key=number ...`; devices without I/O have no keys.
@@ -199,7 +200,7 @@ fn devices(text: &[u8]) -> Devices {
         }
         Some((device, stats))
     });
-    devices.collect()
+    devices.into_map()
 }
 
 fn key_and_number(word: &[u8]) -> Option<(&[u8], u64)> {

@@ -20,6 +20,7 @@ use super::files::HostFiles;
 use super::heap;
 use super::kconfig::Kconfig;
 use super::mounts::Mounts;
+use crate::model::sorted::CollectSorted;
 use crate::model::{Built, HostContext, Switch, at_least};
 
 /// Facts that stay the same while the host is up, and are read once.
@@ -188,7 +189,7 @@ fn governors(files: &HostFiles<'_>, cpus: &[u32]) -> Option<BTreeMap<String, Str
         let governor = files.line_of_sysfs(&format!("devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"))?;
         Some((cpu.to_string(), governor))
     };
-    Some(cpus.iter().filter_map(governor).collect::<BTreeMap<_, _>>()).filter(|map| !map.is_empty())
+    Some(cpus.iter().filter_map(governor).into_map()).filter(|map| !map.is_empty())
 }
 
 fn tunables(files: &HostFiles<'_>) -> Option<BTreeMap<String, String>> {
@@ -197,14 +198,14 @@ fn tunables(files: &HostFiles<'_>) -> Option<BTreeMap<String, String>> {
         let name = entry.file_name().into_string().ok().filter(|name| name.starts_with("sched_"))?;
         Some((name, files.line(&entry.path())?))
     });
-    Some(tunables.collect())
+    Some(tunables.into_map())
 }
 
 /// The values of a file of `key : value` lines; the first line of a key counts.
 fn keyed_lines(files: &HostFiles<'_>, name: &str) -> BTreeMap<String, String> {
     let text = files.line_of_procfs(name).unwrap_or_default();
     let pairs = text.lines().rev().filter_map(|line| line.split_once(':'));
-    pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()
+    pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).into_map()
 }
 
 /// Returns the hypervisor, from its own name or from the machine that it shows. x86 has a flag that tells whether there is one.

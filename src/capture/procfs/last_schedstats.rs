@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use super::directory::{Numbered, ProcDirectory};
 use super::text;
+use crate::model::sorted::CollectSorted;
 use crate::model::{ThreadId, ThreadState};
 
 /// Threads by their ids, as captures have them.
@@ -17,7 +18,7 @@ impl LastSchedstats {
     /// `None` for a new process.
     pub(super) fn of_process(last_threads: &KnownThreads, tgid: u32) -> Option<Self> {
         let threads = last_threads.range(threads_of(tgid));
-        let threads: BTreeMap<_, _> = threads.map(|(id, thread)| (*id, known_schedstat(thread))).collect();
+        let threads: BTreeMap<_, _> = threads.map(|(id, thread)| (*id, known_schedstat(thread))).into_map();
         (!threads.is_empty()).then_some(Self(threads))
     }
 

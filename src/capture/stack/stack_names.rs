@@ -11,6 +11,7 @@ use super::function_table::NamedAddresses;
 use super::stack_list::{StackList, index};
 use super::unwinder::CodeAddress;
 use super::{function_table, perf_map};
+use crate::model::sorted::CollectSorted;
 use crate::model::{CodeFunction, Name};
 
 /// Functions of a stack that have names, the innermost ones.
@@ -28,7 +29,7 @@ impl StackNames {
     /// The functions of the stacks with these numbers, as [`CodeFunction`] reads them.
     pub(super) fn name_stacks(&mut self, numbers: &[u32], list: &StackList, files: &CodeFiles) -> HashMap<u32, Name> {
         let stack = |number: u32| list.stack(number).iter().take(MAX_NAMED).copied();
-        let wanted: BTreeSet<u32> = numbers.iter().flat_map(|&number| stack(number)).collect();
+        let wanted: BTreeSet<u32> = numbers.iter().flat_map(|&number| stack(number)).into_set();
         let unnamed: Vec<_> = wanted.into_iter().filter(|number| !self.0.contains_key(number)).collect();
         let addresses: Vec<_> = unnamed.iter().map(|&number| list.addresses.values[index(number)]).collect();
         self.0.extend(unnamed.into_iter().zip(named(&addresses, files)));

@@ -12,6 +12,7 @@ use super::shared::{Cells, Paths, Shared};
 use super::sides::{self, CpuBar};
 use super::trends::TrendsData;
 use crate::compare::{ELAPSED, GateResult, GroupBy, Report};
+use crate::model::sorted::CollectSorted;
 use crate::model::{Section, Unit};
 
 #[derive(Serialize)]
@@ -105,7 +106,7 @@ impl<'p> PageData<'p> {
             verdicts: report.has_verdicts(),
             group_by: report.group_by,
             capacity: capacity(report),
-            scales: Unit::ALL.iter().map(scale).collect(),
+            scales: Unit::ALL.iter().map(scale).into_map(),
             cells: shared.cells,
             paths: shared.paths,
             sections,

@@ -6,6 +6,7 @@ use super::super::selection::{DisplayOptions, ShownSection};
 use crate::compare::{HiddenReason, Report, Row};
 use crate::diagnose::counted;
 use crate::model::Section;
+use crate::model::sorted::Arrange;
 
 pub(super) struct PageSection<'r> {
     /// The section without hidden rows.
@@ -33,7 +34,7 @@ pub(super) fn selected<'r>(
         }
         // Limits and events of cgroups follow their use. Small sections leave their part to large ones.
         others.retain(|page| !is_of_limits(page.name()) || page.name() == Section::CgroupStats);
-        others.sort_by_key(|page| page.shown.rows.len());
+        others.arrange_by_key(|page| page.shown.rows.len());
         let count = others.len();
         for (place, page) in others.into_iter().enumerate() {
             page.limit(left / (count - place));

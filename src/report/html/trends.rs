@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::super::{number, window::local_clock};
 use super::shared::{Paths, significant};
 use crate::compare::{GroupReason, GroupTrend, OverviewColumn, Trend};
+use crate::model::sorted::{Arrange, CollectSorted};
 use crate::model::{Cell, ReasonClass};
 
 /// The trends of a series, in parts.
@@ -58,7 +59,7 @@ impl<'p> TrendsData<'p> {
             .flat_map(of_column)
             .take(MOST_BUSY_GROUPS)
             .map(|(_, group)| &group.path)
-            .collect();
+            .into_set();
         let mut column = |trend: &'p Trend| {
             let is_ranked = OverviewColumn::named(&trend.column).is_some_and(OverviewColumn::is_ranked);
             let groups = of_column(trend).into_iter().filter(|(_, group)| is_ranked || busiest.contains(&group.path));
@@ -87,7 +88,7 @@ fn trend_reasons<'p>(trends: &'p [Trend], paths: &mut Paths<'p>) -> (Vec<TrendRe
         awake.map(|(_, group)| total(group)).sum::<f64>()
     };
     let mut groups: Vec<_> = by_group.into_values().collect();
-    groups.sort_by(|a, b| awake(b).total_cmp(&awake(a)));
+    groups.arrange_by(|a, b| awake(b).total_cmp(&awake(a)));
     let mut reasons = Vec::new();
     let mut left = groups.into_iter().peekable();
     while let Some(of_group) = left.next_if(|of_group| reasons.len() + of_group.len() <= MOST_REASONS) {
@@ -104,7 +105,7 @@ fn trend_reasons<'p>(trends: &'p [Trend], paths: &mut Paths<'p>) -> (Vec<TrendRe
 fn largest_first<'p>(groups: impl Iterator<Item = (&'p Trend, &'p GroupTrend)>) -> Vec<(&'p Trend, &'p GroupTrend)> {
     let groups = groups.filter(|(_, group)| group.path.len() == 1).map(|found| (total(found.1), found));
     let mut groups: Vec<_> = groups.filter(|(all, _)| *all > 0.0).collect();
-    groups.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    groups.arrange_by(|(a, _), (b, _)| b.total_cmp(a));
     groups.into_iter().map(|(_, found)| found).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::model::sorted::CollectSorted;
 use crate::model::{Class, METRICS, Metric, Source, TaskstatsFamily, ThreadState, Value};
 
 /// The flags of a thread in a ktstr file; true if absent.
@@ -69,7 +70,7 @@ fn clear_newer_delays(threads: &mut [ThreadState]) {
 /// a flag of their own are not affected.
 fn clear_families_off(threads: &mut [ThreadState]) {
     let gated = METRICS.iter().filter(|metric| !metric.gates.is_empty() && metric.taskstats_family().is_none());
-    let families: BTreeSet<_> = gated.map(|metric| metric.gates).collect();
+    let families: BTreeSet<_> = gated.map(|metric| metric.gates).into_set();
     for gates in families {
         let family = || METRICS.iter().filter(|metric| metric.gates == gates);
         if threads.iter().all(|thread| family().all(|metric| is_zero(metric, thread))) {
