@@ -88,6 +88,7 @@ pub(crate) fn plain_number(cell: &Cell) -> Option<f64> {
 pub(super) fn number(cell: &Cell) -> Option<f64> {
     match cell {
         Cell::Range { max, .. } => Some(*max as f64),
+        Cell::AtLeast { at_least } => Some(*at_least as f64),
         Cell::Cpus(sizes) => Some(sizes.most as f64),
         plain => plain_number(plain),
     }
@@ -117,6 +118,7 @@ impl Delta {
         Some(match (baseline, candidate) {
             (Cell::Number(a), Cell::Number(b)) => Self::Number(i128::from(*b) - i128::from(*a)),
             (Cell::Signed(a), Cell::Signed(b)) => Self::Number(i128::from(*b) - i128::from(*a)),
+            (Cell::AtLeast { .. }, _) if baseline == candidate => Self::Number(0),
             (Cell::Ratio(a), Cell::Ratio(b)) if (b - a).abs() <= ROUNDING * a.abs().max(b.abs()) => Self::Points(0.0),
             (Cell::Ratio(a), Cell::Ratio(b)) => Self::Points(b - a),
             (Cell::Range { min: a, max: b }, Cell::Range { min: c, max: d }) => {
@@ -238,6 +240,12 @@ mod tests {
         let range = |min, max| Cell::Range { min, max };
         assert_eq!(Delta::between(&range(-5, 0), &range(0, 19)), Some(Delta::Range { min: 5, max: 19 }));
         assert_eq!(Delta::between(&range(0, 1), &Cell::Number(1)), None);
+        let bound = Cell::AtLeast { at_least: 1 };
+        assert!(Delta::between(&bound, &bound).unwrap().is_zero(), "nothing is known to have changed");
+        for other in [Cell::AtLeast { at_least: 2 }, Cell::Number(1)] {
+            assert_eq!(Delta::between(&bound, &other), None, "it may be any larger number");
+        }
+        assert_eq!(number(&bound), Some(1.0));
     }
 
     /// Two values of each kind, the second one larger, with their difference as a number and in percent.

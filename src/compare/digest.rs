@@ -124,7 +124,7 @@ impl ThreadNames {
 /// Totals of threads by names: what reports with some options need of threads.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadTotals {
-    group_by: GroupBy,
+    pub(super) group_by: GroupBy,
     pub(super) filter: ThreadFilter,
     /// Totals of the command that ran in a window, whatever the scope is.
     pub(super) command: GroupTotals,

@@ -88,6 +88,7 @@ impl GateOutcome {
 
 /// Why a gate on a value cannot be judged.
 const NO_DATA: &str = "no data";
+const ONLY_A_BOUND: &str = "only a lower bound of the value is known (≥)";
 const NO_CANDIDATE: &str = "no data in the candidate";
 const NEGATIVE: &str = "negative values have no percentage; use an absolute bound";
 const MINOR: &str = "each group that matches takes too little of the CPU time (--min-time)";
@@ -241,7 +242,8 @@ fn result_of(
 
 /// Fills in the values, their change, and its p-value or, of too few runs, the outcome.
 fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -> Result<(), &'static str> {
-    let values = row.samples().ok_or(NO_DATA)?;
+    let is_bound = row.values.iter().flatten().any(|cell| matches!(cell, Cell::AtLeast { .. }));
+    let values = row.samples().ok_or(if is_bound { ONLY_A_BOUND } else { NO_DATA })?;
     let quantum = row.runs.as_ref().map_or(0.0, |runs| runs.quantum);
     result.unit = row.unit;
     result.partial = row.partial;

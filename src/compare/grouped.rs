@@ -85,7 +85,10 @@ impl Grouped {
                 .iter()
                 .map(|Digest { head, threads, .. }| Some(reasons::grouped(head.reasons.as_deref()?, threads, &naming)))
                 .collect();
-            let threads = digests.iter_mut().map(|digest| std::mem::take(&mut digest.threads.by_names));
+            let threads = digests.iter_mut().map(|Digest { head, threads, .. }| {
+                head.reasons.iter().for_each(|reasons| reasons::tell_longest_waits(threads, reasons));
+                std::mem::take(&mut threads.by_names)
+            });
             let groups = threads.map(|by_names| group::groups(by_names, &naming)).collect();
             let units = grouping.units.map(|units| units.on_side(side));
             GroupedSide { groups, reasons, side, is_compared, is_by_cgroup, units, digests }

@@ -2,7 +2,7 @@
 
 use super::exited_work::{TICKS, exited_that_matter, run, sum};
 use super::{ColumnInput, GroupTotals, HaltedNs, Measurement, OverviewColumn, Per, Quantity, number, rate_unit};
-use crate::model::{Cell, Metric, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit, WindowRule};
+use crate::model::{Cell, Formula, Metric, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit, WindowRule};
 
 /// Context on which the values of a group depend.
 #[derive(Clone, Copy)]
@@ -94,6 +94,10 @@ impl Quantity {
             Self::Metric(metric) => {
                 let covered = metric.covered(totals);
                 (metric.total(totals), covered, metric.is_partial(covered, threads), lacks_metric(metric))
+            }
+            Self::Derived(derived) if matches!(derived.formula, Formula::LongestWait(_)) => {
+                let covered = derived.formula.inputs().map(|id| id.metric().covered(totals)).max();
+                (of.members.and_then(|members| members.longest_wait.cell()), covered.unwrap_or(0), false, false)
             }
             Self::Derived(derived) => (
                 derived.total(totals, of.taskstats),

@@ -20,6 +20,7 @@ mod grouped;
 mod halted;
 mod headline;
 mod host;
+mod longest_wait;
 mod measure;
 mod measurement;
 mod notes;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::longest_wait::LongestWait;
 use super::shared_waits::SharedWaits;
 use super::{
     BLOCK, COARSEST, CompareOptions, GroupBy, GroupReason, ITSELF, Measurement, Naming, RUN, ReasonName, SLEEP,
@@ -86,6 +87,30 @@ pub(super) fn grouped(reasons: &Reasons, threads: &ThreadTotals, naming: &Naming
 /// Returns the program that the process of these threads runs. Files of 0.3.0 have it only in the rows of threads.
 fn program_of<'t>(sampled: &'t SampledThreads, threads: &'t ThreadTotals) -> Option<&'t Name> {
     sampled.program.as_ref().or_else(|| threads.programs.get(&sampled.tgid?))
+}
+
+/// Tells threads how long samples saw them waiting. Threads that several names stand for are left out.
+pub(super) fn tell_longest_waits(threads: &mut ThreadTotals, reasons: &Reasons) {
+    let only_threads = threads.only_threads();
+    let sampled = reasons.longest_waits.iter().filter_map(|(place, ns)| {
+        let of = reasons.threads.get(usize::try_from(*place).ok()?)?;
+        let tid = of.tgid.and_then(|tgid| *only_threads.get(&(tgid, &*of.comm))?);
+        let names = ThreadNames {
+            process: Name::clone(&of.pcomm),
+            program: program_of(of, threads).cloned(),
+            thread: Name::clone(&of.comm),
+            cgroup: of.cgroup.clone(),
+            pid: of.tgid,
+            tid,
+        };
+        let is_in_scope = threads.filter.includes(of.owner, of.cgroup.as_deref());
+        is_in_scope.then(|| (names.seen_by(threads.group_by), *ns))
+    });
+    for (names, ns) in sampled.collect::<Vec<_>>() {
+        if let Some(members) = threads.by_names.get_mut(&names) {
+            members.longest_wait.merge(LongestWait::of_samples(ns));
+        }
+    }
 }
 
 /// The name of a culprit for the group at this depth of its victim's path.

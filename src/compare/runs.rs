@@ -366,7 +366,11 @@ fn middle_cell(mut runs: Vec<Cell>) -> Option<Cell> {
     if runs.iter().all(|cell| number(cell).is_some()) {
         runs.arrange_by(|a, b| number(a).partial_cmp(&number(b)).unwrap_or(std::cmp::Ordering::Equal));
         let place = (runs.len() - 1) / 2;
-        return Some(runs.swap_remove(place));
+        let has_bounds = runs.iter().any(|cell| matches!(cell, Cell::AtLeast { .. }));
+        return Some(match runs.swap_remove(place) {
+            Cell::Number(at_least) if has_bounds => Cell::AtLeast { at_least },
+            middle => middle,
+        });
     }
     // Of the most frequent words in each run, how often they were there is no matter.
     let is_same = |one: &Cell, other: &Cell| match (one, other) {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::longest_wait::LongestWait;
 use super::{GroupBy, GroupFacts, HaltedNs, LONGEST_PATH, ProcessMemory, Throttled, Turnover};
 use crate::model::sorted::{Arrange, CollectSorted};
 use crate::model::{
@@ -50,6 +51,7 @@ pub(super) struct GroupTotals {
     leaders: u64,
     leaders_with_whole_names: u64,
     pub(super) lifetimes: Lifetimes,
+    pub(super) longest_wait: LongestWait,
     pub(super) totals: Box<Totals>,
     /// The memory of its processes; `None` if it was read of none.
     pub(super) memory: Option<Box<ProcessMemory>>,
@@ -106,6 +108,7 @@ impl GroupTotals {
             self.tid.merge(if thread.tid > 0 { OnlyId::One(thread.tid) } else { OnlyId::Several });
         }
         self.euid.merge(thread.euid.map_or(OnlyId::None, OnlyId::One));
+        self.longest_wait.merge(LongestWait::of_thread(thread));
         if thread.metrics.wait_time_ns.is_some_and(|wait| wait.number() > 0) {
             thread.cgroup.iter().chain(&thread.cpu_cgroup).for_each(|path| self.add_cgroup(path));
         }
@@ -267,6 +270,7 @@ impl GroupTotals {
             leaders,
             leaders_with_whole_names,
             lifetimes,
+            longest_wait,
             totals,
             memory,
             name_cut,
@@ -294,6 +298,7 @@ impl GroupTotals {
         self.leaders += *leaders;
         self.leaders_with_whole_names += *leaders_with_whole_names;
         self.lifetimes.merge(*lifetimes);
+        self.longest_wait.merge(*longest_wait);
         self.totals.merge(totals);
         if let Some(memory) = memory {
             self.memory.get_or_insert_default().merge(memory);

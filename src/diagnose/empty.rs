@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::{Coverage, DataSource, Finding};
 use crate::model::sorted::CollectSorted;
 use crate::model::{
-    CgroupLayout, CgroupStats, DERIVED, METRICS, Metric, MetricId, Section, SnapshotHead, SourceFile, WindowRule,
+    CgroupLayout, CgroupStats, DERIVED, Derived, Formula, METRICS, Metric, MetricId, Section, SnapshotHead, SourceFile,
+    WindowRule,
 };
 
 const NOT_RECORDED: &str = "no data: the snapshot has none";
@@ -58,7 +59,12 @@ pub(crate) fn why_empty(
 fn metrics(section: Section, selects: impl Fn(&str) -> bool) -> Vec<&'static Metric> {
     let selected = METRICS.iter().filter(|metric| metric.section == section && selects(metric.name));
     let derived = DERIVED.iter().filter(|derived| derived.section == section && selects(derived.name));
-    selected.chain(derived.flat_map(|derived| derived.formula.inputs().map(MetricId::metric))).collect()
+    // Of a value with several sources, the first is the best.
+    let inputs = |derived: &'static Derived| match derived.formula {
+        Formula::LongestWait(_) => derived.formula.inputs().take(1).collect::<Vec<_>>(),
+        _ => derived.formula.inputs().collect(),
+    };
+    selected.chain(derived.flat_map(inputs).map(MetricId::metric)).collect()
 }
 
 /// Why metrics have no values although their sources were read.
@@ -70,10 +76,10 @@ fn no_values(section: Section, metrics: &[&Metric], head: &SnapshotHead) -> Stri
         Some(version) if metrics.iter().all(is_newer) => {
             return format!("no data: the kernel's taskstats version is {version}, too old");
         }
-        _ if section == Section::Derived => NOTHING_TO_AVERAGE,
         _ if head.window.is_some() && metrics.iter().all(|metric| metric.window == WindowRule::IfChanged) => {
             NOT_REACHED
         }
+        _ if section == Section::Derived => NOTHING_TO_AVERAGE,
         _ if head.capture.as_ref().is_some_and(|capture| capture.bpf.is_some()) => {
             if head.window.is_some() {
                 NO_FIELDS_IN_THE_END

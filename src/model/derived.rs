@@ -23,15 +23,18 @@ pub enum Formula {
     /// A sum of terms. Each term is the largest of its inputs. An input newer than the kernel's `struct
     /// taskstats` counts as 0.
     SumOfLargest(&'static [&'static [MetricId]]),
+    /// The longest single wait: the largest of these metrics, of each thread the first that it has. Samples can know of a longer one.
+    LongestWait(&'static [MetricId]),
 }
 
-use Formula::{Average, Difference, Ratio, SumOfLargest};
+use Formula::{Average, Difference, LongestWait, Ratio, SumOfLargest};
 
 impl Formula {
     /// The metrics that the formula reads.
     pub fn inputs(&self) -> impl Iterator<Item = MetricId> + '_ {
         let (pair, lists): ([Option<MetricId>; 2], &[&[MetricId]]) = match self {
             Ratio(part, whole) => ([Some(*part), None], std::slice::from_ref(whole)),
+            LongestWait(metrics) => ([None, None], std::slice::from_ref(metrics)),
             Average(a, b) | Difference(a, b) => ([Some(*a), Some(*b)], &[]),
             SumOfLargest(terms) => ([None, None], terms),
         };
@@ -58,6 +61,7 @@ impl Formula {
                 let total = terms.iter().try_fold(0, |all: u64, ids| Some(all.saturating_add(largest(ids)?)))?;
                 Some(Cell::Number(total))
             }
+            LongestWait(metrics) => metrics.iter().filter_map(|id| sum(*id)).max().map(Cell::Number),
         }
     }
 
@@ -66,6 +70,7 @@ impl Formula {
             Ratio(..) => Unit::Ratio,
             Average(total, _) | Difference(total, _) => METRICS[total as usize].unit,
             SumOfLargest(terms) => METRICS[terms[0][0] as usize].unit,
+            LongestWait(metrics) => METRICS[metrics[0] as usize].unit,
         }
     }
 }
@@ -78,6 +83,7 @@ impl fmt::Display for Formula {
             Ratio(part, [whole]) | Average(part, whole) => write!(f, "{} / {}", name(part), name(whole)),
             Ratio(part, whole) => write!(f, "{} / ({})", name(part), joined(whole, " + ")),
             Difference(more, less) => write!(f, "{} − {}", name(more), name(less)),
+            LongestWait(metrics) => write!(f, "{}; ≥ the longest in samples", joined(metrics, ", else ")),
             SumOfLargest(terms) => {
                 let term = |ids: &&[MetricId]| match ids {
                     [id] => name(id).to_owned(),
@@ -150,6 +156,8 @@ derived! {
         affine_success_ratio = Ratio(M::nr_wakeups_affine, &[M::nr_wakeups_affine_attempts]);
         /// Average run-queue wait.
         avg_wait_ns = Average(M::wait_sum, M::wait_count), MoreIsWorse;
+        /// Longest single wait for a CPU; `≥` if a thread may have waited longer.
+        longest = LongestWait(&[M::cpu_delay_max_ns, M::wait_max]), MoreIsWorse;
         /// Time on a CPU as a share of the time on or waiting for one.
         cpu_efficiency = Ratio(M::run_time_ns, &[M::run_time_ns, M::wait_time_ns]), LessIsWorse;
         /// Average time on a CPU per timeslice.

@@ -17,6 +17,9 @@ stored! {
         pub reasons: Vec<Reason>,
         /// Time of each pair of threads and reason.
         pub times: Vec<ReasonTime>,
+        /// Longest single wait for a CPU that samples saw of a thread, in nanoseconds, by place in [`Reasons::threads`]: a lower
+        /// bound. Threads that no sample saw waiting are absent.
+        optional longest_waits: BTreeMap<u64, u64>,
     }
 }
 
@@ -28,12 +31,14 @@ pub struct ReasonSums {
     reasons: NumberedValues<Reason>,
     /// Time by the index of the threads and the index of the reason.
     times: BTreeMap<(u32, u32), SampledTime>,
+    /// Longest wait in nanoseconds by the index of the threads.
+    longest_waits: BTreeMap<u32, u64>,
 }
 
 impl ReasonSums {
     /// Adds the reasons of a later window.
     pub fn add(&mut self, later: Reasons) {
-        let Reasons { sampling, threads, reasons, times } = later;
+        let Reasons { sampling, threads, reasons, times, longest_waits } = later;
         self.sampling.merge(sampling);
         let threads: Vec<_> = threads.into_iter().map(|threads| self.number_of_threads(threads)).collect();
         let reasons: Vec<_> = reasons.into_iter().map(|reason| self.number_of_reason(reason)).collect();
@@ -42,6 +47,9 @@ impl ReasonSums {
             if let (Some(of), Some(reason)) = (place(&threads, of), place(&reasons, reason)) {
                 self.times.entry((of, reason)).or_default().add(SampledTime { ns, samples });
             }
+        }
+        for (of, ns) in longest_waits.into_iter().filter_map(|(of, ns)| Some((place(&threads, of)?, ns))) {
+            self.longest_waits.entry(of).and_modify(|longest| *longest = ns.max(*longest)).or_insert(ns);
         }
     }
 
@@ -68,7 +76,7 @@ impl ReasonSums {
     /// Returns all collected reasons.
     #[must_use]
     pub fn finish(self) -> Reasons {
-        let Self { sampling, threads, reasons, times } = self;
+        let Self { sampling, threads, reasons, times, longest_waits } = self;
         let time = |((threads, reason), SampledTime { ns, samples }): ((u32, u32), _)| ReasonTime {
             threads: threads.into(),
             reason: reason.into(),
@@ -76,7 +84,8 @@ impl ReasonSums {
             samples,
         };
         let times = times.into_iter().map(time).collect();
-        Reasons { sampling, threads: threads.values, reasons: reasons.values, times }
+        let longest_waits = longest_waits.into_iter().map(|(of, ns)| (of.into(), ns)).collect();
+        Reasons { sampling, threads: threads.values, reasons: reasons.values, times, longest_waits }
     }
 }
 
@@ -344,7 +353,17 @@ mod tests {
         let threads = vec![SampledThreads { tgid: Some(tgid), ..SampledThreads::default() }];
         let times = vec![ReasonTime { threads: 0, reason: 0, ns: 2, samples: 1 }];
         let sampling = Sampling { passes: 3, ..Sampling::default() };
-        Reasons { sampling, threads, reasons: vec![Reason::default()], times }
+        Reasons { sampling, threads, reasons: vec![Reason::default()], times, ..Reasons::default() }
+    }
+
+    #[test]
+    fn the_longest_wait_of_windows_is_the_largest_of_each_process() {
+        let mut sums = ReasonSums::default();
+        for (tgid, ns) in [(7, 5), (8, 3), (7, 2), (8, 4), (9, 0)] {
+            let longest_waits = if ns > 0 { [(0, ns), (99, 1)].into() } else { BTreeMap::new() };
+            sums.add(Reasons { longest_waits, ..window(tgid) });
+        }
+        assert_eq!(sums.finish().longest_waits, [(0, 5), (1, 4)].into(), "places that do not exist are left out");
     }
 
     #[test]

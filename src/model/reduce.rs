@@ -68,6 +68,11 @@ named! {
 pub enum Cell {
     /// A sum, a maximum or a minimum.
     Number(u64),
+    /// A lower bound of a number that is not known exactly.
+    AtLeast {
+        /// The lower bound.
+        at_least: u64,
+    },
     /// Smallest and largest number of a range.
     Range {
         /// Smallest value of the group.

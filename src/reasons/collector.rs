@@ -21,8 +21,29 @@ const OTHERS: &str = "(others)";
 /// Kinds of threads that have exited; samples of others count as lost.
 const MAX_GONE: usize = 1 << 14;
 
-/// Nanoseconds and samples, by the number of a reason.
-pub(super) type AmountsByReason = Vec<(u32, SampledTime)>;
+/// What samples say of threads in a window.
+#[derive(Debug, Default)]
+pub(super) struct SampledTimes {
+    /// Nanoseconds and samples, by the number of a reason.
+    pub(super) by_reason: Vec<(u32, SampledTime)>,
+    /// The longest time for which one of the threads had waited for a CPU, in nanoseconds. It can have begun before the window.
+    pub(super) longest_wait_ns: u64,
+}
+
+impl SampledTimes {
+    /// Adds an amount to the total of its reason.
+    pub(super) fn add(&mut self, reason: u32, amount: SampledTime) {
+        match self.by_reason.iter_mut().find(|(listed, _)| *listed == reason) {
+            Some((_, sum)) => sum.add(amount),
+            None => self.by_reason.push((reason, amount)),
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.longest_wait_ns = self.longest_wait_ns.max(other.longest_wait_ns);
+        other.by_reason.into_iter().for_each(|(reason, amount)| self.add(reason, amount));
+    }
+}
 
 /// Collects the passes of a window.
 #[derive(Debug, Default)]
@@ -38,7 +59,7 @@ pub struct ReasonCollector {
     all_sampled_at: u64,
     pub(super) threads: HashMap<u32, TrackedThread>,
     /// Threads that have exited, by the number of their names and by their process, if it was there before the window.
-    pub(super) gone_threads: HashMap<GoneThreads, AmountsByReason>,
+    pub(super) gone_threads: HashMap<GoneThreads, SampledTimes>,
     /// Programs of exited processes, by their id and start in ticks.
     pub(super) programs: HashMap<(u32, u64), Name>,
     pub(super) names: NumberedValues<SampledNames>,
@@ -72,7 +93,7 @@ pub(super) struct TrackedThread {
     pub(super) process_started: Option<u64>,
     /// Whether it was exiting when it was last sampled.
     is_exiting: bool,
-    pub(super) times: AmountsByReason,
+    pub(super) times: SampledTimes,
 }
 
 /// Threads that have exited, together.
@@ -101,7 +122,7 @@ impl TrackedThread {
 
     /// Takes sleeps that were over when they were sampled for the first one that was not.
     fn name_sleeps(&mut self, unknown: u32, named: u32) {
-        let reasons = self.times.iter_mut().map(|(reason, _)| reason).chain([&mut self.reason]);
+        let reasons = self.times.by_reason.iter_mut().map(|(reason, _)| reason).chain([&mut self.reason]);
         reasons.filter(|reason| **reason == unknown).for_each(|reason| *reason = named);
     }
 
@@ -111,15 +132,7 @@ impl TrackedThread {
             ns: end.saturating_sub(self.since.from),
             samples: pass.saturating_sub(self.since.number).max(1),
         };
-        add_time(&mut self.times, self.reason, amount);
-    }
-}
-
-/// Adds an amount to the total of its reason.
-pub(super) fn add_time(times: &mut AmountsByReason, reason: u32, amount: SampledTime) {
-    match times.iter_mut().find(|(listed, _)| *listed == reason) {
-        Some((_, sum)) => sum.add(amount),
-        None => times.push((reason, amount)),
+        self.times.add(self.reason, amount);
     }
 }
 
@@ -148,6 +161,10 @@ impl ReasonCollector {
         for (sample, activity) in others {
             if self.has(sample.tgid) {
                 self.track(sample, activity, &in_the_way, self.weighed(sample, activity, pass));
+                let waited_ns = turn.as_ref().map_or(0, |turn| turn.waited_ns(sample));
+                if let Some(thread) = self.threads.get_mut(&sample.tid) {
+                    thread.times.longest_wait_ns = thread.times.longest_wait_ns.max(waited_ns);
+                }
             }
         }
         if moment.scope == PassScope::All {
@@ -172,7 +189,7 @@ impl ReasonCollector {
             }
             let reason = self.reason(&RawReason { class: ReasonClass::Run, code: Some(*code), ..RawReason::default() });
             let amount = SampledTime { ns, samples: 1 };
-            self.threads.entry(*tid).and_modify(|thread| add_time(&mut thread.times, reason, amount));
+            self.threads.entry(*tid).and_modify(|thread| thread.times.add(reason, amount));
         }
     }
 
@@ -240,7 +257,7 @@ impl ReasonCollector {
             since,
             is_idle: thread.is_asleep,
             is_new: false,
-            times: Vec::new(),
+            times: SampledTimes::default(),
             ..*thread
         };
         let lives = |thread: &TrackedThread| !thread.is_exiting || thread.seen == last.number;
@@ -370,11 +387,11 @@ impl ReasonCollector {
         let is_new = thread.is_new && self.threads.get(&thread.tgid).is_none_or(|leader| leader.is_new);
         let key = GoneThreads { tgid, started: tgid.and(thread.process_started), is_new, names: thread.names };
         if self.gone_threads.len() >= MAX_GONE && !self.gone_threads.contains_key(&key) {
-            self.lost = thread.times.iter().fold(self.lost, |lost, (_, amount)| lost.saturating_add(amount.samples));
+            self.lost =
+                thread.times.by_reason.iter().fold(self.lost, |lost, (_, amount)| lost.saturating_add(amount.samples));
             return;
         }
-        let times = self.gone_threads.entry(key).or_default();
-        thread.times.into_iter().for_each(|(reason, amount)| add_time(times, reason, amount));
+        self.gone_threads.entry(key).or_default().merge(thread.times);
     }
 
     /// Returns the threads that can be in the way of the threads of a pass.

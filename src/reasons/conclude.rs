@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::collector::{AmountsByReason, GoneThreads, ReasonCollector, TrackedThread, index};
+use super::collector::{GoneThreads, ReasonCollector, SampledTimes, TrackedThread, index};
 use super::raw_reason::{RawReason, SampledNames};
 use super::shared_stacks::share;
 use super::system_call;
@@ -66,9 +66,15 @@ impl ReasonCollector {
         let names = WindowNames::new(window, &self.programs);
         let reasons: Vec<_> = self.reasons.values.iter().map(|raw| self.named(raw, &names)).collect();
         let mut times = BTreeMap::<SampledThreads, BTreeMap<Reason, SampledTime>>::new();
-        let mut add = |threads: SampledThreads, of_threads: &AmountsByReason, is_idle: bool| {
+        let mut longest_waits = BTreeMap::<SampledThreads, u64>::new();
+        let mut add = |threads: SampledThreads, of_threads: &SampledTimes, is_idle: bool| {
+            let waited_ns = of_threads.longest_wait_ns / STEP_NS * STEP_NS;
+            if waited_ns > 0 {
+                let longest = longest_waits.entry(threads.clone()).or_default();
+                *longest = waited_ns.max(*longest);
+            }
             let sums = times.entry(threads).or_default();
-            for (reason, amount) in of_threads {
+            for (reason, amount) in &of_threads.by_reason {
                 let mut reason = reasons[index(*reason)].clone();
                 if is_idle && reason.class == ReasonClass::Sleep {
                     (reason.class, reason.stack, reason.held_in) = (ReasonClass::Idle, None, None);
@@ -97,9 +103,11 @@ impl ReasonCollector {
             let time = SampledTime { ns: passes.saturating_sub(1).saturating_mul(period_ns), samples: passes };
             times.entry(of_window(thread)).or_default().entry(reason).or_default().add(time);
         }
+        let longest = times.keys().zip(0..).filter_map(|(threads, place)| Some((place, *longest_waits.get(threads)?)));
+        let longest_waits = longest.into_map();
         let times = times.into_iter().map(|(threads, sums)| (threads, share(sums))).into_map();
         let sampling = Sampling { passes, period_ns, lost: self.lost, merged: self.merged, ..Sampling::default() };
-        listed(times, sampling)
+        Reasons { longest_waits, ..listed(times, sampling) }
     }
 
     fn named(&self, raw: &RawReason, names: &WindowNames<'_>) -> Reason {
@@ -163,7 +171,7 @@ fn listed(times: BTreeMap<SampledThreads, BTreeMap<Reason, SampledTime>>, mut sa
         }
     }
     let reasons = all.into_iter().cloned().collect();
-    Reasons { sampling, threads: times.into_keys().collect(), reasons, times: rows }
+    Reasons { sampling, threads: times.into_keys().collect(), reasons, times: rows, ..Reasons::default() }
 }
 
 type KindsByCgroup<'a> = HashMap<Option<&'a Name>, NamedThreads<'a>>;

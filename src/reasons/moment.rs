@@ -72,6 +72,15 @@ impl SamplerTurn {
         }
     }
 
+    /// Returns for how long a thread had waited for a CPU, in nanoseconds; 0 if it did not wait, or if it is unknown since when. It
+    /// is a lower bound: the pass may have begun before the sampler last got its CPU, but no earlier than its length before that.
+    pub(super) fn waited_ns(&self, sample: &ThreadSample) -> u64 {
+        let is_ready = matches!(sample.activity, Activity::Runnable | Activity::Throttled);
+        let since = Some(sample.last_queued).filter(|queued| is_ready && *queued > 0);
+        let began = self.since.saturating_sub(self.until - self.since);
+        since.map_or(0, |queued| began.saturating_sub(queued))
+    }
+
     /// Whether a thread was on a CPU when the pass was due, and still is or left it since.
     fn ran(&self, sample: &ThreadSample) -> bool {
         let ran_until = sample.last_arrival.saturating_add(sample.ran_ns);

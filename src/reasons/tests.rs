@@ -244,6 +244,43 @@ fn the_thread_whose_cpu_the_sampler_took_runs() {
     );
 }
 
+/// The longest waits by process, in milliseconds.
+fn longest_waits(reasons: &Reasons) -> Vec<(&str, u64)> {
+    let named = |(place, ns): (&u64, &u64)| (&*reasons.threads[usize::try_from(*place).unwrap()].pcomm, ns / MS);
+    reasons.longest_waits.iter().map(named).collect()
+}
+
+#[test]
+fn a_thread_has_waited_for_a_cpu_at_least_until_a_pass_that_saw_it_waiting_could_begin() {
+    let sampler = |last_arrival| ThreadSample { last_arrival, ..sample(SAMPLER, Activity::Running, 5) };
+    let queued = |tid, activity, last_queued| ThreadSample { last_queued, ..sample(tid, activity, 5) };
+    let waits = |tid, last_queued| queued(tid, Activity::Runnable, last_queued);
+    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    let mut pass = |at, samples: Vec<ThreadSample>| {
+        let moment = PassMoment { at_ns: at, took_ns: 2 * MS, ..PassMoment::default() };
+        collector.add(moment, &[samples, vec![sampler(at)]].concat(), 0);
+    };
+    // The sampler took the CPU of 3, and 4 sleeps. Nobody knows since when 5 waits.
+    let (displaced, asleep) = (waits(3, 100 * MS), queued(4, Activity::Asleep, 50 * MS));
+    pass(100 * MS, vec![waits(1, 90 * MS), waits(2, 70 * MS), displaced, asleep, waits(5, 0)]);
+    pass(200 * MS, vec![waits(1, 60 * MS), queued(2, Activity::Throttled, 190 * MS), sample(6, Activity::Running, 1)]);
+    let end = ThreadEnd {
+        tid: 1,
+        start_time_clock_ticks: 7,
+        monotonic_ns: 210 * MS,
+        pcomm: "p1".into(),
+        ..ThreadEnd::default()
+    };
+    collector.end(&end);
+    let ended = collector.next_window();
+    assert_eq!(longest_waits(&concluded(ended, &[])), [("p1", 138), ("p2", 28)]);
+    let moment = PassMoment { at_ns: 300 * MS, took_ns: 2 * MS, ..PassMoment::default() };
+    collector.add(moment, &[sampler(300 * MS), waits(2, 150 * MS)], 0);
+    assert_eq!(longest_waits(&concluded(collector, &[])), [("p2", 148)], "it began before the window");
+    let unknown_clock = collected(&[vec![waits(1, 60 * MS)]]);
+    assert!(concluded(unknown_clock, &[]).longest_waits.is_empty());
+}
+
 #[test]
 fn a_thread_that_never_sleeps_has_waited_for_the_cpu_that_it_got_while_it_was_sampled() {
     let sampler = || ThreadSample { last_arrival: 70, ..sample(SAMPLER, Activity::Running, 5) };

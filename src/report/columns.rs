@@ -104,7 +104,7 @@ pub(super) fn decimals(number: f64) -> String {
 /// The digits of a number, not scaled, if the cell is one.
 pub(super) fn cell_digits(cell: &Cell) -> Option<String> {
     match cell {
-        Cell::Number(number) => Some(number.to_string()),
+        Cell::Number(number) | Cell::AtLeast { at_least: number } => Some(number.to_string()),
         Cell::Signed(number) => Some(number.to_string()),
         Cell::Ratio(ratio) => Some(decimals(*ratio)),
         _ => None,

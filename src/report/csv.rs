@@ -7,7 +7,7 @@ use csv::{Terminator, Writer, WriterBuilder};
 
 use super::{DisplayOptions, ShownSection, cell_digits, cell_text, decimals, delta_digits, delta_text, escaped};
 use crate::compare::{Group, Report, Row};
-use crate::model::Unit;
+use crate::model::{Cell, Unit};
 use crate::statistics::Estimate;
 
 /// Writes a report as CSV. Errors come from `out`.
@@ -50,7 +50,11 @@ fn fields(group: &Group, row: &Row) -> Vec<String> {
     let mut fields = vec![row.section.name().to_owned(), path, name, row.unit.name().to_owned()];
     fields.extend(group.members().iter().map(count));
     fields.extend(row.covered.iter().map(count));
-    let cells = row.values.iter().map(|cell| number_or_text(cell.as_ref(), row.unit, cell_digits, cell_text));
+    let cells = row.values.iter().map(|cell| {
+        let (number, text) = number_or_text(cell.as_ref(), row.unit, cell_digits, cell_text);
+        let is_bound = matches!(cell, Some(Cell::AtLeast { .. }));
+        (number, if is_bound { cell_text(cell.as_ref(), row.unit) } else { text })
+    });
     let (numbers, texts): (Vec<_>, Vec<_>) = cells.unzip();
     fields.extend(numbers.into_iter().chain(texts));
     if let Some(change) = row.change {

@@ -87,6 +87,7 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
     match cell {
         None => "-".to_owned(),
         Some(Cell::Number(number)) => scaled((*number).into(), unit),
+        Some(Cell::AtLeast { at_least }) => format!("≥ {}", scaled((*at_least).into(), unit)),
         Some(Cell::Word(word)) => word.to_string(),
         Some(Cell::Ratio(rate)) if unit.is_rate() => rate_text(*rate, unit),
         Some(Cell::Ratio(ratio)) => format!("{ratio:.3}"),
@@ -266,6 +267,7 @@ mod tests {
             (Cell::Signed(0), "0"),
             (Cell::Signed(2), "2"),
             (Cell::Word("max".into()), "max"),
+            (Cell::AtLeast { at_least: 1500 }, "≥ 1.50K"),
         ] {
             assert_eq!(cell_text(Some(&cell), Unit::None), text);
         }

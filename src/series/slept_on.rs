@@ -80,7 +80,7 @@ impl Sleepers {
     }
 }
 
-/// The rows of threads that have only one.
+/// The rows of threads that have only one, and that no sample saw waiting for a CPU.
 fn single_rows(reasons: &Reasons) -> impl Iterator<Item = (&SampledThreads, &ReasonTime)> {
     let of = |time: &ReasonTime| reasons.threads.get(usize::try_from(time.threads).ok()?);
     let mut rows = BTreeMap::<_, (u64, &ReasonTime)>::new();
@@ -89,7 +89,8 @@ fn single_rows(reasons: &Reasons) -> impl Iterator<Item = (&SampledThreads, &Rea
             rows.entry(threads).or_insert((0, time)).0 += 1;
         }
     }
-    rows.into_iter().filter(|(_, (count, _))| *count == 1).map(|(threads, (_, time))| (threads, time))
+    let is_all = |(count, time): &(u64, &ReasonTime)| *count == 1 && !reasons.longest_waits.contains_key(&time.threads);
+    rows.into_iter().filter(move |(_, row)| is_all(row)).map(|(threads, (_, time))| (threads, time))
 }
 
 /// The most frequent time and number of samples of threads with one reason.
@@ -126,7 +127,18 @@ fn with_rows(reasons: &Reasons, is_kept: impl Fn(&SampledThreads) -> bool) -> Re
             times.push(ReasonTime { threads, reason, ..*time });
         }
     }
-    Reasons { sampling: reasons.sampling.clone(), threads: threads.values, reasons: causes.values, times }
+    let longest = reasons.longest_waits.iter().filter_map(|(of, ns)| {
+        let of = usize::try_from(*of).ok().and_then(|place| reasons.threads.get(place)).filter(|of| is_kept(of))?;
+        Some((threads.number(of).into(), *ns))
+    });
+    let longest_waits = longest.collect();
+    Reasons {
+        sampling: reasons.sampling.clone(),
+        threads: threads.values,
+        reasons: causes.values,
+        times,
+        longest_waits,
+    }
 }
 
 #[cfg(test)]
@@ -136,15 +148,19 @@ mod tests {
     use super::*;
     use crate::model::{ReasonClass, ReasonSums};
 
-    /// Reasons of threads by their names: the number of the reason, of the threads, and what they have beyond the whole step.
-    fn reasons(rows: &[(u32, u32, u64, u64)], whole: (u64, u64)) -> Reasons {
+    /// The process, the numbers of the reason and of the threads, the time beyond the whole step, and the longest wait.
+    type Row = (u32, u32, u64, u64, u64);
+
+    fn reasons(rows: &[Row], whole: (u64, u64)) -> Reasons {
         let mut sums = ReasonSums::default();
-        for (tgid, reason, threads, more) in rows {
+        for (tgid, reason, threads, more, waited) in rows {
             let one = SampledThreads { tgid: Some(*tgid), ..SampledThreads::default() };
             let class = if *reason == 0 { ReasonClass::Run } else { ReasonClass::Sleep };
             let reason = Reason { class, entry: Some(format!("call{reason}").as_str().into()), ..Reason::default() };
             let time = ReasonTime { threads: 0, reason: 0, ns: threads * whole.0 + more, samples: threads * whole.1 };
-            sums.add(Reasons { threads: vec![one], reasons: vec![reason], times: vec![time], ..Reasons::default() });
+            let longest_waits = Some(*waited).filter(|ns| *ns > 0).map(|ns| (0, ns)).into_iter().collect();
+            let (threads, reasons, times) = (vec![one], vec![reason], vec![time]);
+            sums.add(Reasons { threads, reasons, times, longest_waits, ..Reasons::default() });
         }
         sums.finish()
     }
@@ -161,11 +177,16 @@ mod tests {
         rows
     }
 
+    fn longest_waits(reasons: &Reasons) -> BTreeMap<&SampledThreads, u64> {
+        let named = |(place, ns): (&u64, &u64)| (&reasons.threads[usize::try_from(*place).unwrap()], *ns);
+        reasons.longest_waits.iter().map(named).collect()
+    }
+
     proptest! {
         #[test]
         fn a_reader_has_what_the_writer_had_in_every_step(
             steps in prop::collection::vec(
-                (prop::collection::vec((0_u32..6, 0_u32..3, 1_u64..3, 0_u64..2), 0..12), 90_u64..110, 1_u64..4),
+                (prop::collection::vec((0_u32..6, 0_u32..3, 1_u64..3, 0_u64..2, 0_u64..3), 0..12), 90_u64..110, 1_u64..4),
                 1..8,
             ),
         ) {
@@ -177,6 +198,7 @@ mod tests {
                 let slept = slept.map(|slept| serde_json::from_str(&serde_json::to_string(&slept).unwrap()).unwrap());
                 reader.restore(&mut read, slept);
                 prop_assert_eq!(rows(&read), rows(&whole));
+                prop_assert_eq!(longest_waits(&read), longest_waits(&whole));
             }
         }
     }
@@ -184,17 +206,17 @@ mod tests {
     #[test]
     fn threads_that_sleep_on_have_no_row() {
         let mut writer = Sleepers::default();
-        let mut shortened = |rows: &[(u32, u32, u64, u64)], ns| {
+        let mut shortened = |rows: &[Row], ns| {
             let mut step = reasons(rows, (ns, 9));
             writer.shorten(&mut step);
             let named = step.threads.iter().map(|threads| threads.tgid.unwrap()).collect::<Vec<_>>();
             (named, step.reasons.len())
         };
-        let sleepers = [(1, 1, 1, 0), (2, 1, 1, 0), (3, 2, 4, 0)];
+        let sleepers = [(1, 1, 1, 0, 0), (2, 1, 1, 0, 0), (3, 2, 4, 0, 0)];
         assert_eq!(shortened(&sleepers, 100), (vec![1, 2, 3], 2));
         assert_eq!(shortened(&sleepers, 103), (vec![], 0), "steps differ in length");
         assert_eq!(
-            shortened(&[(1, 1, 1, 0), (2, 0, 1, 0), (3, 2, 3, 0)], 100),
+            shortened(&[(1, 1, 1, 0, 0), (2, 0, 1, 0, 0), (3, 2, 3, 0, 0)], 100),
             (vec![2, 3], 2),
             "2 ran, one of 3 exited"
         );

@@ -1,12 +1,19 @@
 //! Causes that are planted are the reasons of a window.
 
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use ctprof::CtprofSnapshot;
 use ctprof::model::{Owner, Reason, ReasonClass, Reasons};
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
 
 use crate::alone::alone;
+use crate::example::example;
 use crate::support::{Missing, copy_program, skipped};
 
 /// Where others have thousands of threads, passes are seconds apart: such a window is recorded again.
@@ -243,4 +250,64 @@ fn threads_of_another_user_say_that_they_are_not_readable() {
     let reasons = CtprofSnapshot::load(&file).unwrap().head.reasons.unwrap();
     let classes: Vec<_> = times(&reasons, "for-unread").into_iter().map(|(_, reason)| reason.class).collect();
     assert_eq!(classes, [ReasonClass::Unread]);
+}
+
+/// A process that spins on a CPU with this nice value, and says at its end how long it was kept from running at most.
+struct Spinner(Child);
+
+impl Spinner {
+    fn start(cpu: usize, nice: &str) -> Self {
+        let mut command = Command::new("nice");
+        command.args(["-n", nice]).arg(example("spin")).arg(cpu.to_string());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut ready = [0; b"ready\n".len()];
+        child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+        Self(child)
+    }
+
+    fn stop(self) -> Duration {
+        let output = self.0.wait_with_output().unwrap();
+        Duration::from_nanos(String::from_utf8(output.stdout).unwrap().trim().parse().unwrap())
+    }
+}
+
+/// The longest wait of all threads of a window, in nanoseconds, and whether it is exact.
+fn longest_wait(file: &Path) -> Option<(u64, bool)> {
+    let mut show = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+    let output = show.args(["show", "-m", "longest", "--format", "json"]).arg(file).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    let value = &rows.iter().find(|row| row["metric"] == "longest" && row["path"] == json!([]))?["value"];
+    value.as_u64().map(|ns| (ns, true)).or_else(|| Some((value["at_least"].as_u64()?, false)))
+}
+
+#[test]
+fn the_longest_wait_of_a_process_is_at_most_what_it_noticed_itself() {
+    let _alone = alone();
+    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    let cpu = (0..CpuSet::count()).rfind(|cpu| allowed.is_set(*cpu).unwrap()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("w");
+    // The other process comes before the window or in it: the longest wait of all may be older than the window or not.
+    for is_before in [false, true] {
+        let victim = Spinner::start(cpu, "19");
+        let before = is_before.then(|| Spinner::start(cpu, "0"));
+        std::thread::sleep(Duration::from_secs(2));
+        let mut record = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        record.args(["-q", "record", "-d", "4s", "-p", &victim.0.id().to_string(), "-o"]).arg(&file);
+        let mut recorder = record.stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+        let other = before.unwrap_or_else(|| Spinner::start(cpu, "0"));
+        assert!(recorder.wait().unwrap().success());
+        let (_, noticed) = (other.stop(), victim.stop());
+        let sampling = CtprofSnapshot::load(&file).unwrap().head.reasons.unwrap().sampling;
+        let longest = longest_wait(&file);
+        if sampling.source != "bpf" || (longest.is_none_or(|(_, exact)| !exact) && sampling.passes < FEWEST_PASSES) {
+            return skipped(Missing::Privilege("BPF, and time for samples".to_owned()));
+        }
+        let (ns, exact) = longest.unwrap();
+        let found = Duration::from_nanos(ns);
+        assert!(found <= noticed + Duration::from_millis(1), "{found:?}, exact: {exact}, noticed: {noticed:?}");
+        assert!(found > noticed / 20, "{found:?}, exact: {exact}, noticed: {noticed:?}");
+    }
 }

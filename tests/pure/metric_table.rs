@@ -23,15 +23,17 @@ fn a_metric_is_found_by_its_identifier() {
 }
 
 #[test]
-fn formulas_read_sums_of_one_unit() {
+fn formulas_read_values_of_one_unit_and_reduction() {
     for derived in DERIVED {
         let mut units: Vec<_> = derived.formula.inputs().map(|id| id.metric().unit).collect();
         if let Formula::Average(..) = derived.formula {
             assert_eq!(units.pop(), Some(Unit::Count), "{}", derived.name);
         }
         assert!(units.windows(2).all(|pair| pair[0] == pair[1]), "{}: {units:?}", derived.name);
-        let is_sum = |id: MetricId| id.metric().reduction == Reduction::Sum;
-        assert!(derived.formula.inputs().all(is_sum), "{}", derived.name);
+        let is_peak = matches!(derived.formula, Formula::LongestWait(_));
+        let reduction = if is_peak { Reduction::Max } else { Reduction::Sum };
+        let is_reduced_so = |id: MetricId| id.metric().reduction == reduction;
+        assert!(derived.formula.inputs().all(is_reduced_so), "{}", derived.name);
     }
 }
 

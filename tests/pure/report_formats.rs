@@ -313,6 +313,29 @@ fn duckdb_reads_numbers_in_csv_as_numbers() {
 }
 
 #[test]
+fn a_lower_bound_is_marked_in_every_format_and_an_exact_wait_is_a_number() {
+    let show = |format| printed(&["show", OLD, NEW, "-m", "longest", "--limit", "0", "--format", format]);
+    let longest = |group: &str| {
+        let rows = rows(&["show", OLD, NEW, "-m", "longest"]);
+        let row = rows.iter().find(|row| row["metric"] == "longest" && row["group"] == group).unwrap();
+        (row["value"].clone(), row["unit"].clone())
+    };
+    let [(bound, unit), (exact, _)] = ["all groups", "dd"].map(longest);
+    let exact = exact.as_u64().unwrap();
+    assert_eq!(
+        (&bound, unit),
+        (&json!({"at_least": exact}), json!("ns")),
+        "the wait of dd is the longest that is known"
+    );
+    let csv = show("csv");
+    for line in [format!("all groups,longest,ns,55,4,{exact},≥ 84.7ms\r\n"), format!("dd,longest,ns,1,1,{exact},\r\n")]
+    {
+        assert!(csv.contains(&line), "{line}: {csv}");
+    }
+    assert!(show("markdown").contains("| all groups | 55 | longest | ≥ 84.7ms |"));
+}
+
+#[test]
 fn completions_know_metrics_sections_columns_and_sort_keys() {
     let script = printed(&["completions", "bash"]);
     for word in ["nr_failed_migrations_running", "cgroup-limits", "coverage", "cpu_efficiency"] {

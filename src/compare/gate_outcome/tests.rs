@@ -146,6 +146,20 @@ fn groups_without_data_are_left_out_only_beside_others_that_have_some() {
 }
 
 #[test]
+fn a_lower_bound_is_judged_by_no_gate() {
+    let gate: Gate = "app:longest>10%".parse().unwrap();
+    let side = |cell| vec![run("longest", &[("app", Some(cell))])];
+    let exact = || side(Cell::Number(40));
+    for sides in [
+        Sides::two(exact(), side(Cell::AtLeast { at_least: 40 })),
+        Sides::two(side(Cell::AtLeast { at_least: 40 }), exact()),
+    ] {
+        assert_eq!(judged(std::slice::from_ref(&gate), sides)[0].outcome, error(ONLY_A_BOUND));
+    }
+    assert_eq!(judged(&[gate], Sides::two(exact(), side(Cell::Number(50))))[0].outcome, Failed);
+}
+
+#[test]
 fn averages_of_a_group_on_one_side_are_unknown() {
     let some = [("app", Some(100))];
     let none = [("other", Some(1))];

@@ -139,6 +139,10 @@ fn words_have_the_most_frequent_one_and_ranges_the_middle_one() {
     assert_eq!(middle_cell(vec![word("max"), word("max"), Cell::Number(5)]), Some(word("max")));
     let range = |max| Cell::Range { min: 0, max };
     assert_eq!(middle_cell(vec![range(3), range(1), range(9), range(2)]), Some(range(2)));
+    let bound = Cell::AtLeast { at_least: 1 };
+    let some = vec![Cell::Number(9), Cell::Number(5), bound.clone()];
+    assert_eq!(middle_cell(some), Some(Cell::AtLeast { at_least: 5 }), "the third may be any number from 1 on");
+    assert_eq!(middle_cell(vec![bound.clone()]), Some(bound));
     assert_eq!(middle_cell(vec![Cell::Signed(-3), Cell::Signed(-4)]), Some(Cell::Signed(-4)));
 }
 

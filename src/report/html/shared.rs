@@ -35,7 +35,11 @@ impl Cells {
     /// A value of a row, with a mark if some members lack it.
     pub(super) fn of_value(&mut self, cell: Option<&Cell>, row: &Row) -> usize {
         let mark = if row.partial && cell.is_some() { "*" } else { "" };
-        self.place(cell_text(cell, row.unit) + mark, cell.and_then(plain_number), row.unit)
+        let number = match cell {
+            Some(Cell::AtLeast { at_least }) => Some(*at_least as f64),
+            cell => cell.and_then(plain_number),
+        };
+        self.place(cell_text(cell, row.unit) + mark, number, row.unit)
     }
 }
 

@@ -314,7 +314,8 @@ mod tests {
     #[test]
     fn every_field_reads_back_as_it_was_written() {
         let times = vec![ReasonTime::from([1, 2, 3, 4])];
-        let reasons = Reasons { reasons: vec![Reason::default()], times, ..Reasons::default() };
+        let longest_waits = [(1, 5)].into();
+        let reasons = Reasons { reasons: vec![Reason::default()], times, longest_waits, ..Reasons::default() };
         let head = SnapshotHead {
             series: Some(SeriesInfo::default()),
             format_version: Some(FORMAT_VERSION),
