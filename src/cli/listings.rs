@@ -1,13 +1,12 @@
-//! `ctprof metrics`, `ctprof completions`, `ctprof schema` and `ctprof doctor`.
+//! `ctprof metrics`, `ctprof schema` and `ctprof doctor`.
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, ValueEnum};
-use clap_complete::Shell;
+use clap::ValueEnum;
 
 use super::program_file::name_program;
-use super::{Args, FAILED, Format, JsonOutput, Stream, to_stdout};
+use super::{FAILED, Format, JsonOutput, Stream, to_stdout};
 use crate::capture::{Engine, Options};
 use crate::diagnose::{Finding, findings};
 use crate::process::Privileges;
@@ -20,12 +19,6 @@ pub(super) fn metrics(format: Format) -> anyhow::Result<()> {
         Format::Markdown => report::metrics_markdown(out),
         _ => report::metrics_table(out, Stream::Stdout.width()),
     })
-}
-
-pub(super) fn completions(shell: Shell) -> anyhow::Result<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), "ctprof", &mut script);
-    to_stdout(|out| out.write_all(&script))
 }
 
 /// Prints the schema of an output, or the definitions of all.

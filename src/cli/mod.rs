@@ -4,6 +4,7 @@ mod ab;
 mod args;
 mod capture;
 mod compare;
+mod completions;
 mod errors;
 #[cfg(feature = "parquet")]
 mod export;
@@ -55,6 +56,9 @@ pub fn command() -> clap::Command {
 
 /// Runs the command of the process's arguments.
 pub fn run() -> ExitCode {
+    if let Some(answered) = completions::answer() {
+        return answered;
+    }
     // Also while arguments are read and files written: on a crowded host, that would take minutes.
     let raised = RaisedPriority::of_all_if_crowded();
     // To define all commands and their options takes longer than everything else that this does.
@@ -112,7 +116,7 @@ fn execute(args: Args) -> anyhow::Result<ExitCode> {
         }
         Command::Metrics { format } => listings::metrics(format),
         Command::Schema { output } => listings::schema(output),
-        Command::Completions { shell } => listings::completions(shell),
+        Command::Completions { shell } => completions::script(shell),
         Command::Doctor { engine, format } => return listings::doctor(engine.engine, format),
     };
     done.map(|()| ExitCode::SUCCESS)

@@ -6,6 +6,7 @@ mod browser;
 mod changes_over_time;
 mod command_line;
 mod comparison;
+mod completions;
 mod containers;
 mod early_ends;
 #[cfg(feature = "parquet")]

@@ -336,14 +336,6 @@ fn a_lower_bound_is_marked_in_every_format_and_an_exact_wait_is_a_number() {
 }
 
 #[test]
-fn completions_know_metrics_sections_columns_and_sort_keys() {
-    let script = printed(&["completions", "bash"]);
-    for word in ["nr_failed_migrations_running", "cgroup-limits", "coverage", "cpu_efficiency"] {
-        assert!(script.contains(word), "{word}");
-    }
-}
-
-#[test]
 fn axes_and_columns_have_the_names_that_people_type() {
     for (ours, theirs) in [("pcomm", "process"), ("comm", "thread")] {
         assert_eq!(printed(&["show", OLD, "-g", ours]), printed(&["show", OLD, "-g", theirs]));
