@@ -48,7 +48,7 @@ fn shell(name: &str, directory: &Path, script: &str, arguments: &[&str]) -> Opti
     fs::write(directory.join("completions"), printed(&["completions", name])).unwrap();
     let path = format!("{}:{}", directory.join("bin").display(), std::env::var("PATH").unwrap());
     let mut command = Command::new(name);
-    command.args(["-c", script, name]).args(arguments).current_dir(directory).env("PATH", path);
+    command.args(["-c", script, name]).args(arguments).current_dir(directory).env("PATH", path).env("HOME", directory);
     let Ok(output) = command.output() else {
         skipped(Missing::Tool(name));
         return None;
@@ -78,6 +78,7 @@ fn bash_completes_groups_axes_and_values() {
     let directory = directory();
     let complete = |words: &[&str]| bash(directory.path(), &[&["ctprof"], words].concat());
     assert_eq!(complete(&["show", "a.json", "--only", "m"]), ["make"]);
+    assert_eq!(complete(&["show", "~/a.json", "--only", "m"]), ["make"]);
     assert_eq!(complete(&["show", "--only", "m"]), [""; 0], "no file is typed");
     assert_eq!(
         complete(&["show", "a.json", "-g", "cgroup", "--only", "/cgroup/1"]),

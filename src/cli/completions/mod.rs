@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -123,11 +123,17 @@ fn group_names() -> BTreeSet<String> {
         let axis = |pair: &[OsString]| (pair[0] == "-g" || pair[0] == "--group-by").then(|| pair[1].clone());
         let joined = words.iter().find_map(|word| word.to_str()?.strip_prefix("--group-by=").map(OsString::from));
         let axis = words.windows(2).find_map(axis).or(joined).unwrap_or("command".into());
-        let files = words.iter().skip(2).map(Path::new).filter(|word| is_readable(word));
-        let names = files.filter_map(|file| groups_of(file, &axis).ok()).flatten().collect();
+        let files = words.iter().skip(2).map(|word| with_home(word)).filter(|file| is_readable(file));
+        let names = files.filter_map(|file| groups_of(&file, &axis).ok()).flatten().collect();
         send.send(names).ok();
     });
     receive.recv_timeout(LONGEST_WAIT).unwrap_or_default()
+}
+
+/// The path of a word, whose `~` no shell has replaced yet.
+fn with_home(word: &OsStr) -> PathBuf {
+    let below_home = word.to_str().and_then(|word| word.strip_prefix("~/")).zip(env::home_dir());
+    below_home.map_or_else(|| word.into(), |(path, home)| home.join(path))
 }
 
 /// Whether it is a directory, or a file that is not too large; a pipe would never end.
