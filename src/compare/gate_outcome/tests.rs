@@ -154,9 +154,9 @@ fn a_lower_bound_is_judged_by_no_gate() {
         Sides::two(exact(), side(Cell::AtLeast { at_least: 40 })),
         Sides::two(side(Cell::AtLeast { at_least: 40 }), exact()),
     ] {
-        assert_eq!(judged(std::slice::from_ref(&gate), sides)[0].outcome, error(ONLY_A_BOUND));
+        assert_eq!(gate_results(std::slice::from_ref(&gate), sides)[0].outcome, error(ONLY_A_BOUND));
     }
-    assert_eq!(judged(&[gate], Sides::two(exact(), side(Cell::Number(50))))[0].outcome, Failed);
+    assert_eq!(gate_results(&[gate], Sides::two(exact(), side(Cell::Number(50))))[0].outcome, Failed);
 }
 
 #[test]
