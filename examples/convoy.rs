@@ -27,9 +27,14 @@ fn work(log: &Mutex<u64>) {
         while begin.elapsed() < OWN_WORK {
             std::hint::spin_loop();
         }
-        let mut lines = log.lock().unwrap_or_else(PoisonError::into_inner);
-        *lines += 1;
-        // A slow write, with the lock held.
-        thread::sleep(HELD);
+        append(log);
     }
+}
+
+/// A slow write, with the lock held.
+#[inline(never)]
+fn append(log: &Mutex<u64>) {
+    let mut lines = log.lock().unwrap_or_else(PoisonError::into_inner);
+    *lines += 1;
+    thread::sleep(HELD);
 }

@@ -7,6 +7,7 @@ mod captures;
 mod commands;
 #[path = "../support/example.rs"]
 mod example;
+mod example_scripts;
 mod format;
 #[path = "../support/format_reader.rs"]
 mod format_reader;

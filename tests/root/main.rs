@@ -22,6 +22,7 @@ mod engine_captures;
 mod exact_trace;
 #[path = "../support/example.rs"]
 mod example;
+mod example_scripts;
 mod exit_records;
 mod frozen;
 #[path = "../support/hanging.rs"]
