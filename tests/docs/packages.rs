@@ -1,4 +1,4 @@
-//! Packages: whether they install and forget every unit.
+//! Packages: whether they install and forget every unit, and whether all who download archives know their names.
 
 use std::fs;
 use std::path::Path;
@@ -29,4 +29,34 @@ fn every_unit_is_in_both_packages_and_goes_with_them() {
             assert!(purge.contains(&format!(" /var/lib/private/{state}")), "{unit}: its files are not purged");
         }
     }
+}
+
+/// The rest of the only line that begins with these words.
+fn after<'t>(text: &'t str, words: &str) -> &'t str {
+    let mut lines = text.lines().filter_map(|line| line.trim_start().strip_prefix(words));
+    let line = lines.next().unwrap_or_else(|| panic!("no line with {words}"));
+    assert_eq!(lines.next(), None, "several lines with {words}");
+    line
+}
+
+#[test]
+fn binstall_and_the_action_download_the_archives_that_a_release_has() {
+    let (manifest, package, action) = (read("Cargo.toml"), read(".ci/package"), read("action.yml"));
+    let made = after(&package, "name=").replace("$version", "1.2.3").replace("$target", "x86_64-unknown-linux-musl");
+    assert!(
+        package.contains("-czf \"$out/$name.tar.gz\" \"$name\"") && package.contains("/dist/ctprof\" "),
+        "{package}"
+    );
+
+    let filled = |key: &str| {
+        let values =
+            [("name", "ctprof"), ("bin", "ctprof"), ("version", "1.2.3"), ("target", "x86_64-unknown-linux-musl")];
+        let template = after(&manifest, key).trim_matches('"').to_owned();
+        values.iter().fold(template, |text, (name, value)| text.replace(&format!("{{ {name} }}"), value))
+    };
+    assert_eq!(filled("pkg-url = "), format!("{{ repo }}/releases/download/v1.2.3/{made}.tar.gz"));
+    assert_eq!(filled("bin-dir = "), format!("{made}/ctprof"));
+
+    let pattern = action.split("--pattern \"").nth(1).unwrap().split('"').next().unwrap();
+    assert_eq!(pattern.replace('*', "1.2.3").replace("$(uname -m)", "x86_64"), format!("{made}.tar.gz"));
 }
