@@ -38,13 +38,17 @@ async function runAction(action, inputs) {
   }
 }
 
-/** Commands that a runner has: `gh` makes the page of the release. */
+/** Commands that a runner has: `gh` makes the page of the release, and downloads from it. Attestations are not rehearsed. */
 function tools() {
   const directory = path.join(HERE, "bin");
   const page = path.join(HERE, "page");
   const commands = {
     sudo: 'exec "$@"',
-    gh: `mkdir -p ${page}; for argument in "$@"; do case $argument in packages/*) cp "$argument" ${page} ;; esac; done`,
+    gh: `mkdir -p ${page}
+case $1-$2 in
+  release-create) for file in "$@"; do case $file in packages/*) cp "$file" ${page} ;; esac; done ;;
+  release-download) while [ $# -gt 0 ]; do [ "$1" != --pattern ] || cp ${page}/$2 .; shift; done ;;
+esac`,
   };
   fs.mkdirSync(directory, { recursive: true });
   for (const [name, script] of Object.entries(commands)) {
@@ -57,7 +61,14 @@ async function runJob(name, job, matrix, skip) {
   const expanded = (text) => String(text).replace(/\$\{\{ *matrix\.(\w+) *\}\}/g, (_, key) => matrix[key]);
   const all = (map) => Object.fromEntries(Object.entries(map ?? {}).map(([key, value]) => [key, expanded(value)]));
   const version = execFileSync("sed", ["-n", 's/^version = "\\(.*\\)"/\\1/p', "Cargo.toml"], { cwd: CHECKOUT, encoding: "utf8" });
-  const runner = { GITHUB_REF_NAME: `v${version.trim()}`, PATH: `${tools()}:${process.env.PATH}` };
+  const temporary = path.join(HERE, "runner");
+  fs.mkdirSync(temporary, { recursive: true });
+  const runner = {
+    GITHUB_REF_NAME: `v${version.trim()}`,
+    GITHUB_OUTPUT: path.join(temporary, "output"),
+    RUNNER_TEMP: temporary,
+    PATH: `${tools()}:${process.env.PATH}`,
+  };
   for (const step of job.steps) {
     const title = step.name ?? step.run ?? step.uses;
     console.log(`== ${name}: ${title.trim()}`);
@@ -82,6 +93,9 @@ async function release(skip) {
   await runJob("version", version, {}, skip);
   await runJob("package", build, matrix, skip);
   await runJob("publish", publish, {}, skip);
+  const { steps } = yaml.parse(fs.readFileSync(path.join(CHECKOUT, "action.yml"), "utf8")).runs;
+  const use = { name: "The installed ctprof runs", run: '"$(sed -n "s/^path=//p" "$GITHUB_OUTPUT")" --version' };
+  await runJob("action", { steps: [steps.find(({ id }) => id === "install"), use] }, {}, skip);
   console.log(`== the page of the release\n${fs.readdirSync(path.join(HERE, "page")).join("\n")}`);
 }
 
