@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Somebody made a build step slower. Does CI notice, and does it say why?
 #
-# In a checkout: examples/regression.sh
+# In a checkout: cargo build --release && sudo examples/regression.sh
+#
+# Without BPF (root, or cap_bpf and cap_perfmon), the time of gzip is that of its parent, sh.
 set -eu
 
 # ctprof: that of $CTPROF, an installed one, or this checkout's.
