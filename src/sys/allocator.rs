@@ -4,7 +4,6 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_char;
 use std::sync::OnceLock;
 
-use nix::libc;
 use tikv_jemallocator::Jemalloc;
 
 /// Options of jemalloc, as the C string that it reads when it starts.
@@ -33,6 +32,8 @@ pub(crate) fn end_without_memory(end: fn(usize) -> !) {
 /// locals for instance, but aborts without it; a heap for each thread would reserve 64 MiB of addresses.
 #[cfg(target_env = "gnu")]
 fn keep_one_heap_of_libc() {
+    use nix::libc;
+
     // SAFETY: both take numbers only, and the memory is given back.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
