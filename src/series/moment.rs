@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::change;
@@ -106,7 +107,7 @@ impl Moment {
     /// # Errors
     /// [`SeriesError::Json`] if steps have made something else of it.
     pub fn head(&self) -> Result<SnapshotHead, SeriesError> {
-        Ok(serde_json::from_slice(&self.head_json())?)
+        Ok(SnapshotHead::deserialize(&self.head)?)
     }
 
     /// Returns the head as [`Moment::head`] does, but with the values of only these cgroups.
@@ -131,7 +132,7 @@ impl Moment {
     /// A cgroup, if it is there.
     fn cgroup(&self, path: &str) -> Result<Option<CgroupStats>, SeriesError> {
         let stats = self.head.get(CGROUPS).and_then(|all| all.get(path));
-        Ok(stats.map(|stats| serde_json::from_str(&stats.to_string())).transpose()?)
+        Ok(stats.map(CgroupStats::deserialize).transpose()?)
     }
 
     /// Everything but the threads, as JSON.
