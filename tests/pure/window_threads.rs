@@ -543,6 +543,7 @@ mod accounting {
         // 5 s of 2 CPUs, of which tasks ran for 1 s.
         let begin = [[100, 1000], [100, 1000]];
         assert_eq!(busy(begin, [[150, 1450], [150, 1450]]), Some(SECOND));
+        assert_eq!(busy(begin, [[150, 1450], [150, 1340]]), Some(SECOND * 21 / 10), "ticks were lost in interrupts");
         assert_eq!(busy(begin, [[150, 1450], [150, 1200]]), None, "away for 2.5 s");
         assert_eq!(busy(begin, [[150, 1450], [150, 100]]), None, "its idle time began at 0, and the sum fell");
         assert_eq!(busy([[100, 1000], [100, 300]], [[150, 1450], [150, 50]]), None, "and the sum rose less");
