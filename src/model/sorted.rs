@@ -40,7 +40,8 @@ fn sorted_indexes(length: usize, compare: &mut dyn FnMut(usize, usize) -> Orderi
     indexes
 }
 
-/// Collects into maps and sets, as `collect` does. Of equal keys, the last value stays.
+/// Collects into maps and sets, as `collect` does. Of equal keys, the last value stays. Nodes of maps that are filled in order are
+/// half empty: what has large values, and many of them, is collected by the standard library.
 pub(crate) trait CollectSorted: Iterator + Sized {
     /// A map of pairs.
     fn into_map<K: Ord, V>(self) -> BTreeMap<K, V>

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::moment::Applied;
 use super::part::Part;
 use super::step::{Step, StepExits};
-use crate::model::sorted::CollectSorted;
 use crate::model::{CgroupStats, CtprofSnapshot, ReasonSums, RecordedCommand, SnapshotHead, ThreadId, ThreadState};
 use crate::window::NoWindow;
 
@@ -67,7 +66,7 @@ impl Changes {
     /// # Errors
     /// [`NoWindow`] if the captures are not of one boot.
     pub fn window(self, mut earlier: SnapshotHead, later: CtprofSnapshot) -> Result<CtprofSnapshot, NoWindow> {
-        earlier.cgroup_stats = self.cgroups.into_iter().filter_map(|(path, before)| Some((path, before?))).into_map();
+        earlier.cgroup_stats = self.cgroups.into_iter().filter_map(|(path, before)| Some((path, before?))).collect();
         let mut part = Part::with(earlier, self.before.into_values());
         self.steps.into_iter().for_each(|exits| part.add(exits, None));
         part.reasons = self.reasons;

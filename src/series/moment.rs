@@ -122,7 +122,7 @@ impl Moment {
         }
         let mut head = head?;
         let paths = self.head.get(CGROUPS).and_then(Json::as_object).into_iter().flat_map(Map::keys);
-        head.cgroup_stats = paths.map(|path| (path.clone(), CgroupStats::default())).into_map();
+        head.cgroup_stats = paths.map(|path| (path.clone(), CgroupStats::default())).collect();
         for path in cgroups {
             head.cgroup_stats.extend(self.cgroup(path)?.map(|stats| (path.clone(), stats)));
         }

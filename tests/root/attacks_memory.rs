@@ -7,8 +7,8 @@ use std::process::{Command, Output, Stdio};
 
 use ctprof::CtprofSnapshot;
 
-use crate::attacks_support::{Granted, as_nobody, directory, finished, said, set_mode};
 use crate::host::Killed;
+use crate::root::attacks_support::{Granted, as_nobody, directory, finished, said, set_mode};
 use crate::support::{Missing, copy_program, skipped};
 
 /// What `attack_exec.c` has in memory as a victim.
@@ -114,7 +114,7 @@ fn a_setcap_copy_reads_no_memory_of_a_setuid_program_that_is_executed_meanwhile(
     attack.granted.writable("out");
     // By procfs, the thread pointer is the victim's own: the attacker chooses the distance from it.
     attack.check_engine("procfs", 0, Moment::Examined);
-    if crate::engine_captures::has_bpf() {
+    if crate::root::engine_captures::has_bpf() {
         attack.check_engine("bpf", attack.chosen_pointer(Moment::Examined), Moment::Examined);
     }
 }
@@ -123,7 +123,7 @@ fn a_setcap_copy_reads_no_memory_of_a_setuid_program_that_is_executed_meanwhile(
 fn a_thread_pointer_of_the_program_before_is_not_used_for_the_next_one() {
     let Some(attack) = Attack::prepare() else { return };
     attack.granted.writable("out");
-    if crate::engine_captures::has_bpf() {
+    if crate::root::engine_captures::has_bpf() {
         attack.check_engine("bpf", attack.chosen_pointer(Moment::Listed), Moment::Listed);
     }
 }

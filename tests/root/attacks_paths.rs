@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::attacks_support::{Granted, directory, said};
+use crate::root::attacks_support::{Granted, directory, said};
 
 const DENIED: &str = "Permission denied";
 

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use ctprof::CtprofSnapshot;
 use ctprof::model::ReasonClass;
 
-use crate::attacks_support::{Granted, as_nobody, attacked, finished, said, set_mode};
 use crate::host::Killed;
+use crate::root::attacks_support::{Granted, as_nobody, attacked, finished, said, set_mode};
 use crate::support::{Missing, skipped};
 
 /// Runs programs under a filter with which capset(2) fails.

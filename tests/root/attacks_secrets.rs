@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::attacks_support::{Granted, as_nobody, attacked, directory, finished};
 use crate::host::Killed;
-use crate::stacks::compiled;
+use crate::root::attacks_support::{Granted, as_nobody, attacked, directory, finished};
+use crate::root::stacks::compiled;
 use crate::support::{Missing, copy_program, skipped};
 
 /// In each secret.

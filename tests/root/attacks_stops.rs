@@ -13,8 +13,8 @@ use ctprof::CtprofSnapshot;
 use nix::sys::signal::{Signal, kill};
 
 use crate::alone;
-use crate::attacks_support::{Granted, as_nobody, attacked, finished, id, said};
 use crate::host::Killed;
+use crate::root::attacks_support::{Granted, as_nobody, attacked, finished, id, said};
 use crate::support::{Missing, skipped};
 
 const LIMIT: Duration = Duration::from_secs(20);

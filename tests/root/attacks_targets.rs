@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use nix::sys::stat::Mode;
 use tempfile::TempDir;
 
-use crate::attacks_support::{attacked, directory, finished, set_mode};
+use crate::root::attacks_support::{attacked, directory, finished, set_mode};
 use crate::support::{Missing, skipped};
 
 const NOBODY: Option<u32> = Some(65534);

@@ -11,8 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::alone;
-use crate::engine_captures::has_bpf;
-use crate::histories::compile;
+use crate::root::engine_captures::has_bpf;
+use crate::root::histories::compile;
 
 /// State and CPU time of a process in ticks; also of one that has exited and nobody has waited for.
 fn state(pid: u32) -> Option<(char, u64)> {

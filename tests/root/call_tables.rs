@@ -6,8 +6,8 @@ use std::process::Command;
 
 use ctprof::CtprofSnapshot;
 
-use crate::engine_captures::has_bpf;
 use crate::host::Killed;
+use crate::root::engine_captures::has_bpf;
 use crate::support::{Missing, skipped};
 
 /// Names of programs, and what the compiler makes them of.

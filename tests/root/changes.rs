@@ -10,9 +10,9 @@ use ctprof::capture::{CaptureScope, Capturer, Engine, Options, Pass, Smaps};
 use serde_json::Value;
 
 use crate::alone;
-use crate::engine_captures::has_bpf;
-use crate::histories::{cgroup_roots, compile, started};
 use crate::host::{CgroupDirectory, Killed};
+use crate::root::engine_captures::has_bpf;
+use crate::root::histories::{cgroup_roots, compile, started};
 use crate::support::{Missing, skipped};
 
 #[test]

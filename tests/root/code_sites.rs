@@ -5,9 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::attacks_support::attacked;
 use crate::host::Killed;
-use crate::stacks::{compiled, has_stacks};
+use crate::root::attacks_support::attacked;
+use crate::root::stacks::{compiled, has_stacks};
 use crate::support::{Missing, skipped};
 
 /// Recordings on a busy host, of which one has to show what is wanted.

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::attacks_support::{attacked, id};
+use crate::root::attacks_support::{attacked, id};
 use crate::support::{Missing, skipped};
 
 const CROWDED: &str = "5000.00 5000.00 5000.00 5000/5100 1\n";

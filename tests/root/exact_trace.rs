@@ -11,7 +11,7 @@ use syscalls::Sysno;
 
 use crate::alone::alone;
 use crate::example::example;
-use crate::histories::compile;
+use crate::root::histories::compile;
 use crate::support::{Missing, skipped};
 
 /// Seconds, or nanoseconds, by the name of a thread and by what it did: `run`, `wait`, or a sleep with its system call.

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use crate::alone;
 use crate::example::{example, script};
 use crate::host::Killed;
-use crate::stacks::has_stacks;
+use crate::root::stacks::has_stacks;
 use crate::support::{Missing, skipped};
 
 /// Recordings on a busy host, of which one has to show what is wanted.

@@ -13,8 +13,8 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::alone::{Alone, alone};
 use crate::example::example;
-use crate::histories::cgroup_roots;
 use crate::host::CgroupDirectory;
+use crate::root::histories::cgroup_roots;
 use crate::support::{Missing, skipped};
 
 /// A listener; `None` with the reason printed if this user or this host cannot have one.

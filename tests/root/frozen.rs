@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::engine_captures::has_bpf;
-use crate::histories::cgroup_roots;
 use crate::host::{CgroupDirectory, Killed};
+use crate::root::engine_captures::has_bpf;
+use crate::root::histories::cgroup_roots;
 use crate::support::{Missing, copy_program, skipped};
 
 /// A file that freezes a cgroup, and the texts that freeze and thaw it; engines that see that its threads are frozen.

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::engine_captures::Threads;
 use crate::host::{CgroupDirectory, Killed, Sysctl};
+use crate::root::engine_captures::Threads;
 
 /// The name of a thread, a field that shows what it did, its value, and what has to be enabled for that.
 const TRACES: &str = include_str!("traces.tsv");

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ctprof::CtprofSnapshot;
 
-use crate::engine_captures::has_bpf;
 use crate::host::Killed;
+use crate::root::engine_captures::has_bpf;
 use crate::support::{Missing, skipped};
 
 const CTPROF: &str = env!("CARGO_BIN_EXE_ctprof");

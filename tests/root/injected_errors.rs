@@ -11,8 +11,8 @@ use std::thread;
 use ctprof::CtprofSnapshot;
 use ctprof::model::SourceFile;
 
-use crate::attacks_support::{Granted, as_nobody, attacked, copied_for_all, directory};
-use crate::mixes::load;
+use crate::root::attacks_support::{Granted, as_nobody, attacked, copied_for_all, directory};
+use crate::root::mixes::load;
 use crate::support::{Missing, copy_program, skipped};
 
 /// Processes that live for longer than the recording.

@@ -15,8 +15,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::alone;
-use crate::engine_captures::has_bpf;
-use crate::histories::compile;
+use crate::root::engine_captures::has_bpf;
+use crate::root::histories::compile;
 
 /// CPU time in milliseconds, by the name of the process.
 type Times = BTreeMap<String, f64>;

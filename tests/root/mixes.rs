@@ -17,9 +17,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::alone;
-use crate::engine_captures::has_bpf;
-use crate::histories::{cgroup_roots, compile};
 use crate::host::CgroupDirectory;
+use crate::root::engine_captures::has_bpf;
+use crate::root::histories::{cgroup_roots, compile};
 use crate::support::{Missing, skipped};
 
 /// Names of `mixes.c`.

@@ -9,9 +9,9 @@ use ctprof::capture::{CaptureScope, Capturer, Engine, Options, Smaps, Use};
 use ctprof::model::ThreadState;
 
 use crate::alone;
-use crate::engine_captures::{captured, has_bpf};
-use crate::histories::cgroup_roots;
 use crate::host::{CgroupDirectory, Killed};
+use crate::root::engine_captures::{captured, has_bpf};
+use crate::root::histories::cgroup_roots;
 use crate::support::{Missing, skipped};
 
 /// A shell that enters cgroups, and then runs a script.

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use ctprof::CtprofSnapshot;
 use ctprof::model::BpfObstacle;
 
-use crate::engine_captures::has_bpf;
-use crate::histories::cgroup_roots;
 use crate::host::{CgroupDirectory, Killed};
+use crate::root::engine_captures::has_bpf;
+use crate::root::histories::cgroup_roots;
 use crate::support::{Missing, skipped};
 
 const CTPROF: &str = env!("CARGO_BIN_EXE_ctprof");

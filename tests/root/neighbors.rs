@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use ctprof::CtprofSnapshot;
 
 use crate::alone;
-use crate::engine_captures::{Threads, has_bpf, threads};
-use crate::histories::{Histories, compile};
+use crate::root::engine_captures::{Threads, has_bpf, threads};
+use crate::root::histories::{Histories, compile};
 
 const CTPROF: &str = env!("CARGO_BIN_EXE_ctprof");
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::alone;
-use crate::engine_captures::{Captures, has_bpf};
-use crate::histories::{Histories, started};
+use crate::root::engine_captures::{Captures, has_bpf};
+use crate::root::histories::{Histories, started};
 
 fn heap() -> PathBuf {
     crate::example::example("heap")

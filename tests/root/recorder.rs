@@ -12,8 +12,8 @@ use ctprof::process::Signals;
 use ctprof::record::{Preparation, Recorder, Until};
 
 use crate::alone;
-use crate::engine_captures::has_bpf;
 use crate::host::Killed;
+use crate::root::engine_captures::has_bpf;
 
 /// Only what must be sampled is, however busy the host.
 const ONCE_IN_A_THOUSAND_SECONDS: f64 = 0.001;

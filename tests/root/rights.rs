@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ctprof::CtprofSnapshot;
 use nix::sys::signal::{Signal, kill};
 
-use crate::attacks_support::{Granted, as_nobody, attacked, directory, id};
+use crate::root::attacks_support::{Granted, as_nobody, attacked, directory, id};
 use crate::support::{Missing, copy_program, skipped};
 
 /// By their numbers in include/uapi/linux/capability.h: sys_admin, sys_resource, perfmon, bpf.

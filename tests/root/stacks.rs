@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use ctprof::CtprofSnapshot;
 use ctprof::model::{CodeFunction, Reasons};
 
-use crate::attacks_support::attacked;
 use crate::example::example;
 use crate::host::Killed;
+use crate::root::attacks_support::attacked;
 use crate::support::{Missing, skipped};
 
 /// A stack as names of functions with their files, the innermost first.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
-use crate::fleet::{self, Fleet};
+use crate::stored::fleet::{self, Fleet};
 use ctprof::CtprofSnapshot;
 use ctprof::export::{ColumnType, datasets};
 use ctprof::model::{ExitedWork, METRICS, MonotonicNs, ThreadSpan, Value};
@@ -276,7 +276,7 @@ fn files_are_sorted_as_they_say_and_can_be_searched() {
     fs::create_dir(&snapshots).unwrap();
     fleet.write(&template(), &snapshots);
     // Its steps are of the same host, and of a time of which other captures are as well.
-    let series = crate::changes_over_time::series(dir.path(), 4);
+    let series = crate::stored::changes_over_time::series(dir.path(), 4);
     let again = dir.path().join("again.ctprof");
     fs::write(&again, fs::read(&series).unwrap()).unwrap();
     let output = dir.path().join("out");
@@ -549,7 +549,7 @@ fn exited_threads_and_exited_work_are_marked_in_windows() {
 fn a_series_has_the_rows_of_each_step_with_its_number() {
     let dir = tempfile::tempdir().unwrap();
     let output = dir.path().join("fleet");
-    export(&[Path::new(&crate::changes_over_time::series(dir.path(), 10))], &output);
+    export(&[Path::new(&crate::stored::changes_over_time::series(dir.path(), 10))], &output);
     let captures = rows(&output.join("captures"));
     let ids: std::collections::BTreeSet<_> = captures.iter().map(|row| row["capture_id"].to_string()).collect();
     assert_eq!((captures.len(), ids.len()), (10, 10), "a join by the id of a capture is one by step");
@@ -564,7 +564,7 @@ fn a_series_has_the_rows_of_each_step_with_its_number() {
 #[test]
 fn a_part_of_a_series_has_the_rows_of_its_steps() {
     let dir = tempfile::tempdir().unwrap();
-    let file = crate::changes_over_time::series(dir.path(), 10);
+    let file = crate::stored::changes_over_time::series(dir.path(), 10);
     let [part, other, tiny, empty] = ["2s..6s", "6s..9s", "2.1s..2.2s", "6s..2s"].map(|part| format!("{file}@{part}"));
     let output = dir.path().join("fleet");
     export(&[Path::new(&part), Path::new(&other)], &output);
@@ -603,10 +603,10 @@ fn a_part_of_a_directory_has_the_rows_of_that_part_of_the_series() {
     fs::create_dir(&file).unwrap();
     fs::create_dir(&directory).unwrap();
     for seconds in [0..5, 5..10, 20..25] {
-        crate::changes_over_time::segment(&directory, seconds);
+        crate::stored::changes_over_time::segment(&directory, seconds);
     }
     let part = |part: &str| PathBuf::from(format!("{}@{part}", directory.display()));
-    export(&[Path::new(&format!("{}@2s..8s", crate::changes_over_time::series(&file, 10)))], &of_file);
+    export(&[Path::new(&format!("{}@2s..8s", crate::stored::changes_over_time::series(&file, 10)))], &of_file);
     export(&[&part("2s..8s")], &of_directory);
     for dataset in ["threads", "cgroups", "captures", "reasons"] {
         let [expected, found] = [&of_file, &of_directory].map(|path| rows_without_ids(&path.join(dataset)));
@@ -629,13 +629,13 @@ fn a_part_of_a_directory_is_the_same_capture_while_its_recorder_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let [directory, output] = ["directory", "fleet"].map(|name| dir.path().join(name));
     fs::create_dir(&directory).unwrap();
-    let [first, _] = [0..5, 5..15].map(|seconds| crate::changes_over_time::segment(&directory, seconds));
+    let [first, _] = [0..5, 5..15].map(|seconds| crate::stored::changes_over_time::segment(&directory, seconds));
     let part = |part: &str| PathBuf::from(format!("{}@{part}", directory.display()));
     let by_clock = part("22:13:26..22:13:28");
     export(&[&by_clock, &part("6s..8s")], &output);
     let before = contents(&output);
     fs::remove_file(first).unwrap();
-    crate::changes_over_time::segment(&directory, 15..20);
+    crate::stored::changes_over_time::segment(&directory, 15..20);
     export(&[&by_clock], &dir.path().join("later"));
     let captures = |output: &Path| -> std::collections::BTreeSet<String> {
         rows(&output.join("captures")).iter().map(|row| row["capture_id"].to_string()).collect()
@@ -651,7 +651,7 @@ fn a_part_of_a_directory_is_the_same_capture_while_its_recorder_goes_on() {
 #[test]
 fn an_export_says_what_of_a_series_is_lost() {
     let dir = tempfile::tempdir().unwrap();
-    let segments = [0..5, 5..10, 10..15].map(|seconds| crate::changes_over_time::segment(dir.path(), seconds));
+    let segments = [0..5, 5..10, 10..15].map(|seconds| crate::stored::changes_over_time::segment(dir.path(), seconds));
     fs::write(&segments[1], "").unwrap();
     let bytes = fs::read(&segments[2]).unwrap();
     fs::write(&segments[2], &bytes[..bytes.len() - 10]).unwrap();
@@ -669,7 +669,7 @@ fn an_export_says_what_of_a_series_is_lost() {
 
 /// The peak memory of an export, in KiB; `None` if it cannot be measured.
 fn peak_kib(input: &str, output: &Path) -> Option<i64> {
-    let measure = crate::bounds_files::measure(output.parent().unwrap())?;
+    let measure = crate::stored::bounds_files::measure(output.parent().unwrap())?;
     let command = [CTPROF, "export", "-q", input, "-o", output.to_str().unwrap()];
     let said = Command::new(measure).arg("60").args(command).output().unwrap().stdout;
     let numbers: Vec<i64> = str::from_utf8(&said).unwrap().split_whitespace().map(|n| n.parse().unwrap()).collect();
@@ -682,7 +682,7 @@ fn a_long_series_takes_the_memory_of_a_short_one() {
     let dir = tempfile::tempdir().unwrap();
     let peak_kib = |steps: u64| {
         let output = dir.path().join(format!("of {steps}"));
-        let peak = peak_kib(&crate::changes_over_time::series(dir.path(), steps), &output)?;
+        let peak = peak_kib(&crate::stored::changes_over_time::series(dir.path(), steps), &output)?;
         assert_eq!(rows(&output.join("captures")).len(), usize::try_from(steps).unwrap());
         Some(peak)
     };
@@ -764,7 +764,7 @@ fn the_columns_in_the_documentation_are_those_of_the_program() {
     if std::env::var_os("UPDATE_FLEET").is_some() {
         fs::write(&path, &generated).unwrap();
     } else {
-        assert_eq!(page, generated, "run: UPDATE_FLEET=1 cargo test --test pure export");
+        assert_eq!(page, generated, "run: UPDATE_FLEET=1 cargo test --test suite export");
     }
 }
 
@@ -829,7 +829,7 @@ static ASKED: LazyLock<Asked> = LazyLock::new(|| {
     let paths = Fleet { hosts: 12, days: 2, windows: 3, threads: 100 }.write(&template(), &snapshots);
     // The views leave the totals of a snapshot out.
     export(&[&snapshots, Path::new(TEMPLATE)], &directory.path().join("fleet"));
-    let series = crate::changes_over_time::series(directory.path(), 10);
+    let series = crate::stored::changes_over_time::series(directory.path(), 10);
     export(&[Path::new(&series)], &directory.path().join("series"));
     let metrics = "run_time_ns,wait_time_ns,allocated_bytes,deallocated_bytes,nonvoluntary_csw";
     paths.par_iter().for_each(|path| {
@@ -908,7 +908,7 @@ static ODD: LazyLock<Asked> = LazyLock::new(|| {
         (unmeasured.pcomm, unmeasured.metrics) = ("unmeasured".into(), Box::default());
         write(&window, path("snapshots").join(format!("odd-{number}.ctprof.zst")));
     }
-    let series = PathBuf::from(crate::changes_over_time::series(directory.path(), 10));
+    let series = PathBuf::from(crate::stored::changes_over_time::series(directory.path(), 10));
     export(&[&path("snapshots"), &series], &path("fleet"));
     let captures: Vec<_> = files(&path("snapshots")).into_keys().chain([series]).collect();
     captures.par_iter().enumerate().for_each(|(number, capture)| {

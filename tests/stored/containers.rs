@@ -248,7 +248,7 @@ fn groups(snapshot: &CtprofSnapshot, arguments: &[&str]) -> Vec<String> {
         arguments,
     ]
     .concat();
-    let report: Value = serde_json::from_str(&crate::program::printed(&all)).unwrap();
+    let report: Value = serde_json::from_str(&crate::stored::program::printed(&all)).unwrap();
     let rows = report["rows"].as_array().unwrap().iter().filter(|row| row["path"] != json!([]));
     rows.map(|row| format!("{} {}", row["group"].as_str().unwrap(), row["value"].as_u64().unwrap() / 1_000_000_000))
         .collect()
@@ -258,7 +258,7 @@ fn groups(snapshot: &CtprofSnapshot, arguments: &[&str]) -> Vec<String> {
 fn page(snapshot: &CtprofSnapshot) -> String {
     let file = tempfile::NamedTempFile::new().unwrap();
     snapshot.write(file.path()).unwrap();
-    crate::program::printed(&["show", file.path().to_str().unwrap(), "-g", "container"])
+    crate::stored::program::printed(&["show", file.path().to_str().unwrap(), "-g", "container"])
 }
 
 #[test]
@@ -344,12 +344,20 @@ fn a_scope_of_containers_has_their_threads_and_cgroups_only() {
     let file = tempfile::NamedTempFile::new().unwrap();
     all.write(file.path()).unwrap();
     let path = file.path().to_str().unwrap();
-    let out = crate::program::run(&["show", path, "--scope", "container:servr"]);
+    let out = crate::stored::program::run(&["show", path, "--scope", "container:servr"]);
     let error = String::from_utf8(out.stderr).unwrap();
     assert_eq!(out.status.code(), Some(2));
     assert!(error.contains("no container matches `servr`; did you mean `server`"), "{error}");
-    let csv =
-        crate::program::printed(&["show", path, "--scope", "container:server", "-g", "cgroup", "--format", "csv"]);
+    let csv = crate::stored::program::printed(&[
+        "show",
+        path,
+        "--scope",
+        "container:server",
+        "-g",
+        "cgroup",
+        "--format",
+        "csv",
+    ]);
     assert!(csv.contains(",all groups,cpu.usage_usec,us,2,2,2,"), "cgroups of other containers are left out: {csv}");
 }
 
@@ -361,7 +369,7 @@ fn a_row_by_cgroup_says_how_many_cgroups_it_stands_for() {
     let file = tempfile::NamedTempFile::new().unwrap();
     all.write(file.path()).unwrap();
     let shown = |axis: &str, format: &str| {
-        crate::program::printed(&["show", file.path().to_str().unwrap(), "-g", axis, "--format", format])
+        crate::stored::program::printed(&["show", file.path().to_str().unwrap(), "-g", axis, "--format", format])
     };
     for axis in ["cgroup", "all"] {
         let page = shown(axis, "table");

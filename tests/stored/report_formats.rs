@@ -1,6 +1,6 @@
 //! Promises to users about tables, CSV and JSON.
 
-use crate::program::{self, printed};
+use crate::stored::program::{self, printed};
 use crate::support::{Missing, skipped};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -369,7 +369,7 @@ fn the_keys_in_the_documentation_are_those_of_the_schema() {
     if std::env::var_os("UPDATE_REPORT").is_some() {
         fs::write(&path, with_keys(&page)).unwrap();
     } else {
-        assert_eq!(page, with_keys(&page), "run: UPDATE_REPORT=1 cargo test --test pure report_formats");
+        assert_eq!(page, with_keys(&page), "run: UPDATE_REPORT=1 cargo test --test suite report_formats");
     }
 }
 

@@ -9,7 +9,7 @@ use ctprof::report::{DisplayOptions, Terminal, write_table};
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
-use crate::program::{printed, run};
+use crate::stored::program::{printed, run};
 
 const MS: u64 = 1_000_000;
 

@@ -1,6 +1,6 @@
 //! Windows in which processes exit that had worked before, or that started and exited while it was open.
 
-use crate::windows::*;
+use crate::stored::windows::*;
 use ctprof::CtprofSnapshot;
 use ctprof::model::ExitedThread;
 use ctprof::window::{Exits, FoldedExits, between};

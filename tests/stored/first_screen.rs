@@ -9,7 +9,7 @@ use ctprof::{CtprofSnapshot, window};
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
-use crate::program::{printed, run};
+use crate::stored::program::{printed, run};
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -1,6 +1,6 @@
 //! Promises to users about reports as HTML, in a real browser.
 
-use crate::program::{printed, run};
+use crate::stored::program::{printed, run};
 use crate::support::{Missing, skipped};
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use ctprof::compare::{CompareOptions, Digest, GroupBy, Sides, report};
 use ctprof::{CtprofSnapshot, ThreadState};
 use serde_json::{Value, json};
 
-use crate::browser::Browser;
-use crate::reasons::{slow_database, two_pools};
+use crate::stored::browser::Browser;
+use crate::stored::reasons::{slow_database, two_pools};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -485,8 +485,8 @@ fn averages_of_a_selected_period_are_written_as_by_the_command_that_it_names() {
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();
     let rates = [1_u64, 994, 9_949, 99_949, 999_400, 999_600, 9_995_000, 999_900_000];
-    let series = crate::changes_over_time::series_of(files.0.path(), 20, |second| {
-        let mut snapshot = crate::changes_over_time::capture(second);
+    let series = crate::stored::changes_over_time::series_of(files.0.path(), 20, |second| {
+        let mut snapshot = crate::stored::changes_over_time::capture(second);
         let thread = |(tid, rate): (u32, &u64)| {
             let mut thread = ThreadState::default();
             (thread.tid, thread.tgid, thread.pcomm) = (tid, tid, (*letters(tid)).into());
@@ -625,7 +625,7 @@ fn marks_say_their_numbers_on_hover_and_on_focus() {
     assert_eq!(browser.value(shown), "run: 10.1sbaseline, run 1");
     browser.press("ArrowDown");
     assert_eq!(browser.value(shown), "run: 15.1scandidate, run 1");
-    let series = crate::changes_over_time::series(files.0.path(), 10);
+    let series = crate::stored::changes_over_time::series(files.0.path(), 10);
     browser.open(&format!("{}#view=time", files.report("series.html", &["show", &series])));
     browser.value("document.querySelector('.plot svg').focus()");
     browser.press("ArrowRight");
@@ -653,8 +653,8 @@ fn no_column_moves_when_a_row_opens() {
 fn time_has_round_ticks_and_says_what_it_cuts() {
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();
-    let series = crate::changes_over_time::series_of(files.0.path(), 47, |second| {
-        let mut snapshot = crate::changes_over_time::capture(second);
+    let series = crate::stored::changes_over_time::series_of(files.0.path(), 47, |second| {
+        let mut snapshot = crate::stored::changes_over_time::capture(second);
         let mut one = ThreadState::default();
         (one.tid, one.tgid, one.pcomm) = (1, 1, "one".into());
         one.start_time_clock_ticks = Some(0);
@@ -812,7 +812,7 @@ fn axe_finds_no_obstacle_for_anyone() {
     let files = Files::new();
     let [before, after] = &pair(&files);
     let [one, two] = reasons(&files);
-    let series = files.report("series.html", &["show", &crate::changes_over_time::series(files.0.path(), 10)]);
+    let series = files.report("series.html", &["show", &crate::stored::changes_over_time::series(files.0.path(), 10)]);
     let reports = [
         files.report("compare.html", &["compare", before, after]),
         repeated(&files).1,
@@ -957,7 +957,7 @@ fn bars_longer_than_all_cpus_have_a_mark_and_interpreters_open_to_their_programs
 fn a_period_is_selected_from_the_steps_of_a_series_with_its_command() {
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();
-    let series = crate::changes_over_time::series(files.0.path(), 10);
+    let series = crate::stored::changes_over_time::series(files.0.path(), 10);
     let page = files.report("series.html", &["show", &series, "-g", "all"]);
     browser.open(&format!("{page}#view=time"));
     assert_eq!(browser.value("document.querySelectorAll('.areas g').length"), 1, "what is below a group is in it");
@@ -1000,7 +1000,7 @@ fn a_period_is_selected_from_the_steps_of_a_series_with_its_command() {
 fn a_selected_period_is_what_all_views_show_with_all_columns_and_its_name_is_copied_with_a_click() {
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();
-    let series = crate::changes_over_time::sampled_series(files.0.path(), 10);
+    let series = crate::stored::changes_over_time::sampled_series(files.0.path(), 10);
     let page = files.report("series.html", &["show", &series]);
     let rows = "[...document.querySelectorAll('table.overview tr[data-key]')].map((row) => [row.querySelector('th').innerText.trim(), row.querySelector('[data-value=run]').innerText])";
     let command = format!("ctprof show {series}@0s..3s");
@@ -1026,7 +1026,7 @@ fn a_selected_period_is_what_all_views_show_with_all_columns_and_its_name_is_cop
     browser.click(".part a");
     browser.wait_until("!location.hash.includes('period')");
     assert_eq!(browser.value(rows), json!([["late", "60%"], ["early", "20%"]]));
-    let unsampled = crate::changes_over_time::series(files.0.path(), 10);
+    let unsampled = crate::stored::changes_over_time::series(files.0.path(), 10);
     browser.open(&format!("{}#period=0..2&view=cgroups", files.report("unsampled.html", &["show", &unsampled])));
     assert_eq!(browser.value("document.querySelector('#why')"), Value::Null, "no reasons, no view of them");
     assert_eq!(browser.console(), Vec::<Value>::new());

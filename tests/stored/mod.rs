@@ -1,5 +1,4 @@
 //! Stored files, comparisons, statistics and reports: nothing here looks at the threads of this host.
-#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod bounds_files;
 mod browser;
@@ -16,8 +15,6 @@ mod first_screen;
 #[path = "../../examples/fleet.rs"]
 mod fleet;
 mod format;
-#[path = "../support/format_reader.rs"]
-mod format_reader;
 mod gates;
 mod html;
 mod malformed_values;
@@ -29,15 +26,9 @@ mod reasons;
 mod recorded_trees;
 mod report_formats;
 mod same_answers;
-#[path = "../support/screen.rs"]
-mod screen;
 mod sides_of_runs;
-#[path = "../support/states.rs"]
-mod states;
 mod statistics;
 mod stored_files;
-#[path = "../support/mod.rs"]
-mod support;
 mod top;
 mod unusual_values;
 mod window_boundaries;

@@ -2,7 +2,7 @@
 
 use ctprof::statistics::{Beyond, Bound, Design, Looks, MIN_PAIRS, Samples, Scale, TAIL, Verdict, holm};
 
-use crate::statistics::Random;
+use crate::stored::statistics::Random;
 
 /// Pairs of runs that `ab` makes at most, if it is not told otherwise.
 const PAIRS: usize = 20;
@@ -118,5 +118,5 @@ fn looks_at_runs_that_go_on_fail_no_more_gates_by_chance_as_documented() {
     if std::env::var_os("UPDATE_NOISE").is_some() {
         std::fs::write(path, &expected).unwrap();
     }
-    assert!(page == expected, "run: UPDATE_NOISE=1 cargo test --test pure documented");
+    assert!(page == expected, "run: UPDATE_NOISE=1 cargo test --test suite documented");
 }

@@ -1,6 +1,6 @@
 //! Windows: when they begin and end, to whom work belongs, and that they can be made in parts.
 
-use crate::windows::*;
+use crate::stored::windows::*;
 use ctprof::model::{Accounting, Threads};
 use ctprof::window::{self, EarlierThreads, ExitedThread, Exits, between};
 use ctprof::{CtprofSnapshot, ThreadState};

@@ -9,7 +9,7 @@ use ctprof::store::{OutputTarget, SeriesWriter};
 use ctprof::{CtprofSnapshot, ThreadState};
 use serde_json::{Value, json};
 
-use crate::program::printed;
+use crate::stored::program::printed;
 
 const SECOND: u64 = 1_000_000_000;
 /// 2023-11-14 22:13:20 UTC.
@@ -141,13 +141,13 @@ fn a_part_without_a_step_is_wrong_usage_and_one_within_a_step_says_which() {
     ] {
         let path = format!("{file}@{part}");
         for arguments in [&["show", &path][..], &["show", "--steps", &path], &["compare", &file, &path]] {
-            let refused = crate::program::run(arguments);
+            let refused = crate::stored::program::run(arguments);
             let error = String::from_utf8(refused.stderr).unwrap();
             assert_eq!(refused.status.code(), Some(2), "{error}");
             assert_eq!(error, format!("ctprof: {file} has no part {part}: {why}. {covers}\n"));
         }
     }
-    let shown = crate::program::run(&["show", &format!("{file}@2.1s..2.3s")]);
+    let shown = crate::stored::program::run(&["show", &format!("{file}@2.1s..2.3s")]);
     let note = "s.ctprof.zst: 2.1s..2.3s is less than a step; the whole step 2.0s..3.0s is shown";
     assert!(String::from_utf8_lossy(&shown.stderr).contains(note), "{shown:?}");
 }
@@ -274,17 +274,22 @@ fn a_trace_has_a_counter_per_group_and_column_which_is_zero_where_the_group_did_
     assert_eq!(of(&host["pid"], "run (%)"), [(at(0), 50.0), (at(4), 100.0), (at(10), 0.0)]);
     let times: Vec<_> = events.iter().filter_map(|event| event["ts"].as_u64()).collect();
     assert!(times.is_sorted(), "in the order of time");
-    let refused = crate::program::run(&["show", "tests/fixtures/ktstr-a.ctprof.zst", "--format", "perfetto"]);
+    let refused = crate::stored::program::run(&["show", "tests/fixtures/ktstr-a.ctprof.zst", "--format", "perfetto"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("has no steps; `ctprof record --every` records them"));
-    let refused = crate::program::run(&["compare", &file, &file, "--format", "perfetto"]);
+    let refused = crate::stored::program::run(&["compare", &file, &file, "--format", "perfetto"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--format perfetto has the steps of a series"));
 }
 
 #[test]
 fn a_selection_that_matches_no_group_of_any_step_is_an_error() {
     let steps = |only: &str| {
-        let out =
-            crate::program::run(&["show", "tests/fixtures/v2-series-linux-6.18.ctprof", "--steps", "--only", only]);
+        let out = crate::stored::program::run(&[
+            "show",
+            "tests/fixtures/v2-series-linux-6.18.ctprof",
+            "--steps",
+            "--only",
+            only,
+        ]);
         (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
     };
     assert_eq!(steps("python3*"), (Some(0), String::new()), "not in every step");

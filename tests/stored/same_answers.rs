@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::program::run;
-use crate::reasons::slow_database;
+use crate::stored::program::run;
+use crate::stored::reasons::slow_database;
 
 /// The change of a group, and the lines that say why its time passes.
 type Said = (String, Vec<String>);

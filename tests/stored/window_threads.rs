@@ -1,6 +1,6 @@
 //! Windows between two snapshots: which threads they have, and whose work the values are.
 
-use crate::windows::*;
+use crate::stored::windows::*;
 use ctprof::model::Threads;
 use ctprof::window::{EarlierThreads, Exits, NoWindow, between};
 use ctprof::{CtprofSnapshot, ThreadState};

@@ -317,7 +317,7 @@ fn the_power_of_gates_is_documented() {
     if std::env::var_os("UPDATE_NOISE").is_some() {
         std::fs::write(path, &expected).unwrap();
     }
-    assert!(page == expected, "run: UPDATE_NOISE=1 cargo test --test pure power");
+    assert!(page == expected, "run: UPDATE_NOISE=1 cargo test --test suite power");
 }
 
 #[test]

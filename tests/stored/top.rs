@@ -131,7 +131,7 @@ fn a_stopped_top_leaves_the_terminal_to_the_shell_and_goes_on_in_the_foreground(
 
 #[test]
 fn without_a_screen_an_error_names_the_command_that_needs_none() {
-    let message = |arguments: &[&str]| String::from_utf8(crate::program::run(arguments).stderr).unwrap();
+    let message = |arguments: &[&str]| String::from_utf8(crate::stored::program::run(arguments).stderr).unwrap();
     assert!(message(&["top"]).contains("`ctprof record --every 2s`"), "{}", message(&["top"]));
     assert!(message(&["top", SERIES]).contains(&format!("`ctprof show --steps {SERIES}`")));
     let mut dumb = OnTerminal::start("env", &["TERM=dumb", CTPROF, "top"], (80, 24));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::stat::Mode;
 use serde_json::json;
 
-use crate::program::printed;
+use crate::stored::program::printed;
 use crate::support::{Missing, skipped};
 
 /// Names that a shell would run, split or expand, or that steer a terminal.
