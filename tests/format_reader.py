@@ -52,8 +52,9 @@ def rows(table, before):
 
 def times(step, sleepers):
     """The times of reasons of a step: by threads, lists of class, nanoseconds and samples. `sleepers` are those of the step before."""
-    named, slept, all = step.get("reasons"), step.get("slept_on"), {}
+    named, slept, all, waited = step.get("reasons"), step.get("slept_on"), {}, set()
     if named:
+        waited = {json.dumps(named["threads"][int(place)], sort_keys=True) for place in named.get("longest_waits", {})}
         for thread, reason, ns, samples in named["times"]:
             of = json.dumps(named["threads"][thread], sort_keys=True)
             all.setdefault(of, []).append((named["reasons"][reason], ns, samples))
@@ -65,7 +66,7 @@ def times(step, sleepers):
         sleepers.clear()
         for of, [(reason, ns, samples), *more] in all.items():
             count = ns // slept["ns"]
-            if count and not more and (ns, samples) == (count * slept["ns"], count * slept["samples"]):
+            if count and not more and of not in waited and (ns, samples) == (count * slept["ns"], count * slept["samples"]):
                 sleepers[of] = reason, count
     else:
         sleepers.clear()
