@@ -169,13 +169,20 @@ fn two_programs_on_one_cpu_wait_for_each_other() {
     let _alone = alone();
     let script =
         "taskset -c 0 timeout 2 sha256sum /dev/zero & taskset -c 0 timeout 2 gzip -c /dev/zero >/dev/null; wait; true";
-    let Some(reasons) = reasons_of(&[], script) else { return };
-    for (victim, culprit) in [("gzip", "sha256sum"), ("sha256sum", "gzip")] {
-        let times = times(&reasons, victim);
-        // Others may use that CPU too.
-        let is_of_culprit = |reason: &Reason| reason.by.as_ref().is_some_and(|by| &*by.pcomm == culprit);
-        assert!(times.iter().any(|(_, reason)| is_of_culprit(reason)), "{victim}: {times:#?}");
+    let mut seen = Vec::new();
+    // Others may use that CPU too, and have it whenever one of these two waits.
+    for _ in 0..ATTEMPTS {
+        let Some(reasons) = reasons_of(&[], script) else { return };
+        let is_named = |(victim, culprit): (&str, &str)| {
+            let mut times = times(&reasons, victim).into_iter();
+            times.any(|(_, reason)| reason.by.as_ref().is_some_and(|by| &*by.pcomm == culprit))
+        };
+        if [("gzip", "sha256sum"), ("sha256sum", "gzip")].into_iter().all(is_named) {
+            return;
+        }
+        seen.push(reasons);
     }
+    panic!("{seen:#?}");
 }
 
 #[test]
