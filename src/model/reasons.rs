@@ -251,8 +251,8 @@ stored! {
         pub pcomm: Name,
         /// Name of the thread.
         pub comm: Name,
-        /// Name of the script or program that its process runs, of the owner of a lock; `None` if the name of the process says it,
-        /// or if it is unknown.
+        /// Name of the script or program that its process runs; `None` if the name of the process says it, if it is unknown, or if
+        /// the thread ran on a CPU and had started in the window.
         optional program: Option<Name>,
         /// Path of its cgroup.
         optional cgroup: Option<Name>,

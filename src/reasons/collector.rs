@@ -398,8 +398,10 @@ impl ReasonCollector {
     fn other_threads(&mut self, samples: &[(&ThreadSample, Activity)]) -> OtherThreads {
         let running = samples.iter().filter(|(_, activity)| *activity == Activity::Running);
         let named = |(sample, _): &(&ThreadSample, Activity)| {
-            let (Ok(number) | Err(number)) = numbered(&mut self.names, &SampledNames::from_sample(sample));
-            Some((sample.cpu?, number))
+            let (Ok(names) | Err(names)) = numbered(&mut self.names, &SampledNames::from_sample(sample));
+            // A storm of short processes would be as many reasons.
+            let old = self.threads.get(&sample.tid).filter(|thread| !thread.is_new);
+            Some((sample.cpu?, RunningThread { names, process: old.map(|thread| thread.tgid) }))
         };
         let running = running.filter_map(named).collect();
         let owners: HashSet<u32> = samples.iter().filter_map(|(sample, _)| sample.owner).collect();
@@ -425,19 +427,22 @@ impl ReasonCollector {
             Activity::Traced => ReasonClass::Traced,
             Activity::Frozen => ReasonClass::Frozen,
         };
-        let (by, held_by) = match class {
-            ReasonClass::Wait => (sample.cpu.and_then(|cpu| others.running.get(&cpu)).copied(), None),
+        let (by, by_process) = match class {
+            ReasonClass::Wait => {
+                let running = sample.cpu.and_then(|cpu| others.running.get(&cpu));
+                (running.map(|running| running.names), running.and_then(|running| running.process))
+            }
             _ => {
                 let owner = sample.owner.or(sample.owner_process).and_then(|owner| self.threads.get(&owner));
                 (owner.map(|owner| owner.names), owner.map(|owner| owner.tgid))
             }
         };
         if !activity.is_sleep() || !sample.activity.is_sleep() {
-            return RawReason { class, by, held_by, ..RawReason::default() };
+            return RawReason { class, by, by_process, ..RawReason::default() };
         }
         let held_in = sample.owner.and_then(|owner| self.code_of(owner, others));
         let ThreadSample { entry, stack, object, code, .. } = sample.clone();
-        RawReason { class, entry: without_arguments(entry), stack, object, code, held_in, by, held_by }
+        RawReason { class, entry: without_arguments(entry), stack, object, code, held_in, by, by_process }
     }
 }
 
@@ -459,10 +464,18 @@ fn keep_reason(
 
 /// Threads of a pass that can be in the way of others.
 struct OtherThreads {
-    /// Index of the names of the thread that ran, by CPU.
-    running: HashMap<u32, u32>,
+    /// The thread that ran, by CPU.
+    running: HashMap<u32, RunningThread>,
     /// Index of where in its code an owner of a lock sleeps, by thread, for owners that fell asleep there since the pass before.
     owners: HashMap<u32, Option<u32>>,
+}
+
+/// A thread that ran on a CPU.
+struct RunningThread {
+    /// Index of its names.
+    names: u32,
+    /// Its process, if it was there before the window.
+    process: Option<u32>,
 }
 
 /// Arguments differ between calls that wait for the same reason.

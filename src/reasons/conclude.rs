@@ -135,7 +135,7 @@ impl ReasonCollector {
         let by = raw.by.and_then(|number| self.names.values.get(index(number))).map(|by| OtherThread {
             pcomm: Name::clone(&by.pcomm),
             comm: Name::clone(&by.comm),
-            program: raw.held_by.and_then(|tgid| names.program_of(tgid, &by.pcomm)),
+            program: raw.by_process.and_then(|tgid| names.program_of(tgid, &by.pcomm)),
             cgroup: by.cgroup.and_then(window.cgroup),
         });
         let stack = |number: Option<u32>| window.stacks.get(&number?).cloned();

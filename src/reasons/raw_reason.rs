@@ -16,8 +16,8 @@ pub(super) struct RawReason {
     pub(super) held_in: Option<u32>,
     /// The number of the names of another thread.
     pub(super) by: Option<u32>,
-    /// The process of the thread that owns the lock: processes of one name can run different programs.
-    pub(super) held_by: Option<u32>,
+    /// The process of that thread: processes of one name can run different programs.
+    pub(super) by_process: Option<u32>,
 }
 
 /// The names of threads, and what the kernel knows their cgroup by.

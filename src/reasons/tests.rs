@@ -461,22 +461,30 @@ fn the_owner_of_a_lock_is_named_if_it_is_known() {
     assert_eq!(shown["p3 Block read submit_bio_wait"], (20, 2));
 }
 
+/// A process of an interpreter that runs this script.
+fn script(tid: u32, script: &str) -> ThreadState {
+    let (pcomm, program) = ("python3".into(), Some(script.into()));
+    ThreadState { tid, tgid: tid, pcomm, program, ..ThreadState::default() }
+}
+
 #[test]
-fn owners_of_locks_with_one_name_are_told_apart_by_their_programs() {
-    let python = |tid| ThreadSample { pcomm: "python3".into(), ..sample(tid, Activity::Running, 5) };
+fn owners_of_locks_and_what_runs_on_a_cpu_are_told_apart_by_their_programs() {
+    let python =
+        |tid, cpu| ThreadSample { pcomm: "python3".into(), cpu: Some(cpu), ..sample(tid, Activity::Running, 5) };
     let waits =
         |tid, owner| ThreadSample { owner: Some(owner), ..in_call(tid, Activity::Blocked, 6, libc::SYS_read, 2) };
-    let pass = vec![python(1), python(2), waits(3, 1), waits(4, 2)];
-    let script = |tid, script: &str| ThreadState {
-        tid,
-        tgid: tid,
-        pcomm: "python3".into(),
-        program: Some(script.into()),
-        ..ThreadState::default()
-    };
-    let reasons = concluded(collected(&[pass.clone(), pass]), &[script(1, "a.py"), script(2, "b.py")]);
-    let owners = reasons.reasons.iter().filter_map(|reason| reason.by.as_ref()?.program.as_deref());
-    assert_eq!(owners.collect::<Vec<_>>(), ["a.py", "b.py"]);
+    let ready = |tid, cpu| ThreadSample { cpu: Some(cpu), ..sample(tid, Activity::Runnable, 5) };
+    for victims in [[waits(3, 1), waits(4, 2)], [ready(3, 7), ready(4, 8)]] {
+        let [three, four] = victims;
+        let pass = vec![python(1, 7), python(2, 8), three, four];
+        // The first pass knows no thread from before.
+        let reasons = concluded(
+            collected(&[vec![python(1, 7), python(2, 8)], pass.clone(), pass]),
+            &[script(1, "a.py"), script(2, "b.py")],
+        );
+        let others = reasons.reasons.iter().filter_map(|reason| reason.by.as_ref()?.program.as_deref());
+        assert_eq!(others.collect::<Vec<_>>(), ["a.py", "b.py"]);
+    }
 }
 
 #[test]
