@@ -469,7 +469,7 @@ fn commands_run_on_their_cpus_and_ctprof_on_others() {
 fn a_command_that_sleeps_longer_is_worse_because_of_its_sleep() {
     let lab = Lab::new();
     let options = ["--runs", "4", "--no-warmup", "-f", "json", "--fail-on", "elapsed>5%"];
-    let compared = lab.ab(&options, "exec sleep 0.05", "exec sleep 0.2");
+    let compared = lab.ab(&options, "exec sleep 0.05", "exec sleep 0.4");
     let report: Value = serde_json::from_slice(&compared.stdout).unwrap();
     assert_eq!(
         (code(&compared), &report["elapsed"]["verdict"]),

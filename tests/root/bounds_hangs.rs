@@ -203,9 +203,9 @@ fn a_window_beside_a_process_that_cannot_be_read_has_the_reasons_of_all_of_it_or
         let mut messages = String::new();
         record.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
         assert!(status.success(), "{mode}: {status} {messages}");
-        // In a second, 50 passes at the usual rate.
+        // In a second, 50 passes at the usual rate, and fewer beside other tests.
         match load(&file).pointer("/reasons/sampling/passes").and_then(serde_json::Value::as_u64) {
-            Some(passes) => assert!(passes >= 10, "{mode}: {passes} passes"),
+            Some(passes) => assert!(passes >= 3, "{mode}: {passes} passes"),
             None => assert!(messages.contains("no reasons: "), "{mode}: {messages}"),
         }
     }
