@@ -49,9 +49,9 @@ function read(rows: Row[], side: number): Frame {
 export function icicles(rows: Row[], report: Report): HTMLElement[] {
   const [first] = rows;
   const kinds = new Set(rows.filter(hasFunctions).map(({ value }) => columnOf(value.name)));
-  const withFunctions = rows.filter(({ value }) => kinds.has(columnOf(value.name)));
+  const stacks = rows.filter(({ value }) => kinds.has(columnOf(value.name)));
   const sides = (first?.cells ?? []).map((_, side) => ({
-    ...read(withFunctions, side),
+    ...read(stacks, side),
     time: read(rows, side).amount,
   }));
   const most = Math.max(...sides.map(({ amount }) => amount));

@@ -12,13 +12,13 @@ import { overviewRow, THREADS, whyRow, type Rows } from "./overview_row";
 import { sortingHead, type Sorting } from "./sorting";
 
 /** Groups that are drawn at first, and with each click on "more". */
-const GROUPS_PER_CLICK = 100;
+const PER_CLICK = 100;
 
 const CHANGE = "What changed most. Each dot is the value of a run: baseline above, candidate below.";
 const TIME = "Time of all threads of a group. 100% is one CPU, or one thread, for the whole time.";
 
 export class Overview {
-  private drawn = GROUPS_PER_CLICK;
+  private drawn = PER_CLICK;
   /** Whether groups that did nothing are shown. */
   private hasIdle = false;
   private readonly outline: Outline;
@@ -118,7 +118,7 @@ export class Overview {
     const by = ["change", "candidate", "baseline"].map((name): [string, string] => [name, name]);
     const sort = select("Sort columns by", by, state.get("by"), (value) => state.set({ by: value }));
     const filter = filterInput("name of a group or thread", state.get("filter"), (text) => {
-      this.drawn = GROUPS_PER_CLICK;
+      this.drawn = PER_CLICK;
       state.set({ filter: text });
     });
     const colors = legend(TIMES.map((name) => [name, name]));
@@ -184,12 +184,10 @@ export class Overview {
         this.refresh();
       });
     const some =
-      left > GROUPS_PER_CLICK
-        ? `Show ${GROUPS_PER_CLICK} more of ${counted(left, "group")}`
-        : `Show ${counted(left, "more group")}`;
+      left > PER_CLICK ? `Show ${PER_CLICK} more of ${counted(left, "group")}` : `Show ${counted(left, "more group")}`;
     this.more.replaceChildren(
-      left > 0 ? upTo(some, this.drawn + GROUPS_PER_CLICK) : "",
-      left > GROUPS_PER_CLICK ? upTo("Show all", Infinity) : "",
+      left > 0 ? upTo(some, this.drawn + PER_CLICK) : "",
+      left > PER_CLICK ? upTo("Show all", Infinity) : "",
       idle > 0 ? upTo(`Show ${counted(idle, "idle group")}`, this.drawn, true) : "",
       shown.length + idle === 0 ? "No group matches the filter." : "",
       ...copiers(() => this.texts(shown)),
