@@ -401,7 +401,7 @@ impl ReasonCollector {
             let (Ok(names) | Err(names)) = numbered(&mut self.names, &SampledNames::from_sample(sample));
             // A storm of short processes would be as many reasons.
             let old = self.threads.get(&sample.tid).filter(|thread| !thread.is_new);
-            Some((sample.cpu?, RunningThread { names, process: old.map(|thread| thread.tgid) }))
+            Some((sample.cpu?, CpuOccupant { names, process: old.map(|thread| thread.tgid) }))
         };
         let running = running.filter_map(named).collect();
         let owners: HashSet<u32> = samples.iter().filter_map(|(sample, _)| sample.owner).collect();
@@ -465,13 +465,13 @@ fn keep_reason(
 /// Threads of a pass that can be in the way of others.
 struct OtherThreads {
     /// The thread that ran, by CPU.
-    running: HashMap<u32, RunningThread>,
+    running: HashMap<u32, CpuOccupant>,
     /// Index of where in its code an owner of a lock sleeps, by thread, for owners that fell asleep there since the pass before.
     owners: HashMap<u32, Option<u32>>,
 }
 
 /// A thread that ran on a CPU.
-struct RunningThread {
+struct CpuOccupant {
     /// Index of its names.
     names: u32,
     /// Its process, if it was there before the window.
