@@ -13,7 +13,7 @@ pub(super) struct LongestWait {
     measured: Option<u64>,
     /// The longest that samples saw; `None` if they saw none.
     sampled: Option<u64>,
-    /// For how long threads without a measured wait can have waited at once.
+    /// The longest that a thread without a measured wait can have waited at once: all its waits together.
     possible: u64,
 }
 

@@ -41,7 +41,7 @@ pub struct Finding {
     pub affected: Option<Affected>,
     /// Names of some of these processes; of containers, where names were looked for.
     pub names: Vec<String>,
-    /// What makes the source complete; `None` if nothing is known to.
+    /// The command or setting that makes the source complete; `None` if no one is known.
     pub fix: Option<Fix>,
 }
 

@@ -9,7 +9,7 @@ pub enum ColumnType {
     Integer,
     /// A floating-point number.
     Real,
-    /// True or false.
+    /// A truth value: true or false.
     Flag,
     /// A text in UTF-8.
     Text,
@@ -37,11 +37,11 @@ impl From<Shape> for ColumnType {
 pub struct ColumnDoc {
     /// The name, which needs no quotes in SQL.
     pub name: String,
-    /// The type.
+    /// The type of its values.
     pub column_type: ColumnType,
     /// The unit; empty if it is not a quantity.
     pub unit: &'static str,
-    /// One sentence, or several.
+    /// The meaning of its values, in one sentence or several.
     pub meaning: String,
 }
 

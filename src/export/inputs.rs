@@ -15,7 +15,7 @@ use crate::model::sorted::Arrange;
 use crate::process::Progress;
 use crate::store::{Input, PartPath, is_snapshot_name};
 
-/// What an export is told beside its inputs and output.
+/// Options of an export: the limit of its inputs, the weight of its captures, and its progress.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportOptions<'o> {
     /// Maximum size of a snapshot's JSON in bytes.

@@ -36,7 +36,7 @@ impl From<PathBuf> for Output {
     }
 }
 
-/// What an export wrote.
+/// Numbers of what an export wrote and left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Number of captures that were written.
@@ -45,7 +45,7 @@ pub struct Exported {
     pub already_present: u64,
     /// Number of rows in `threads`.
     pub threads: u64,
-    /// Number of files.
+    /// Number of files that were written.
     pub files: u64,
     /// Size of the files together.
     pub bytes: u64,

@@ -16,7 +16,7 @@ pub struct ValueType {
     pub unit: Unit,
     /// The type of the values in files.
     pub shape: Shape,
-    /// What a window has in place of two values.
+    /// The rule by which a window makes one value of those at its beginning and at its end.
     pub window: WindowRule,
     /// How the values of a group become one.
     pub reduction: Reduction,
@@ -72,11 +72,11 @@ pub enum ValueScope {
 pub struct RecordField<R: 'static, S: 'static> {
     /// The name in files, a path with dots.
     pub name: &'static str,
-    /// What the value means, and where the kernel has it.
+    /// The meaning of the value, and the kernel's file that has it.
     pub doc: &'static str,
     /// The unit, shape and rules of the value.
     pub value_type: ValueType,
-    /// Whether the value of a cgroup includes that of its descendants.
+    /// Whether the value of a cgroup includes the values of its descendants.
     pub scope: ValueScope,
     /// The file that has the value.
     pub source: S,
@@ -121,7 +121,7 @@ pub struct RecordValue<'r> {
     pub name: Cow<'static, str>,
     /// The unit, shape and rules of the value.
     pub value_type: &'static ValueType,
-    /// Whether the value of a cgroup includes that of its descendants.
+    /// Whether the value of a cgroup includes the values of its descendants.
     pub scope: ValueScope,
     /// The value.
     pub value: Value<'r>,

@@ -50,10 +50,7 @@ export function icicles(rows: Row[], report: Report): HTMLElement[] {
   const [first] = rows;
   const kinds = new Set(rows.filter(hasFunctions).map(({ value }) => columnOf(value.name)));
   const stacks = rows.filter(({ value }) => kinds.has(columnOf(value.name)));
-  const sides = (first?.cells ?? []).map((_, side) => ({
-    ...read(stacks, side),
-    time: read(rows, side).amount,
-  }));
+  const sides = (first?.cells ?? []).map((_, side) => ({ ...read(stacks, side), time: read(rows, side).amount }));
   const most = Math.max(...sides.map(({ amount }) => amount));
   const list = (above: Frame, time: number, side: string | false): HTMLElement => {
     const items = [...above.below.values()].map((frame) => {
