@@ -27,7 +27,6 @@ use super::read_threads::{ChangedThreads, reduced};
 use super::scope::{CaptureScope, Pass};
 use super::start::{Start, nanoseconds};
 use super::tally::Tally;
-use crate::model::sorted::CollectSorted;
 use crate::model::{
     CaptureInfo, CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, SnapshotHead,
     ThreadState,
@@ -172,7 +171,7 @@ impl Capturer {
         exited: impl Iterator<Item = &'t ThreadState>,
         stats: &mut BTreeMap<String, CgroupStats>,
     ) -> Result<(), CaptureError> {
-        let exited: BTreeSet<&str> = exited.filter_map(|thread| thread.cgroup.as_deref()).into_set();
+        let exited: BTreeSet<&str> = exited.filter_map(|thread| thread.cgroup.as_deref()).collect();
         let files = HostFiles::new(&self.options.roots);
         let read_again = || {
             for (path, stats) in stats.iter_mut().filter(|(path, _)| exited.iter().any(|below| is_in(below, path))) {

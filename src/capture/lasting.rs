@@ -17,7 +17,6 @@ use super::host::mounts::Mounts;
 use super::options::Roots;
 use super::read_threads::ReadThread;
 use super::scope::CaptureScope;
-use crate::model::sorted::CollectSorted;
 use crate::model::{CgroupStats, HostContext};
 use crate::process::ReaderPool;
 
@@ -118,10 +117,10 @@ impl Lasting {
         paths: impl Iterator<Item = &'p str>,
         pool: &ThreadPool,
     ) -> BTreeMap<String, CgroupStats> {
-        let paths: BTreeSet<&str> = paths.into_set();
+        let paths: BTreeSet<&str> = paths.collect();
         let mut stats = scope.before().map(|(_, head)| head.cgroup_stats.clone()).unwrap_or_default();
         let is_asked = |path: &&String| self.reads_all_cgroups || paths.iter().any(|below| is_in(below, path));
-        let mut asked: BTreeSet<&str> = stats.keys().filter(is_asked).map(String::as_str).into_set();
+        let mut asked: BTreeSet<&str> = stats.keys().filter(is_asked).map(String::as_str).collect();
         asked.extend(&paths);
         let read = |path: &str| match stats.get(path).filter(|_| !self.reads_all_cgroups) {
             Some(before) => cgroup::read_again(files, &self.mounts, path, before),

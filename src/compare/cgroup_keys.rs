@@ -10,7 +10,6 @@ use self::renamed::{Kinds, renamed};
 use super::{GroupBy, Grouping, Names, Sides, ThreadNames};
 use crate::diagnose::Side;
 use crate::model::Container;
-use crate::model::sorted::CollectSorted;
 use crate::names::{Keys, NameKind, pattern_key, unit_of_path, workload};
 
 /// The keys of the cgroups of two snapshots. Without grouping by cgroup, every path is its own key.
@@ -39,7 +38,7 @@ impl CgroupKeys {
             return Self::default();
         }
         let occupied = threads.iter().flatten().filter_map(|names| names.cgroup.as_deref());
-        let paths: BTreeSet<&str> = occupied.chain(recorded).into_set();
+        let paths: BTreeSet<&str> = occupied.chain(recorded).collect();
         let flattened = |path: &str| grouping.flatten.iter().find_map(|glob| glob.apply(path));
         let paths: Vec<_> = paths.into_iter().map(|path| (path, flattened(path))).collect();
         let paths = paths.iter().map(|(path, flattened)| (*path, flattened.as_deref().unwrap_or(path)));
@@ -108,7 +107,7 @@ fn name_of(container: &Container, grouping: &Grouping) -> Option<String> {
 
 /// A number for the pattern of each process and thread name.
 fn pattern_numbers<'n>(threads: impl Iterator<Item = &'n ThreadNames>) -> HashMap<&'n str, u32> {
-    let names: BTreeSet<&str> = threads.flat_map(|names| [&*names.process, &*names.thread]).into_set();
+    let names: BTreeSet<&str> = threads.flat_map(|names| [&*names.process, &*names.thread]).collect();
     let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
     let mut unused = 0..;
     let mut number =

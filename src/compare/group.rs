@@ -10,7 +10,6 @@ use super::{
     ThreadNames, includes_group,
 };
 use crate::diagnose::Side;
-use crate::model::sorted::CollectSorted;
 use crate::model::{Cell, Section, SnapshotHead, Unit, may_be_cut};
 use crate::names::{Keys, NameKind, is_title_of};
 
@@ -164,7 +163,7 @@ pub(super) fn section(head: &SnapshotHead, groups: &Groups, per: Per, quantities
         let measurements = values.map(|quantity| quantity.measure(&of)).filter(Measurement::is_shown).collect();
         (path.clone(), SideGroup { group_facts: members.group_facts(head), sort_values: Vec::new(), measurements })
     };
-    groups.iter().map(group).into_map()
+    groups.iter().map(group).collect()
 }
 
 /// The memory of the groups that have processes with values.
@@ -178,7 +177,7 @@ pub(super) fn memory_section(groups: &Groups) -> SideSection {
         };
         Some((path.clone(), SideGroup::new(*processes, kinds.iter().map(entry).collect())))
     };
-    groups.iter().filter_map(group).into_map()
+    groups.iter().filter_map(group).collect()
 }
 
 /// The run time of all groups, in nanoseconds.

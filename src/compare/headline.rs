@@ -151,7 +151,7 @@ pub(super) fn minor_groups(section: &ReportSection, share: f64) -> BTreeSet<&Vec
     let run: Vec<_> = section.rows.iter().filter(|row| row.name == RUN).collect();
     let all = run.iter().find(|row| section.groups[row.group].is_all()).map_or([0.0; 2], |row| row.numbers());
     let is_minor = |row: &&&Row| all.iter().zip(row.numbers()).all(|(all, run)| run < all * share);
-    run.iter().filter(is_minor).map(|row| &section.groups[row.group].key).into_set()
+    run.iter().filter(is_minor).map(|row| &section.groups[row.group].key).collect()
 }
 
 /// How groups beyond a limit differ from those before.
@@ -176,10 +176,10 @@ fn sort_by_run_time(section: &mut ReportSection) {
 fn sort_groups(section: &mut ReportSection, compare: impl Fn(usize, usize) -> Ordering) {
     let rank = |group: usize| (!section.groups[group].is_all(), section.groups[group].is_own());
     let mut order: Vec<usize> = (0..section.groups.len()).collect();
-    order.arrange_by(|&a, &b| rank(a).cmp(&rank(b)).then_with(|| compare(a, b)));
+    order.sort_by(|&a, &b| rank(a).cmp(&rank(b)).then_with(|| compare(a, b)));
     let mut places = vec![0; order.len()];
     order.into_iter().enumerate().for_each(|(place, group)| places[group] = place);
-    section.rows.arrange_by_key(|row| places[row.group]);
+    section.rows.sort_by_key(|row| places[row.group]);
 }
 
 impl HostSize {

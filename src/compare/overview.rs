@@ -10,7 +10,6 @@ use super::{
     Runs, SideGroup, SideSection, Sides, group,
 };
 use crate::diagnose::{Note, Side};
-use crate::model::sorted::CollectSorted;
 use crate::model::{Direction, ExitedWork, SnapshotHead, Totals};
 use crate::statistics::Verdict;
 
@@ -81,9 +80,9 @@ pub(super) fn waits_in_progress<'d>(digests: Sides<&'d Digest>) -> impl Iterator
 pub(super) fn remove_minor_exits(sides: Sides<&mut SideSection>) {
     let matter = |groups: &&mut SideSection| {
         let matters = |group: &SideGroup| group.group_facts.exited_work.is_some() && !group.group_facts.is_minor;
-        groups.iter().filter(|(_, group)| matters(group)).map(|(path, _)| path.clone()).into_set()
+        groups.iter().filter(|(_, group)| matters(group)).map(|(path, _)| path.clone()).collect::<BTreeSet<_>>()
     };
-    let kept: BTreeSet<_> = sides.iter().flat_map(matter).into_set();
+    let kept: BTreeSet<_> = sides.iter().flat_map(matter).collect();
     let is_kept = |path: &Vec<String>, group: &SideGroup| !group.group_facts.is_minor || kept.contains(path);
     sides.map(|groups| groups.retain(|path, group| is_kept(path, group)));
 }

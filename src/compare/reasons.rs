@@ -148,12 +148,12 @@ pub(super) fn rows(sides: &Sides<Vec<&GroupedReasons>>, passes: u64, options: &C
             let row = Arc::new(objects.shown_in(row, members.iter().copied()));
             members.into_iter().map(move |member| (member.clone(), Arc::clone(&row)))
         });
-        rows.into_map()
+        rows.collect()
     };
     let has_stacks = || samples.values().flat_map(BTreeMap::keys).any(|reason| reason.stack.is_some());
     let is_whole = options.has_whole_stacks || (options.has_reason_trees && has_stacks());
     let of_group = |reasons| if is_whole { whole(reasons) } else { merged(reasons, passes, objects) };
-    samples.into_iter().map(|(key, reasons)| (key.to_vec(), of_group(reasons))).into_map()
+    samples.into_iter().map(|(key, reasons)| (key.to_vec(), of_group(reasons))).collect()
 }
 
 /// How reports show objects without names, such as pipes.
@@ -182,8 +182,7 @@ fn merged(
     reasons.retain(|reason, _| reason.column().is_some());
     let shared = SharedWaits::from_reasons(&reasons);
     let placed = |reason| GroupReason { at: shared.site(reason), ..GroupReason::clone(reason) };
-    let placed: BTreeMap<&GroupReason, GroupReason> =
-        reasons.keys().map(|reason| (*reason, placed(*reason))).into_map();
+    let placed: BTreeMap<&GroupReason, GroupReason> = reasons.keys().map(|reason| (*reason, placed(*reason))).collect();
     let mut rows = BTreeMap::new();
     for level in 0..=COARSEST {
         let mut coarse: BTreeMap<GroupReason, Vec<(u64, &GroupReason)>> = BTreeMap::new();
@@ -233,7 +232,7 @@ pub(super) fn section(
         };
         (key, SideGroup { measurements, ..group })
     });
-    groups.into_map()
+    groups.collect()
 }
 
 /// The time of a group in each column of the overview, and the weight of the samples that divide it.

@@ -17,7 +17,7 @@ pub(super) fn cgroup_section(snapshot: &SnapshotHead, section: Section, key: imp
             groups.entry(key).or_default().add(path, stats.values(section));
         }
     }
-    groups.into_iter().map(|(key, collected)| (key, collected.reduced())).into_map()
+    groups.into_iter().map(|(key, collected)| (key, collected.reduced())).collect()
 }
 
 /// A section about the host on one side, which is one group.

@@ -315,5 +315,5 @@ fn minor_groups(grouped: &Grouped, gates: &[Gate], options: &CompareOptions) -> 
         return BTreeSet::new();
     }
     let overview = grouped.section(Query::all(Section::Overview, Per::Run));
-    overview.iter().flat_map(|section| headline::minor_groups(section, options.min_time)).cloned().into_set()
+    overview.iter().flat_map(|section| headline::minor_groups(section, options.min_time)).cloned().collect()
 }

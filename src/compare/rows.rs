@@ -12,7 +12,7 @@ use super::{
     Selection, Sides, SortKey, Turnover, delta, joined, of_kind, one_run, score,
 };
 use crate::diagnose::Note;
-use crate::model::sorted::{Arrange, CollectSorted};
+use crate::model::sorted::CollectSorted;
 use crate::model::{Cell, ExitedWork, Name, Section, Unit, named};
 use crate::statistics::Verdict;
 
@@ -365,7 +365,7 @@ impl ReportSection {
         self.rows.iter_mut().for_each(|row| row.score *= weights[row.group]);
         let is_one_side = self.rows.iter().all(|row| row.change.is_none());
         if self.section == Section::Overview || (is_one_side && self.section != Section::Reasons) {
-            return self.rows.arrange_by_key(|row| (is_group[row.group], places[row.group]));
+            return self.rows.sort_by_key(|row| (is_group[row.group], places[row.group]));
         }
         // Scores are not negative, and the bits of such numbers have the order of the numbers. Rows are large:
         // keys are sorted, and each row moves once.
@@ -416,7 +416,7 @@ fn sort_value(cells: Sides<Option<&Cell>>, exists: Sides<bool>) -> Option<f64> {
 /// The rank of each group in the order of `keys`; without keys, all ranks are equal.
 fn places(values: &[Vec<Option<f64>>], keys: &[SortKey]) -> Vec<usize> {
     let mut sorted: Vec<usize> = (0..values.len()).collect();
-    sorted.arrange_by(|&a, &b| {
+    sorted.sort_by(|&a, &b| {
         let mut by_key = keys.iter().enumerate().map(|(at, key)| key.order.compare(values[a][at], values[b][at]));
         by_key.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     });

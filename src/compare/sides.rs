@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::model::sorted::CollectSorted;
-
 /// A value per side of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sides<T> {
@@ -111,7 +109,7 @@ pub(super) fn joined<K: Ord, V>(maps: Sides<BTreeMap<K, V>>) -> BTreeMap<K, Side
     let mut joined: BTreeMap<K, _> = baseline
         .into_iter()
         .map(|(key, value)| (key, Sides { baseline: Some(value), candidate: absent.map(|()| None) }))
-        .into_map();
+        .collect();
     for (key, value) in candidate.into_iter().flatten() {
         joined.entry(key).or_insert_with(|| Sides { baseline: None, candidate: None }).candidate = Some(Some(value));
     }

@@ -51,7 +51,7 @@ pub fn collect_smaps_rollup(snapshot: &CtprofSnapshot, names: Names) -> BTreeMap
         all.entry(name).or_default().merge(&memory);
     }
     let bytes = |memory: ProcessMemory| memory.kinds.into_iter().map(|(kind, (bytes, _))| (kind, bytes)).into_map();
-    all.into_iter().map(|(name, memory)| (name, bytes(memory))).into_map()
+    all.into_iter().map(|(name, memory)| (name, bytes(memory))).collect()
 }
 
 #[cfg(test)]

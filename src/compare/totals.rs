@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::longest_wait::LongestWait;
 use super::{GroupBy, GroupFacts, HaltedNs, LONGEST_PATH, ProcessMemory, Throttled, Turnover};
-use crate::model::sorted::{Arrange, CollectSorted};
+use crate::model::sorted::Arrange;
 use crate::model::{
     CgroupCpuStats, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Totals,
 };
@@ -226,7 +226,7 @@ impl GroupTotals {
     fn waited_in<'s>(&self, snapshot: &'s SnapshotHead) -> impl Iterator<Item = &'s CgroupCpuStats> {
         let is_known = snapshot.window.is_some() && self.cgroups.len() <= MOST_CGROUPS;
         let paths = self.cgroups.iter().filter(|_| is_known);
-        let lineage: BTreeSet<_> = paths.flat_map(|path| lineage(path)).into_set();
+        let lineage: BTreeSet<_> = paths.flat_map(|path| lineage(path)).collect();
         lineage.into_iter().filter_map(|path| snapshot.cgroup_stats.get(path)).map(|stats| &stats.cpu)
     }
 

@@ -1,8 +1,8 @@
 //! Sorts and sorted maps that add little to the program.
 //!
 //! The standard library's sort takes 8 kB of machine code for each type and comparison, and longer to compile than most files
-//! do; a map that is made from an iterator sorts first. What is here is for short lists. Lists of threads are sorted by the
-//! standard library.
+//! do; a map that is made from an iterator sorts first. What is here is for short lists. What a host has many of, such as threads,
+//! groups and their rows, is sorted by the standard library.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

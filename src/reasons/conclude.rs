@@ -6,7 +6,6 @@ use super::collector::{GoneThreads, ReasonCollector, SampledTimes, TrackedThread
 use super::raw_reason::{RawReason, SampledNames};
 use super::shared_stacks::share;
 use super::system_call;
-use crate::model::sorted::CollectSorted;
 use crate::model::{
     KernelEntry, Name, OtherThread, Owner, Reason, ReasonClass, ReasonTime, Reasons, SampledThreads, SampledTime,
     Sampling, ThreadState,
@@ -104,8 +103,8 @@ impl ReasonCollector {
             times.entry(of_window(thread)).or_default().entry(reason).or_default().add(time);
         }
         let longest = times.keys().zip(0..).filter_map(|(threads, place)| Some((place, *longest_waits.get(threads)?)));
-        let longest_waits = longest.into_map();
-        let times = times.into_iter().map(|(threads, sums)| (threads, share(sums))).into_map();
+        let longest_waits = longest.collect();
+        let times = times.into_iter().map(|(threads, sums)| (threads, share(sums))).collect();
         let sampling = Sampling { passes, period_ns, lost: self.lost, merged: self.merged, ..Sampling::default() };
         Reasons { longest_waits, ..listed(times, sampling) }
     }
@@ -158,7 +157,7 @@ fn of_window(thread: &ThreadState) -> SampledThreads {
 
 /// The lists of the file.
 fn listed(times: BTreeMap<SampledThreads, BTreeMap<Reason, SampledTime>>, mut sampling: Sampling) -> Reasons {
-    let all: BTreeSet<&Reason> = times.values().flat_map(BTreeMap::keys).into_set();
+    let all: BTreeSet<&Reason> = times.values().flat_map(BTreeMap::keys).collect();
     let places: HashMap<&Reason, u64> = all.iter().copied().zip(0..).collect();
     let mut rows = Vec::new();
     for (threads, sums) in (0..).zip(times.values()) {

@@ -11,7 +11,6 @@ use nix::unistd::gettid;
 
 use super::pass_rate::{PassRate, SampledAs};
 use crate::capture::{NoSamples, Options, ThreadSampler, add_files, add_lock_holders, nanoseconds, thread_cpu_time};
-use crate::model::sorted::CollectSorted;
 use crate::model::{ExitedThread, Name, PassScope, Reasons, ThreadEnd, ThreadSample, ThreadState};
 use crate::process::{self, RaisedPriority, lock, start_reader, with_file_capabilities, without_stops};
 use crate::reasons::{
@@ -216,7 +215,7 @@ fn serve(
         let ends = std::mem::take(&mut current.ends);
         *lock(entries) = [sampler.entries(), current.collector.entries()].concat();
         sampling = Some(current);
-        let addresses: BTreeSet<u64> = collector.addresses().into_set();
+        let addresses: BTreeSet<u64> = collector.addresses().collect();
         // The window waits for them.
         let raised = RaisedPriority::run_first();
         let (functions, no_functions) = sampler.functions(&addresses);

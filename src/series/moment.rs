@@ -9,7 +9,6 @@ use super::change;
 use super::error::SeriesError;
 use super::step::{Step, StepExits};
 use super::table::ThreadTable;
-use crate::model::sorted::CollectSorted;
 use crate::model::{CgroupStats, CtprofSnapshot, SnapshotHead, ThreadId, ThreadState};
 use crate::window;
 
@@ -167,7 +166,7 @@ impl Moment {
     /// Adds the unchanged threads to a window that ends here and has only the changed ones.
     pub fn add_unchanged(&self, window: &mut CtprofSnapshot) {
         let duration_ns = window.head.window.as_ref().map_or(0, |window| window.duration_ns);
-        let changed: BTreeSet<_> = window.threads.iter().map(ThreadState::id).into_set();
+        let changed: BTreeSet<_> = window.threads.iter().map(ThreadState::id).collect();
         let others = self.threads.iter().filter(|(id, _)| !changed.contains(id));
         let others = others.map(|(_, thread)| window::unchanged(thread, duration_ns));
         window.threads.extend(others.collect::<Vec<_>>());

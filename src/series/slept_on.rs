@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::sorted::CollectSorted;
 use crate::model::{NumberedValues, Reason, ReasonTime, Reasons, SampledThreads};
 
 /// Threads that had one reason during the whole step before.
@@ -44,7 +43,7 @@ impl Sleepers {
             return None;
         };
         let steady = steady(reasons, (ns, samples));
-        let present: BTreeSet<&SampledThreads> = reasons.threads.iter().into_set();
+        let present: BTreeSet<&SampledThreads> = reasons.threads.iter().collect();
         let ended = self.0.keys().filter(|threads| !present.contains(threads)).cloned().collect();
         let goes_on =
             |threads: &SampledThreads| self.0.get(threads).is_some_and(|before| steady.get(threads) == Some(before));
@@ -59,7 +58,7 @@ impl Sleepers {
             self.0.clear();
             return;
         };
-        let present_or_ended: BTreeSet<&SampledThreads> = reasons.threads.iter().chain(&ended).into_set();
+        let present_or_ended: BTreeSet<&SampledThreads> = reasons.threads.iter().chain(&ended).collect();
         let go_on: Vec<_> = self.0.iter().filter(|(threads, _)| !present_or_ended.contains(threads)).collect();
         let place = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
         let mut reason_places = BTreeMap::new();
@@ -112,7 +111,7 @@ fn steady(reasons: &Reasons, (ns, samples): (u64, u64)) -> BTreeMap<SampledThrea
         let reason = reasons.reasons.get(usize::try_from(time.reason).ok()?)?.clone();
         is_whole.then(|| (threads.clone(), Steady { reason, threads: count }))
     };
-    single_rows(reasons).filter_map(of_row).into_map()
+    single_rows(reasons).filter_map(of_row).collect()
 }
 
 /// The reasons of some of the threads.

@@ -2,7 +2,6 @@
 //! by its id and its start.
 
 use super::{Clocks, EarlierThreads, Exits};
-use crate::model::sorted::Arrange;
 use crate::model::{ExitedThread, ThreadState};
 
 /// Facts about a process, from captures and records.
@@ -51,7 +50,7 @@ impl Parents {
                 all.push(known_process((state.tgid, state.start_time_clock_ticks, Some(ppid))));
             }
         });
-        all.arrange_by_key(|process| (process.tgid, process.start_ns));
+        all.sort_by_key(|process| (process.tgid, process.start_ns));
         all.dedup_by(|later, first| first.absorb(later));
         Self(all)
     }

@@ -9,7 +9,6 @@ use super::earlier_threads::process_after;
 use super::processes::{LaterProcess, Processes, Seen};
 use super::work::PRECISION_NS;
 use super::{EarlierThreads, MOST_ANCESTORS, Parents, WindowStart, Work};
-use crate::model::sorted::{Arrange, CollectSorted};
 use crate::model::{
     ExitedWork, Includes, MetricId, Name, PROCESS, ProcessSource, ProcessState, RecordField, ThreadState,
 };
@@ -95,7 +94,7 @@ pub(super) fn residues(
     most_ns: Option<u64>,
 ) -> Vec<ThreadState> {
     let residue = |process: &LaterProcess| Some((process.tgid, Residue::from_process(process, &start.earlier)?));
-    let mut by_process: BTreeMap<u32, Residue> = processes.iter().filter_map(residue).into_map();
+    let mut by_process: BTreeMap<u32, Residue> = processes.iter().filter_map(residue).collect();
     let adopters = with_children(processes, &by_process);
     for mut exited in exited_processes(start, parents) {
         // Any ancestor can have waited for it, or init, or, if its parent is not known, any process.
@@ -133,7 +132,7 @@ fn with_children(processes: &Processes, residues: &BTreeMap<u32, Residue>) -> Ve
     let stayed = processes.iter().filter(|process| process.seen == Seen::AtBothEnds);
     let work = |tgid: u32| Some((tgid, residues.get(&tgid)?.children[MetricId::run_time_ns]));
     let mut all: Vec<_> = stayed.filter_map(|process| work(process.tgid)).filter(|(_, ran)| *ran > 0).collect();
-    all.arrange_by_key(|(_, ran)| Reverse(*ran));
+    all.sort_by_key(|(_, ran)| Reverse(*ran));
     all.into_iter().map(|(tgid, _)| tgid).collect()
 }
 

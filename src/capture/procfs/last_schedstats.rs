@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 
 use super::directory::{Numbered, ProcDirectory};
 use super::text;
-use crate::model::sorted::CollectSorted;
 use crate::model::{ThreadId, ThreadState};
 
 /// Threads by their ids, as captures have them.
@@ -18,7 +17,7 @@ impl LastSchedstats {
     /// `None` for a new process.
     pub(super) fn of_process(last_threads: &KnownThreads, tgid: u32) -> Option<Self> {
         let threads = last_threads.range(threads_of(tgid));
-        let threads: BTreeMap<_, _> = threads.map(|(id, thread)| (*id, known_schedstat(thread))).into_map();
+        let threads: BTreeMap<_, _> = threads.map(|(id, thread)| (*id, known_schedstat(thread))).collect();
         (!threads.is_empty()).then_some(Self(threads))
     }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use serde::Serialize;
 
-use crate::model::sorted::{Arrange, CollectSorted};
+use crate::model::sorted::Arrange;
 use crate::names::cgroup_pattern;
 
 /// A cgroup that was renamed in the candidate.
@@ -144,7 +144,7 @@ impl<'k> Classes<'k> {
                 }));
             }
         }
-        similar.arrange_by(|a, b| b.similarity.total_cmp(&a.similarity));
+        similar.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
         similar
     }
 
@@ -154,7 +154,7 @@ impl<'k> Classes<'k> {
         let mut adjacent: HashMap<usize, Vec<usize>> = HashMap::new();
         level.iter().for_each(|c| adjacent.entry(c.baseline_class).or_default().push(c.candidate_class));
         let first = |classes: &[CgroupClass<'k>], at: usize| Some((*classes[at].baseline_only.front()?, at));
-        let mut next: BTreeSet<(&str, usize)> = adjacent.keys().filter_map(|at| first(&self.classes, *at)).into_set();
+        let mut next: BTreeSet<(&str, usize)> = adjacent.keys().filter_map(|at| first(&self.classes, *at)).collect();
         while let Some((baseline, old)) = next.pop_first() {
             let left = adjacent[&old].iter().filter_map(|at| Some((*self.classes[*at].candidate_only.front()?, *at)));
             let Some((candidate, new)) = left.min() else { continue };
@@ -169,7 +169,7 @@ impl<'k> Classes<'k> {
 /// The rarest kinds of a set: enough that every similar set shares one kind.
 fn rarest(kinds: &[ThreadKind], frequency: &HashMap<ThreadKind, usize>) -> Vec<ThreadKind> {
     let mut kinds = kinds.to_vec();
-    kinds.arrange_by_key(|kind| (frequency[kind], *kind));
+    kinds.sort_by_key(|kind| (frequency[kind], *kind));
     kinds.truncate(kinds.len() - least_shared(kinds.len()) + 1);
     kinds
 }
