@@ -197,9 +197,13 @@ fn is_trusted(there: &FileStat) -> bool {
     there.st_uid == 0 || there.st_uid == nix::unistd::geteuid().as_raw()
 }
 
-/// A new directory. Another user may replace it before it is opened: then it is not used.
+/// A new directory. Another user may replace it before it is opened: then it is not used. What another process has made meanwhile
+/// is looked at like all that was there before.
 fn made(directory: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
-    mkdirat(directory, name, Mode::from_bits_truncate(0o777))?;
+    match mkdirat(directory, name, Mode::from_bits_truncate(0o777)) {
+        Err(Errno::EEXIST) => return Ok(openat(directory, name, HANDLE, Mode::empty())?),
+        made => made?,
+    }
     let handle = openat(directory, name, HANDLE | OFlag::O_DIRECTORY, Mode::empty())?;
     let is_own = fstat(&handle)?.st_uid == nix::unistd::geteuid().as_raw();
     if is_own { Ok(handle) } else { Err(Errno::EEXIST.into()) }
@@ -304,5 +308,19 @@ mod tests {
         assert_eq!(file(&through(&new)).unwrap(), None);
         let read = File::open(&path).unwrap();
         assert_eq!(file(&through(&read)).unwrap_err().raw_os_error(), Some(Errno::EBADF as i32));
+    }
+
+    #[test]
+    fn a_directory_that_several_create_at_once_is_there_for_each() {
+        let tree = tempfile::tempdir().unwrap();
+        let start = std::sync::Barrier::new(4);
+        for number in 0..100 {
+            let path = tree.path().join(format!("{number}/below"));
+            let create = || {
+                start.wait();
+                create_directory(&path).unwrap();
+            };
+            std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(create))));
+        }
     }
 }
