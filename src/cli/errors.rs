@@ -4,7 +4,9 @@ use std::fmt;
 use std::io::{self, Write};
 
 use anyhow::Context;
+use nix::errno::Errno;
 
+use crate::diagnose::MORE_OPEN_FILES;
 use crate::process::{CommandEnd, EndedUnrecorded};
 use crate::report::escaped;
 use crate::store::StoreError;
@@ -37,7 +39,13 @@ pub(super) fn free_at_exit<T>(value: T) {
 pub(super) fn complain(error: &anyhow::Error) {
     let message = format!("{error:#}");
     let lines: Vec<_> = message.lines().map(escaped).collect();
-    say(format_args!("ctprof: {}", lines.join("\n")));
+    say(format_args!("ctprof: {}{}", lines.join("\n"), fix_of_descriptors(&message)));
+}
+
+/// How to fix a lack of descriptors, which any system call may find, unless the message says it.
+fn fix_of_descriptors(message: &str) -> String {
+    let is_fix_needed = message.contains(Errno::EMFILE.desc()) && !message.contains(MORE_OPEN_FILES);
+    if is_fix_needed { format!("; raise the limit of open files: {MORE_OPEN_FILES}") } else { String::new() }
 }
 
 /// Writes a line to standard error. If that is closed or full, there is nobody to tell.

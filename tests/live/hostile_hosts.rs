@@ -118,8 +118,8 @@ fn sixty_four_descriptors_are_enough() {
     assert!(failures.values().all(|errnos| !errnos.contains_key(&"EMFILE".into())), "{failures:?}");
 }
 
-/// The words of the kernel for each limit that a test sets.
-const NO_DESCRIPTORS: &str = "Too many open files";
+/// The words for each limit that a test sets, of the kernel or of the fix.
+const NO_DESCRIPTORS: &str = "raise the limit of open files: ulimit -n \"$(ulimit -Hn)\"\n";
 const TOO_LARGE: &str = "File too large";
 const NO_SPACE: &str = "No space left on device";
 
@@ -162,8 +162,6 @@ fn lack_of_descriptors_is_an_error_that_names_the_limit() {
         }
         assert!(!ended[0] && ended.ends_with(&[true; 5]), "{line}: {ended:?}");
     }
-    let (done, _) = captured_after("ulimit -n 5", "-q");
-    assert!(said(&done).ends_with("raise the limit of open files: ulimit -n \"$(ulimit -Hn)\"\n"), "{}", said(&done));
 }
 
 #[test]

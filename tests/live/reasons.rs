@@ -149,8 +149,9 @@ fn each_planted_cause_is_the_first_one_of_its_group_with_bpf_and_without() {
         for (waiter, call) in [("for-flocked", "flock"), ("for-regions", "fcntl")] {
             let times = times(&reasons, waiter);
             let of_call = times.iter().filter(|(_, reason)| reason.entry.as_deref() == Some(call));
-            let holders: Vec<_> = of_call.filter_map(|(_, reason)| Some(&*reason.by.as_ref()?.pcomm)).collect();
-            assert!(!holders.is_empty() && holders.iter().all(|holder| *holder == "feeder"), "{engine}: {times:#?}");
+            let mut holders = of_call.filter_map(|(_, reason)| Some(&*reason.by.as_ref()?.pcomm));
+            // It has the name of its parent when it starts.
+            assert_eq!(holders.next(), Some("feeder"), "{engine}: {times:#?}");
         }
         let pinned = times(&reasons, "for-pinned");
         let of_class =

@@ -1,13 +1,14 @@
 //! A recorder keeps no right to load BPF programs: none of its threads, whoever started it and whatever it records.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ctprof::CtprofSnapshot;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, killpg};
 
 use crate::root::attacks_support::{Granted, as_nobody, attacked, directory, id};
 use crate::support::{Missing, copy_program, skipped};
@@ -43,7 +44,8 @@ fn has_child(process: u32) -> bool {
 /// Runs a recorder for a second after its threads have dropped these rights, and asserts that none has them again.
 fn assert_rights_are_dropped(mut recorder: Command, recording: &[&str], window: &Path) {
     let what = format!("{recorder:?}");
-    let mut recorder: Child = recorder.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let recorder = recorder.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+    let mut recorder: Child = recorder.spawn().unwrap();
     let (begin, mut dropped) = (Instant::now(), None::<Instant>);
     while dropped.is_none_or(|dropped| dropped.elapsed() < Duration::from_secs(1)) {
         assert!(recorder.try_wait().unwrap().is_none(), "{what}: it has ended");
@@ -59,7 +61,8 @@ fn assert_rights_are_dropped(mut recorder: Command, recording: &[&str], window: 
         assert!(dropped.is_some() || begin.elapsed() < LONGEST, "{what}: {threads:?}");
         thread::sleep(Duration::from_millis(1));
     }
-    kill(id(&recorder), Signal::SIGINT).unwrap();
+    // As Ctrl-C in a terminal: a recorder waits for its command.
+    killpg(id(&recorder), Signal::SIGINT).unwrap();
     recorder.wait().unwrap();
     let capture = CtprofSnapshot::load(window).unwrap().head.capture.unwrap();
     assert_eq!(capture.engine, "bpf", "{what}: {:?}", capture.no_bpf);
