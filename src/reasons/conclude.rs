@@ -6,6 +6,7 @@ use super::collector::{GoneThreads, ReasonCollector, SampledTimes, TrackedThread
 use super::raw_reason::{RawReason, SampledNames};
 use super::shared_stacks::share;
 use super::system_call;
+use super::window_reasons::WindowReasons;
 use crate::model::{
     KernelEntry, Name, OtherThread, Owner, Reason, ReasonClass, ReasonTime, Reasons, SampledThreads, SampledTime,
     Sampling, ThreadState,
@@ -63,22 +64,13 @@ impl ReasonCollector {
     pub fn conclude(mut self, window: &Conclusion<'_>) -> Reasons {
         self.close();
         let names = WindowNames::new(window, &self.programs);
-        let reasons: Vec<_> = self.reasons.values.iter().map(|raw| self.named(raw, &names)).collect();
-        let mut times = BTreeMap::<SampledThreads, BTreeMap<Reason, SampledTime>>::new();
-        let mut longest_waits = BTreeMap::<SampledThreads, u64>::new();
+        let reasons = WindowReasons::new(self.reasons.values.iter().map(|raw| self.named(raw, &names)).collect());
+        let mut times = BTreeMap::<SampledThreads, SampledTimes>::new();
         let mut add = |threads: SampledThreads, of_threads: &SampledTimes, is_idle: bool| {
-            let waited_ns = of_threads.longest_wait_ns / STEP_NS * STEP_NS;
-            if waited_ns > 0 {
-                let longest = longest_waits.entry(threads.clone()).or_default();
-                *longest = waited_ns.max(*longest);
-            }
             let sums = times.entry(threads).or_default();
+            sums.longest_wait_ns = sums.longest_wait_ns.max(of_threads.longest_wait_ns);
             for (reason, amount) in &of_threads.by_reason {
-                let mut reason = reasons[index(*reason)].clone();
-                if is_idle && reason.class == ReasonClass::Sleep {
-                    (reason.class, reason.stack, reason.held_in) = (ReasonClass::Idle, None, None);
-                }
-                sums.entry(reason).or_default().add(*amount);
+                sums.add(reasons.place(*reason, is_idle), *amount);
             }
         };
         for (&tid, thread) in &self.threads {
@@ -98,15 +90,11 @@ impl ReasonCollector {
         let unread =
             names.by_id.values().filter(|thread| window.unread.contains(&thread.tgid) && self.has(thread.tgid));
         for thread in unread {
-            let reason = Reason { class: ReasonClass::Unread, ..Reason::default() };
             let time = SampledTime { ns: passes.saturating_sub(1).saturating_mul(period_ns), samples: passes };
-            times.entry(of_window(thread)).or_default().entry(reason).or_default().add(time);
+            times.entry(of_window(thread)).or_default().add(reasons.unread, time);
         }
-        let longest = times.keys().zip(0..).filter_map(|(threads, place)| Some((place, *longest_waits.get(threads)?)));
-        let longest_waits = longest.collect();
-        let times = times.into_iter().map(|(threads, sums)| (threads, share(sums))).collect();
         let sampling = Sampling { passes, period_ns, lost: self.lost, merged: self.merged, ..Sampling::default() };
-        Reasons { longest_waits, ..listed(times, sampling) }
+        listed(times, reasons, sampling)
     }
 
     fn named(&self, raw: &RawReason, names: &WindowNames<'_>) -> Reason {
@@ -156,21 +144,29 @@ fn of_window(thread: &ThreadState) -> SampledThreads {
 }
 
 /// The lists of the file.
-fn listed(times: BTreeMap<SampledThreads, BTreeMap<Reason, SampledTime>>, mut sampling: Sampling) -> Reasons {
-    let all: BTreeSet<&Reason> = times.values().flat_map(BTreeMap::keys).collect();
-    let places: HashMap<&Reason, u64> = all.iter().copied().zip(0..).collect();
-    let mut rows = Vec::new();
-    for (threads, sums) in (0..).zip(times.values()) {
-        for (reason, amount) in sums {
+fn listed(times: BTreeMap<SampledThreads, SampledTimes>, reasons: WindowReasons, sampling: Sampling) -> Reasons {
+    let mut listed = Reasons { sampling, ..Reasons::default() };
+    for (place, (threads, sums)) in (0..).zip(times) {
+        let longest_ns = sums.longest_wait_ns / STEP_NS * STEP_NS;
+        if longest_ns > 0 {
+            listed.longest_waits.insert(place, longest_ns);
+        }
+        for (reason, amount) in share(sums.by_reason, &reasons) {
             let ns = amount.ns / STEP_NS * STEP_NS;
-            rows.push(ReasonTime { threads, reason: places[reason], ns, samples: amount.samples });
-            if !matches!(reason.class, ReasonClass::Idle | ReasonClass::Unread) {
-                sampling.samples += amount.samples;
+            listed.times.push(ReasonTime { threads: place, reason: reason.into(), ns, samples: amount.samples });
+            if !matches!(reasons.all[index(reason)].class, ReasonClass::Idle | ReasonClass::Unread) {
+                listed.sampling.samples += amount.samples;
             }
         }
+        listed.threads.push(threads);
     }
-    let reasons = all.into_iter().cloned().collect();
-    Reasons { sampling, threads: times.into_keys().collect(), reasons, times: rows, ..Reasons::default() }
+    // Without those that no thread has.
+    let used: BTreeSet<u64> = listed.times.iter().map(|time| time.reason).collect();
+    let places: BTreeMap<u64, u64> = used.iter().copied().zip(0..).collect();
+    listed.times.iter_mut().for_each(|time| time.reason = places[&time.reason]);
+    let is_used = |(place, reason)| used.contains(&place).then_some(reason);
+    listed.reasons = (0..).zip(reasons.all).filter_map(is_used).collect();
+    listed
 }
 
 type KindsByCgroup<'a> = HashMap<Option<&'a Name>, NamedThreads<'a>>;

@@ -11,6 +11,7 @@ mod pass_times;
 mod raw_reason;
 mod shared_stacks;
 mod system_call;
+mod window_reasons;
 
 pub use self::collector::ReasonCollector;
 pub use self::conclude::Conclusion;

@@ -1,39 +1,41 @@
 //! Stacks of sleeps whose stack was not read: each pass reads the stacks of some sleeps, chosen at random.
 
-use std::collections::BTreeMap;
+use super::window_reasons::WindowReasons;
+use crate::model::SampledTime;
 
-use crate::model::{Reason, SampledTime};
+/// Divides the time of each reason without a stack between the same reasons with one, of the same threads, as these have it. Returns
+/// the reasons in their order.
+pub(super) fn share(mut times: Vec<(u32, SampledTime)>, reasons: &WindowReasons) -> Vec<(u32, SampledTime)> {
+    times.sort_unstable_by_key(|(reason, _)| (reasons.without_stacks(*reason), *reason));
+    for alike in
+        times.chunk_by_mut(|(one, _), (other, _)| reasons.without_stacks(*one) == reasons.without_stacks(*other))
+    {
+        share_alike(alike, reasons);
+    }
+    times.retain(|(_, time)| *time != SampledTime::default());
+    times.sort_unstable_by_key(|(reason, _)| *reason);
+    times
+}
 
-/// Divides the time of each reason without a stack between the same reasons with one, of the same threads, as these have it.
-pub(super) fn share(times: BTreeMap<Reason, SampledTime>) -> BTreeMap<Reason, SampledTime> {
-    let mut alike: BTreeMap<Reason, Vec<(Reason, SampledTime)>> = BTreeMap::new();
-    for (reason, time) in times {
-        let without = Reason { stack: None, held_in: None, ..reason.clone() };
-        alike.entry(without).or_default().push((reason, time));
+/// Reasons that differ by their stacks only. What has no stack has no time afterwards, if another one has.
+fn share_alike(alike: &mut [(u32, SampledTime)], reasons: &WindowReasons) {
+    let is_known = |reason: u32| reasons.has_stack(reason);
+    let all =
+        alike.iter().filter(|(reason, _)| is_known(*reason)).fold(0, |all: u64, (_, time)| all.saturating_add(time.ns));
+    if all == 0 {
+        return;
     }
-    let mut shared = BTreeMap::<Reason, SampledTime>::new();
-    for times in alike.into_values() {
-        let (known_stacks, unknown): (Vec<_>, Vec<_>) =
-            times.into_iter().partition(|(reason, _)| reason.stack.is_some());
-        let mut left = SampledTime::default();
-        unknown.iter().for_each(|(_, time)| left.add(*time));
-        let all = known_stacks.iter().fold(0, |all: u64, (_, time)| all.saturating_add(time.ns));
-        if all == 0 {
-            let rest = known_stacks.into_iter().chain(unknown);
-            rest.for_each(|(reason, time)| shared.entry(reason).or_default().add(time));
-            continue;
-        }
-        let mut rest = left;
-        for (number, (reason, time)) in known_stacks.iter().enumerate() {
-            let is_last = number + 1 == known_stacks.len();
-            let more = if is_last { rest } else { part(left, time.ns, all) };
-            rest = SampledTime { ns: rest.ns - more.ns, samples: rest.samples - more.samples };
-            let sum = shared.entry(reason.clone()).or_default();
-            sum.add(*time);
-            sum.add(more);
-        }
+    let mut left = SampledTime::default();
+    for (_, time) in alike.iter_mut().filter(|(reason, _)| !is_known(*reason)) {
+        left.add(std::mem::take(time));
     }
-    shared
+    let mut rest = left;
+    let mut known = alike.iter_mut().filter(|(reason, _)| is_known(*reason)).peekable();
+    while let Some((_, time)) = known.next() {
+        let more = if known.peek().is_none() { rest } else { part(left, time.ns, all) };
+        rest = SampledTime { ns: rest.ns - more.ns, samples: rest.samples - more.samples };
+        time.add(more);
+    }
 }
 
 /// The part `ns` / `all` of an amount.
@@ -45,7 +47,8 @@ fn part(amount: SampledTime, ns: u64, all: u64) -> SampledTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Name, ReasonClass};
+    use crate::model::{Name, Reason, ReasonClass};
+    use crate::reasons::collector::index;
 
     #[test]
     fn sleeps_without_a_stack_have_those_of_the_same_reason() {
@@ -62,12 +65,15 @@ mod tests {
             (reason("futex", None), amount(401, 9)),
             (reason("poll", None), amount(50, 5)),
         ];
-        let shared = share(times.into());
+        let reasons = WindowReasons::new(times.iter().map(|(reason, _)| reason.clone()).collect());
+        let times = (0..).zip(times).map(|(number, (_, time))| (reasons.place(number, false), time)).collect();
+        let shared = share(times, &reasons);
+        let named: Vec<_> = shared.into_iter().map(|(place, time)| (reasons.all[index(place)].clone(), time)).collect();
         let expected = [
             (reason("futex", Some("a:get")), amount(600, 9)),
             (reason("futex", Some("a:set")), amount(201, 4)),
             (reason("poll", None), amount(50, 5)),
         ];
-        assert_eq!(shared, expected.into(), "the sum stays the same");
+        assert_eq!(named, expected, "the sum stays the same");
     }
 }

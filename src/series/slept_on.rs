@@ -2,6 +2,7 @@
 //! before.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ pub struct Sleepers(BTreeMap<SampledThreads, Steady>);
 /// A single reason of some threads, during a whole step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Steady {
-    reason: Reason,
+    reason: Arc<Reason>,
     threads: u64,
 }
 
@@ -63,8 +64,8 @@ impl Sleepers {
         let place = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
         let mut reason_places = BTreeMap::new();
         for (threads, Steady { reason, threads: count }) in go_on {
-            let reason = *reason_places.entry(reason.clone()).or_insert_with(|| {
-                reasons.reasons.push(reason.clone());
+            let reason = *reason_places.entry(Arc::clone(reason)).or_insert_with(|| {
+                reasons.reasons.push(Reason::clone(reason));
                 place(reasons.reasons.len()) - 1
             });
             reasons.threads.push(threads.clone());
@@ -81,15 +82,15 @@ impl Sleepers {
 
 /// The rows of threads that have only one, and that no sample saw waiting for a CPU.
 fn single_rows(reasons: &Reasons) -> impl Iterator<Item = (&SampledThreads, &ReasonTime)> {
-    let of = |time: &ReasonTime| reasons.threads.get(usize::try_from(time.threads).ok()?);
-    let mut rows = BTreeMap::<_, (u64, &ReasonTime)>::new();
+    let mut rows: Vec<(u64, Option<&ReasonTime>)> = vec![(0, None); reasons.threads.len()];
     for time in &reasons.times {
-        if let Some(threads) = of(time) {
-            rows.entry(threads).or_insert((0, time)).0 += 1;
+        if let Some((count, row)) = usize::try_from(time.threads).ok().and_then(|place| rows.get_mut(place)) {
+            (*count, *row) = (*count + 1, Some(time));
         }
     }
-    let is_all = |(count, time): &(u64, &ReasonTime)| *count == 1 && !reasons.longest_waits.contains_key(&time.threads);
-    rows.into_iter().filter(move |(_, row)| is_all(row)).map(|(threads, (_, time))| (threads, time))
+    let is_all = |count: u64, time: &ReasonTime| count == 1 && !reasons.longest_waits.contains_key(&time.threads);
+    let rows = reasons.threads.iter().zip(rows);
+    rows.filter_map(move |(threads, (count, row))| Some((threads, row.filter(|time| is_all(count, time))?)))
 }
 
 /// The most frequent time and number of samples of threads with one reason.
@@ -103,12 +104,13 @@ fn whole_step(reasons: &Reasons) -> Option<(u64, u64)> {
 
 /// Returns the threads that had one reason during a whole step, with the same multiple of this time and number of samples.
 fn steady(reasons: &Reasons, (ns, samples): (u64, u64)) -> BTreeMap<SampledThreads, Steady> {
+    let shared: Vec<_> = reasons.reasons.iter().cloned().map(Arc::new).collect();
     let of_row = |(threads, time): (&SampledThreads, &ReasonTime)| {
         let count = time.ns.checked_div(ns).filter(|count| *count > 0)?;
         let is_whole = [(count, ns, time.ns), (count, samples, time.samples)]
             .iter()
             .all(|(count, one, all)| count.checked_mul(*one) == Some(*all));
-        let reason = reasons.reasons.get(usize::try_from(time.reason).ok()?)?.clone();
+        let reason = Arc::clone(shared.get(usize::try_from(time.reason).ok()?)?);
         is_whole.then(|| (threads.clone(), Steady { reason, threads: count }))
     };
     single_rows(reasons).filter_map(of_row).collect()
