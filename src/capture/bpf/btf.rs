@@ -78,28 +78,27 @@ impl<'a> Btf<'a> {
 
     /// The first type of that [`kind`] and name. Tracepoints are the typedefs `btf_trace_*`.
     pub(super) fn find(&self, kind: u32, name: &str) -> Option<TypeId> {
-        self.find_all([(kind, name)])[0]
+        // The section has each string once. The NUL in front excludes strings that only end alike.
+        let place = memmem::find(self.strings, ["\0", name, "\0"].concat().as_bytes())?;
+        let name = u32::try_from(place + 1).ok()?.to_ne_bytes();
+        let mut from = 0;
+        let named = std::iter::from_fn(|| {
+            let place = from + memmem::find(self.types.get(from..)?, &name)?;
+            from = place + 1;
+            Some(place)
+        });
+        named.filter_map(|place| self.starting(place)).find(|(_, found)| found.kind() == kind).map(|(id, _)| id)
     }
 
-    /// The first type of each kind and name, in one pass.
-    pub(super) fn find_all<const N: usize>(&self, wanted: [(u32, &str); N]) -> [Option<TypeId>; N] {
-        let wanted = wanted.map(|(kind, name)| {
-            // The section has each string once. The NUL in front excludes strings that only end alike.
-            let place = memmem::find(self.strings, ["\0", name, "\0"].concat().as_bytes());
-            (kind, place.and_then(|place| u32::try_from(place + 1).ok()))
-        });
-        let mut all = [None; N];
-        for (id, found) in (1..).zip(self.types_from(0)) {
-            for (found_id, (kind, name)) in all.iter_mut().zip(wanted) {
-                if Some(found.name) == name && found.kind() == kind {
-                    found_id.get_or_insert(TypeId(id));
-                }
-            }
-            if all.iter().all(Option::is_some) {
-                break;
-            }
-        }
-        all
+    /// The type that starts at a place of its section; `None` in the middle of one.
+    fn starting(&self, place: usize) -> Option<(TypeId, Type<'a>)> {
+        let before = self.starts.partition_point(|start| usize::try_from(*start).is_ok_and(|start| start <= place));
+        let step = before.checked_sub(1)?;
+        let start = |found: &Type<'_>| self.types.len() - found.tail.len() - TYPE_BYTES;
+        let types = self.types_from(usize::try_from(self.starts[step]).ok()?);
+        let (number, found) = (step * STEP + 1..).zip(types).find(|(_, found)| start(found) >= place)?;
+        let id = TypeId(u32::try_from(number).ok()?);
+        (start(&found) == place).then_some((id, found))
     }
 
     /// A type by its id; `None` for `void`.
@@ -129,7 +128,6 @@ impl<'a> Btf<'a> {
 /// A type in the file: `struct btf_type` of the kernel.
 #[derive(Clone, Copy)]
 pub(super) struct Type<'a> {
-    name: u32,
     /// Older kernels use 5 of the 7 bits of the kind and 16 of the 24 of the number of entries; the others are zero.
     info: u32,
     /// The size, or the id of the type that it refers to.
@@ -142,7 +140,7 @@ impl<'a> Type<'a> {
     /// The type at the start of `bytes`.
     fn read(bytes: &'a [u8]) -> Option<Self> {
         let (_, tail) = bytes.split_at_checked(TYPE_BYTES)?;
-        Some(Self { name: word(bytes, 0)?, info: word(bytes, 4)?, size: word(bytes, 8)?, tail })
+        Some(Self { info: word(bytes, 4)?, size: word(bytes, 8)?, tail })
     }
 
     pub(super) fn kind(self) -> u32 {

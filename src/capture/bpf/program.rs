@@ -82,15 +82,10 @@ pub(super) struct Kernel {
 impl Kernel {
     /// `None` for a kernel without task iterators.
     pub(super) fn find(btf: &Btf<'_>) -> Option<Self> {
-        let [task, iterator, cast, meta] = btf.find_all([
-            (kind::STRUCT, "task_struct"),
-            (kind::FUNC, "bpf_iter_task"),
-            (kind::FUNC, "bpf_rdonly_cast"),
-            (kind::STRUCT, "bpf_iter_meta"),
-        ]);
-        let (task, iterator) = (task?, iterator?);
+        let (task, iterator) = (btf.find(kind::STRUCT, "task_struct")?, btf.find(kind::FUNC, "bpf_iter_task")?);
         let offset = |of: TypeId, member: &str| i16::try_from(path::resolve(btf, of, member)?.offset).ok();
-        let meta = meta?;
+        let cast = btf.find(kind::FUNC, "bpf_rdonly_cast");
+        let meta = btf.find(kind::STRUCT, "bpf_iter_meta")?;
         let seq = offset(meta, "seq")?;
         let [pid, tgid, group_leader] = ["pid", "tgid", "group_leader"].map(|member| offset(task, member));
         Some(Self { task, iterator, cast, seq, group_leader: group_leader?, pid: pid?, tgid: tgid? })
