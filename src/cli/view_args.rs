@@ -182,10 +182,12 @@ impl ViewArgs {
         self.metrics.iter().filter_map(of_groups).collect()
     }
 
-    /// The selected columns of tables with a row per value.
+    /// The selected columns of tables with a row per value. The overview always has some of them: `threads,run` selects values.
     pub(super) fn table_columns(&self) -> Vec<Column> {
         let of_table = |choice: &_| if let MetricChoice::OfTable(column) = choice { Some(*column) } else { None };
-        self.metrics.iter().filter_map(of_table).collect()
+        let columns: Vec<_> = self.metrics.iter().filter_map(of_table).collect();
+        let are_of_overview = columns.iter().all(|column| matches!(column, Column::Group | Column::Threads));
+        if are_of_overview && !self.metrics().is_empty() { Vec::new() } else { columns }
     }
 
     /// Returns the sections to report: the selected ones, or the sections of the selected metrics.
