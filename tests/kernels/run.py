@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CTPROF = ROOT / "target/release/ctprof"
 BUILT = ("ctprof", "examples/churn", "examples/load", "examples/neighbor")
 # Those of busybox lack options, or are not built in.
-PROGRAMS = ("chrt", "nice", "setpriv")
+PROGRAMS = ("chrt", "nice", "script", "setpriv")
 # An emulator may crash a kernel before the first process starts.
 BOOT_ATTEMPTS = 4
 

@@ -199,6 +199,12 @@ def screen(guest, name, culprit):
     return f"row {rows.index(culprit) + 1}"
 
 
+def is_sampled(guest):
+    """Whether BPF samples: before, each pass needs the capabilities that only loading has."""
+    release = guest.snapshot("screen-small")["host"]["kernel_release"]
+    return tuple(map(int, re.findall(r"\d+", release)[:2])) >= (5, 19)
+
+
 def reasons(guest):
     """What the throttled dd, the cat whose memory is limited and a sleep have waited for, and what sampled them."""
     def shares(name, pcomm):
@@ -216,15 +222,33 @@ def reasons(guest):
     _, sleep = shares("screen-small", "sleep")
     text = f"{sampling['source']}: dd {dd}, cat {cat}, sleep {sleep}"
     is_bpf = sampling["source"] == "bpf"
-    release = guest.snapshot("screen-small")["host"]["kernel_release"]
-    # Before, each pass needs the capabilities that only loading has.
-    require(is_bpf == (tuple(map(int, re.findall(r"\d+", release)[:2])) >= (5, 19)), text)
+    require(is_bpf == is_sampled(guest), text)
     # Of a scheduler of sched_ext, quotas hold nobody back.
     is_held = guest.snapshot("screen-throttled")["cgroup_stats"]["/throttled"]["cpu"]["nr_throttled"] > 0
     require(not is_held or dd.get("cpu_quota" if is_bpf else "wait", 0) > 40, text)
     require(set(sleep) <= {"idle nanosleep", "idle clock_nanosleep"}, text)
     require(sampling["lost"] == 0, f"{sampling['lost']} samples lost")
     return text
+
+
+def stacks(guest):
+    """A program without symbols calls the function of the C library in which it sleeps."""
+    found = guest.snapshot("stacks")["reasons"]
+    times = {}
+    for threads, number, nanoseconds, _ in found["times"]:
+        reason = found["reasons"][number]
+        if found["threads"][threads]["comm"] == "neighbor" and reason["class"] == "sleep":
+            times[reason.get("stack", "")] = times.get(reason.get("stack", ""), 0) + nanoseconds
+    most = max(times, key=times.get, default="")
+    require(("neighbor" in most) == is_sampled(guest), f"{times}")
+    return most or "none"
+
+
+def top(guest):
+    """The full screen has the group that runs, and what the keys do."""
+    screen = guest.text("top.screen")
+    require("neighbor" in screen and "q quit" in screen, screen[-500:])
+    return "shown"
 
 
 def suspend(guest):
@@ -246,8 +270,8 @@ def suspend(guest):
 
 def commands(guest):
     status = guest.text("status").split()
-    require(status == ["0"] * 12, f"exit status: {status}")
-    return "12 succeeded"
+    require(status == ["0"] * 14, f"exit status: {status}")
+    return "14 succeeded"
 
 
 CHECKS = {
@@ -264,6 +288,8 @@ CHECKS = {
     "throttled": lambda guest: screen(guest, "screen-throttled", "dd"),
     "little memory": lambda guest: screen(guest, "screen-small", "cat"),
     "reasons": reasons,
+    "stacks": stacks,
+    "top": top,
     "suspend": suspend,
 }
 

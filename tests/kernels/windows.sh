@@ -92,3 +92,10 @@ killall dd
 limited small timeout 60 cat $disk $disk $disk $disk $disk $disk $disk $disk $disk $disk >/dev/null & usleep 500000
 /ctprof -q record -d 2 -o screen-small.ctprof.zst; echo $? >>status
 killall cat
+
+# Where in its code a process sleeps, in a window and on the full screen.
+/neighbor half &
+/ctprof -q record -d 2 -o stacks.ctprof.zst; echo $? >>status
+mkdir -p /dev/pts; mount -t devpts devpts /dev/pts
+(sleep 5; echo q) | TERM=xterm /script -qec '/ctprof top' top.screen >/dev/null; echo $? >>status
+killall neighbor
