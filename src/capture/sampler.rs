@@ -48,7 +48,7 @@ pub struct ThreadSampler {
 const MAX_WCHANS: usize = 1024;
 
 /// Reason for the lack of stacks: no program can ask whether a thread still sleeps when its stack has been read.
-const NO_THREADS_BY_ID: &str = "the kernel's BPF programs cannot find threads by their ids";
+const NO_THREADS_BY_ID: &str = "BPF programs find threads by their ids only since Linux 6.2";
 const NO_BPF_SAMPLES: &str = "threads are sampled without BPF";
 
 /// Why threads cannot be sampled.

@@ -199,10 +199,9 @@ def screen(guest, name, culprit):
     return f"row {rows.index(culprit) + 1}"
 
 
-def is_sampled(guest):
-    """Whether BPF samples: before, each pass needs the capabilities that only loading has."""
+def is_at_least(guest, version):
     release = guest.snapshot("screen-small")["host"]["kernel_release"]
-    return tuple(map(int, re.findall(r"\d+", release)[:2])) >= (5, 19)
+    return tuple(map(int, re.findall(r"\d+", release)[:2])) >= version
 
 
 def reasons(guest):
@@ -222,7 +221,8 @@ def reasons(guest):
     _, sleep = shares("screen-small", "sleep")
     text = f"{sampling['source']}: dd {dd}, cat {cat}, sleep {sleep}"
     is_bpf = sampling["source"] == "bpf"
-    require(is_bpf == is_sampled(guest), text)
+    # Before, each pass needs the capabilities that only loading has.
+    require(is_bpf == is_at_least(guest, (5, 19)), text)
     # Of a scheduler of sched_ext, quotas hold nobody back.
     is_held = guest.snapshot("screen-throttled")["cgroup_stats"]["/throttled"]["cpu"]["nr_throttled"] > 0
     require(not is_held or dd.get("cpu_quota" if is_bpf else "wait", 0) > 40, text)
@@ -240,7 +240,7 @@ def stacks(guest):
         if found["threads"][threads]["comm"] == "neighbor" and reason["class"] == "sleep":
             times[reason.get("stack", "")] = times.get(reason.get("stack", ""), 0) + nanoseconds
     most = max(times, key=times.get, default="")
-    require(("neighbor" in most) == is_sampled(guest), f"{times}")
+    require(("neighbor" in most) == is_at_least(guest, (6, 2)), f"{times}")
     return most or "none"
 
 
