@@ -11,7 +11,7 @@ stored! {
     pub struct Reasons {
         /// How the samples were taken.
         pub sampling: Sampling,
-        /// Threads to which the reasons belong.
+        /// Threads to which the reasons belong, each once.
         pub threads: Vec<SampledThreads>,
         /// The reasons, each once.
         pub reasons: Vec<Reason>,

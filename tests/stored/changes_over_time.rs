@@ -1,5 +1,6 @@
 //! Promises to users about reports on series.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -58,9 +59,12 @@ fn sampled(times: &[(&str, &str, Option<&str>, u64)]) -> Box<Reasons> {
         Some(by) => json!({"class": class, "functions": [], "by": thread(by)}),
         None => json!({"class": class, "functions": []}),
     };
-    let time = |(place, time): (usize, &(_, _, _, u64))| json!([place, place, time.3, 1 + time.3 / (SECOND / 50)]);
+    let names: BTreeSet<_> = times.iter().map(|time| time.0).collect();
+    let threads = |time: &(&str, _, _, u64)| names.iter().position(|name| *name == time.0);
+    let time =
+        |(place, time): (usize, &(&str, _, _, u64))| json!([threads(time), place, time.3, 1 + time.3 / (SECOND / 50)]);
     let reasons = json!({"sampling": {"source": "bpf", "passes": 50, "samples": 100, "period_ns": SECOND / 50},
-        "threads": times.iter().map(|time| thread(time.0)).collect::<Vec<_>>(),
+        "threads": names.iter().map(|name| thread(name)).collect::<Vec<_>>(),
         "reasons": times.iter().map(|time| reason(time.1, time.2)).collect::<Vec<_>>(),
         "times": times.iter().enumerate().map(time).collect::<Vec<_>>()});
     Box::new(serde_json::from_value(reasons).unwrap())
