@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use crate::diagnose::{Finding, MORE_OPEN_FILES, why_no_bpf};
+use crate::diagnose::{Finding, fix_of_descriptors, why_no_bpf};
 use crate::model::{self, CaptureInfo, CtprofParseSummary, NoBpf, SourceFile, ThreadId, dominant};
 use crate::process::{self, CannotDrop};
 
@@ -78,14 +78,6 @@ fn fix_of_listing(path: &Path, errno: Errno) -> String {
     match errno {
         Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => fix_of_descriptors(errno),
         _ => format!("; is procfs mounted there? mount -t proc proc {}", path.display()),
-    }
-}
-
-/// How to fix a lack of descriptors, where it is a limit of the process.
-fn fix_of_descriptors(errno: Errno) -> String {
-    match errno {
-        Errno::EMFILE => format!("; raise the limit of open files: {MORE_OPEN_FILES}"),
-        _ => String::new(),
     }
 }
 

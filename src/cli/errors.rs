@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use anyhow::Context;
 use nix::errno::Errno;
 
-use crate::diagnose::MORE_OPEN_FILES;
+use crate::diagnose::fix_of_descriptors;
 use crate::process::{CommandEnd, EndedUnrecorded};
 use crate::report::escaped;
 use crate::store::StoreError;
@@ -37,15 +37,16 @@ pub(super) fn free_at_exit<T>(value: T) {
 
 /// Prints an error. It may quote a file, and have several lines, such as a verifier's.
 pub(super) fn complain(error: &anyhow::Error) {
-    let message = format!("{error:#}");
+    let message = described(error);
     let lines: Vec<_> = message.lines().map(escaped).collect();
-    say(format_args!("ctprof: {}{}", lines.join("\n"), fix_of_descriptors(&message)));
+    say(format_args!("ctprof: {}", lines.join("\n")));
 }
 
-/// How to fix a lack of descriptors, which any system call may find, unless the message says it.
-fn fix_of_descriptors(message: &str) -> String {
-    let is_fix_needed = message.contains(Errno::EMFILE.desc()) && !message.contains(MORE_OPEN_FILES);
-    if is_fix_needed { format!("; raise the limit of open files: {MORE_OPEN_FILES}") } else { String::new() }
+/// An error with its causes. Any system call can lack a descriptor, so the fix of that is added here, unless the error has it.
+pub(super) fn described(error: &anyhow::Error) -> String {
+    let (message, fix) = (format!("{error:#}"), fix_of_descriptors(Errno::EMFILE));
+    let is_fix_missing = message.contains(Errno::EMFILE.desc()) && !message.contains(&fix);
+    if is_fix_missing { message + &fix } else { message }
 }
 
 /// Writes a line to standard error. If that is closed or full, there is nobody to tell.

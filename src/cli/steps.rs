@@ -10,8 +10,8 @@ use anyhow::Context;
 use super::capture::redact_key;
 use super::record::{begin, check, end_of_command, exit_status, print, recorder, signals, stream, until};
 use super::{
-    Format, Messages, RecordArgs, Stream, ViewArgs, after_command, groups_exist, is_broken_pipe, say, selection,
-    usage_error, write_to,
+    Format, Messages, RecordArgs, Stream, ViewArgs, after_command, described, groups_exist, is_broken_pipe, say,
+    selection, usage_error, write_to,
 };
 use crate::compare::{CompareOptions, Form, Grouping, NoSuchGroup, Sides, StepGate, show};
 use crate::model::{CtprofSnapshot, Section};
@@ -223,7 +223,7 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
         Err(error) => {
             // Whoever started ctprof expects that the command has ended.
             if waiting.runs_on() {
-                tracing::warn!("the recording has ended, the command runs on: {error:#}");
+                tracing::warn!("the recording has ended, the command runs on: {}", described(&error));
                 ended = Some(end_of_command(waiting, &signals)?);
             }
             return after_command(ended.flatten(), Err(error));

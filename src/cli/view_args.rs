@@ -182,7 +182,8 @@ impl ViewArgs {
         self.metrics.iter().filter_map(of_groups).collect()
     }
 
-    /// The selected columns of tables with a row per value. The overview always has some of them: `threads,run` selects values.
+    /// The selected columns of tables with a row per value. None in `threads,run`, which selects values: the overview always has the
+    /// columns `group` and `threads`, and tables without their other columns would not say what a number is.
     pub(super) fn table_columns(&self) -> Vec<Column> {
         let of_table = |choice: &_| if let MetricChoice::OfTable(column) = choice { Some(*column) } else { None };
         let columns: Vec<_> = self.metrics.iter().filter_map(of_table).collect();

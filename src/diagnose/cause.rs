@@ -100,7 +100,15 @@ coded! {
 pub(super) const LSM_OR_NAMESPACE: &str = "an LSM or a user namespace";
 
 /// Raises the limit of open files to the most that the shell may have.
-pub(crate) const MORE_OPEN_FILES: &str = "ulimit -n \"$(ulimit -Hn)\"";
+const MORE_OPEN_FILES: &str = "ulimit -n \"$(ulimit -Hn)\"";
+
+/// How to fix a lack of descriptors, where it is a limit of the process, as it follows the words of the error.
+pub(crate) fn fix_of_descriptors(errno: nix::errno::Errno) -> String {
+    match errno {
+        nix::errno::Errno::EMFILE => format!("; raise the limit of open files: {MORE_OPEN_FILES}"),
+        _ => String::new(),
+    }
+}
 
 const SMAPS_ALWAYS: Fix = Fix::Advice("capture with --smaps always");
 const DEBUG_INFO: Fix = Fix::Advice("install the debug information of the program");

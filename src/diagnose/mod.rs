@@ -20,7 +20,7 @@ mod warning;
 
 pub use self::affected::{Affected, counted, plural};
 pub use self::cause::Cause;
-pub(crate) use self::cause::MORE_OPEN_FILES;
+pub(crate) use self::cause::fix_of_descriptors;
 pub(crate) use self::empty::why_empty;
 use self::evidence::Evidence;
 pub(crate) use self::facilities::why_no_bpf;

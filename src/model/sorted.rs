@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Sorts in place. Elements that compare as equal keep their order.
 pub(crate) trait Arrange<T> {
-    /// As `sort_by`.
+    /// Sorts as `sort_by` does.
     fn arrange_by(&mut self, compare: impl FnMut(&T, &T) -> Ordering);
 
-    /// As `sort_by_key`.
+    /// Sorts as `sort_by_key` does.
     fn arrange_by_key<K: Ord>(&mut self, mut key: impl FnMut(&T) -> K) {
         self.arrange_by(|a, b| key(a).cmp(&key(b)));
     }

@@ -21,10 +21,10 @@ const OTHERS: &str = "(others)";
 /// Kinds of threads that have exited; samples of others count as lost.
 const MAX_GONE: usize = 1 << 14;
 
-/// What samples say of threads in a window.
+/// Times of threads in a window, by samples.
 #[derive(Debug, Default)]
 pub(super) struct SampledTimes {
-    /// Nanoseconds and samples, by the number of a reason.
+    /// Nanoseconds and samples, by the number of a reason; in the end, by its place in [`WindowReasons`](super::window_reasons::WindowReasons).
     pub(super) by_reason: Vec<(u32, SampledTime)>,
     /// The longest time for which one of the threads had waited for a CPU, in nanoseconds. It can have begun before the window.
     pub(super) longest_wait_ns: u64,
@@ -474,7 +474,7 @@ struct OtherThreads {
 struct CpuOccupant {
     /// Index of its names.
     names: u32,
-    /// Its process, if it was there before the window.
+    /// The process of the thread, if the thread was there before the window.
     process: Option<u32>,
 }
 

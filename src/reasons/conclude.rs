@@ -6,7 +6,7 @@ use super::collector::{GoneThreads, ReasonCollector, SampledTimes, TrackedThread
 use super::raw_reason::{RawReason, SampledNames};
 use super::shared_stacks::share;
 use super::system_call;
-use super::window_reasons::WindowReasons;
+use super::window_reasons::{ReasonPlaces, WindowReasons};
 use crate::model::{
     KernelEntry, Name, OtherThread, Owner, Reason, ReasonClass, ReasonTime, Reasons, SampledThreads, SampledTime,
     Sampling, ThreadState,
@@ -41,8 +41,8 @@ const PLUMBING: [&str; 6] = [
     "__cond_resched",
 ];
 
-/// Functions in which threads sleep that a cgroup of version 2 has frozen: their state is that of any sleep. Compilers make the
-/// first one a part of the second, where threads sleep for no other reason.
+/// Functions in which threads of a frozen cgroup of version 2 sleep, in the state of any sleep. Compilers make the first function
+/// a part of the second, where threads sleep for no other reason.
 const OF_FREEZER: [&str; 2] = ["do_freezer_trap", "get_signal"];
 
 /// Functions of which one is in the stack of every thread that waits in a page fault.
@@ -70,7 +70,8 @@ impl ReasonCollector {
             let sums = times.entry(threads).or_default();
             sums.longest_wait_ns = sums.longest_wait_ns.max(of_threads.longest_wait_ns);
             for (reason, amount) in &of_threads.by_reason {
-                sums.add(reasons.place(*reason, is_idle), *amount);
+                let ReasonPlaces { active, idle } = reasons.places(*reason);
+                sums.add(if is_idle { idle } else { active }, *amount);
             }
         };
         for (&tid, thread) in &self.threads {

@@ -66,7 +66,7 @@ mod tests {
             (reason("poll", None), amount(50, 5)),
         ];
         let reasons = WindowReasons::new(times.iter().map(|(reason, _)| reason.clone()).collect());
-        let times = (0..).zip(times).map(|(number, (_, time))| (reasons.place(number, false), time)).collect();
+        let times = (0..).zip(times).map(|(number, (_, time))| (reasons.places(number).active, time)).collect();
         let shared = share(times, &reasons);
         let named: Vec<_> = shared.into_iter().map(|(place, time)| (reasons.all[index(place)].clone(), time)).collect();
         let expected = [

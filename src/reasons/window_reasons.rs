@@ -8,12 +8,20 @@ use crate::model::{Reason, ReasonClass};
 /// The reasons of a window in their order, and their places in it.
 pub(super) struct WindowReasons {
     pub(super) all: Vec<Reason>,
-    /// The places of each sampled reason: of threads that did something in the window, and of threads that slept throughout.
-    places: Vec<[u32; 2]>,
+    places: Vec<ReasonPlaces>,
     /// The place of each reason without its stacks.
     without_stacks: Vec<u32>,
     /// The place of the reason of threads that could not be read.
     pub(super) unread: u32,
+}
+
+/// Where a sampled reason is in the list.
+#[derive(Clone, Copy)]
+pub(super) struct ReasonPlaces {
+    /// The place for threads that did something in the window.
+    pub(super) active: u32,
+    /// The place for threads that slept throughout the window.
+    pub(super) idle: u32,
 }
 
 impl WindowReasons {
@@ -26,26 +34,30 @@ impl WindowReasons {
         };
         let sampled: Vec<_> = sampled.into_iter().map(|reason| [idle(&reason), reason]).collect();
         let unread = Reason { class: ReasonClass::Unread, ..Reason::default() };
-        let all: BTreeSet<_> = sampled.iter().flatten().chain([&unread]).cloned().collect();
-        let all: BTreeSet<_> = all.iter().map(without_stacks).chain(all.iter().cloned()).collect();
+        let all = sampled.iter().flatten().chain([&unread]);
+        let all: BTreeSet<_> = all.flat_map(|reason| [without_stacks(reason), reason.clone()]).collect();
         let all = Vec::from_iter(all);
         let place = |reason: &Reason| {
             let place = all.binary_search(reason).expect("the list has each of them");
             u32::try_from(place).expect("reasons fit in memory")
         };
         Self {
-            places: sampled.iter().map(|[idle, reason]| [place(reason), place(idle)]).collect(),
+            places: sampled
+                .iter()
+                .map(|[idle, active]| ReasonPlaces { active: place(active), idle: place(idle) })
+                .collect(),
             without_stacks: all.iter().map(|reason| place(&without_stacks(reason))).collect(),
             unread: place(&unread),
             all,
         }
     }
 
-    /// The place of a sampled reason.
-    pub(super) fn place(&self, number: u32, is_idle: bool) -> u32 {
-        self.places[index(number)][usize::from(is_idle)]
+    /// The places of a reason by the number that samples give it.
+    pub(super) fn places(&self, number: u32) -> ReasonPlaces {
+        self.places[index(number)]
     }
 
+    /// Whether the reason at a place has a stack of its program.
     pub(super) fn has_stack(&self, place: u32) -> bool {
         self.all[index(place)].stack.is_some()
     }

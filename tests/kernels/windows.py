@@ -204,21 +204,26 @@ def is_at_least(guest, version):
     return tuple(map(int, re.findall(r"\d+", release)[:2])) >= version
 
 
+def sampled(guest, name, pcomm, key):
+    """The percentages of a program's time, by what `key` takes from each reason."""
+    found = guest.snapshot(name)["reasons"]
+    times = {}
+    for threads, number, nanoseconds, _ in found["times"]:
+        if found["threads"][threads]["pcomm"] == pcomm:
+            of = key(found["reasons"][number])
+            times[of] = times.get(of, 0) + nanoseconds
+    return {of: round(100 * time / sum(times.values())) for of, time in times.items()}
+
+
+def class_and_entry(reason):
+    return f"{reason['class']} {reason.get('entry', '')}".strip()
+
+
 def reasons(guest):
     """What the throttled dd, the cat whose memory is limited and a sleep have waited for, and what sampled them."""
-    def shares(name, pcomm):
-        found = guest.snapshot(name)["reasons"]
-        times = {}
-        for threads, number, nanoseconds, _ in found["times"]:
-            reason = found["reasons"][number]
-            if found["threads"][threads]["pcomm"] == pcomm:
-                key = f"{reason['class']} {reason.get('entry', '')}".strip()
-                times[key] = times.get(key, 0) + nanoseconds
-        return found["sampling"], {key: round(100 * time / sum(times.values())) for key, time in times.items()}
-
-    sampling, dd = shares("screen-throttled", "dd")
-    _, cat = shares("screen-small", "cat")
-    _, sleep = shares("screen-small", "sleep")
+    sampling = guest.snapshot("screen-throttled")["reasons"]["sampling"]
+    dd = sampled(guest, "screen-throttled", "dd", class_and_entry)
+    cat, sleep = (sampled(guest, "screen-small", pcomm, class_and_entry) for pcomm in ("cat", "sleep"))
     text = f"{sampling['source']}: dd {dd}, cat {cat}, sleep {sleep}"
     is_bpf = sampling["source"] == "bpf"
     # Before, each pass needs the capabilities that only loading has.
@@ -233,14 +238,12 @@ def reasons(guest):
 
 def stacks(guest):
     """A program without symbols calls the function of the C library in which it sleeps."""
-    found = guest.snapshot("stacks")["reasons"]
-    times = {}
-    for threads, number, nanoseconds, _ in found["times"]:
-        reason = found["reasons"][number]
-        if found["threads"][threads]["comm"] == "neighbor" and reason["class"] == "sleep":
-            times[reason.get("stack", "")] = times.get(reason.get("stack", ""), 0) + nanoseconds
-    most = max(times, key=times.get, default="")
-    require(("neighbor" in most) == is_at_least(guest, (6, 2)), f"{times}")
+    shares = sampled(guest, "stacks", "neighbor", lambda reason: reason.get("stack", "") if reason["class"] == "sleep" else None)
+    shares.pop(None, None)
+    most = max(shares, key=shares.get)
+    is_named = most.startswith("libc.so.6:clock_nanosleep;neighbor:")
+    # Before, BPF programs cannot find threads by their ids.
+    require(is_named == is_at_least(guest, (6, 2)), f"{shares}")
     return most or "none"
 
 

@@ -81,9 +81,10 @@ impl<'a> Btf<'a> {
         // The section has each string once. The NUL in front excludes strings that only end alike.
         let place = memmem::find(self.strings, ["\0", name, "\0"].concat().as_bytes())?;
         let name = u32::try_from(place + 1).ok()?.to_ne_bytes();
-        let mut from = 0;
+        let (name, mut from) = (memmem::Finder::new(&name), 0);
+        // A match may begin within another one.
         let named = std::iter::from_fn(|| {
-            let place = from + memmem::find(self.types.get(from..)?, &name)?;
+            let place = from + name.find(self.types.get(from..)?)?;
             from = place + 1;
             Some(place)
         });
@@ -227,11 +228,13 @@ mod tests {
         let of_structure = built.structure("task", 4, &[("pid", int, 0)]);
         let of_typedef = built.typedef("task", int);
         let of_function = built.add(12, "a_function", 0, 0, &[]);
+        let of_member = built.structure("pid", 0, &[]);
         let bytes = built.finish();
         let btf = Btf::parse(&bytes).unwrap();
         assert_eq!(btf.find(kind::STRUCT, "task"), Some(TypeId(of_structure)));
         assert_eq!(btf.find(kind::TYPEDEF, "task"), Some(TypeId(of_typedef)));
         assert_eq!(btf.find(kind::FUNC, "a_function"), Some(TypeId(of_function)));
+        assert_eq!(btf.find(kind::STRUCT, "pid"), Some(TypeId(of_member)), "a member of that name comes first");
         assert_eq!(btf.find(kind::FUNC, "task"), None);
         assert_eq!(btf.find(kind::FUNC, "function"), None, "the end of another name");
         assert_eq!(btf.find(kind::FUNC, "a_func"), None, "the start of another name");
