@@ -31,7 +31,7 @@ const WHOLE_PASSES: u32 = 60;
 /// Steps for each round of the load.
 const STEPS_PER_ROUND: u64 = 5;
 /// Steps of each part, at least: on a busy host, one can take seconds.
-const LEAST_STEPS: u64 = 100;
+const LEAST_STEPS: u64 = 50;
 /// Samples per second of why threads wait.
 const WHY_RATE: f64 = 50.0;
 

@@ -193,8 +193,8 @@ impl Stored {
         let json: Box<dyn Read + Send> = match start[..start.len().min(ZSTD_MAGIC.len())].trim_ascii_start() {
             _ if start.is_empty() => return Err(refused("empty")),
             _ if start.starts_with(&ZSTD_MAGIC) => {
-                let decoder = zstd::Decoder::with_buffer(input);
-                Box::new(decoder.map_err(|error| not_decoded(self.path.clone(), error))?)
+                // A new decoder takes memory, and nothing of the file.
+                Box::new(zstd::Decoder::with_buffer(input).map_err(|_| unread(ErrorKind::OutOfMemory.into()))?)
             }
             [] | [b'{', ..] => Box::new(input),
             _ => return Err(refused("neither zstd nor a JSON object")),

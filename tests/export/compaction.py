@@ -72,13 +72,9 @@ def duckdb_compaction():
 
 
 def spark_compaction():
-    from pyspark.sql import SparkSession
+    from spark import session
 
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
-    builder = builder.config("spark.sql.shuffle.partitions", "1").config("spark.sql.session.timeZone", "UTC")
-    spark = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1").getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = session()
     scope = {"spark": spark}
     exec(views("createOrReplaceTempView"), scope)
     check_rollup(lambda sql: [tuple(row) for row in spark.sql(sql).collect()])

@@ -32,17 +32,9 @@ def duckdb_runner():
 
 
 def spark_runner():
-    from pyspark.sql import SparkSession
+    from spark import session
 
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    # Each query runs once, so that compiling it takes longer than it saves. Such a plan also divides before it leaves groups out, so
-    # that a division by zero fails.
-    builder = builder.config("spark.sql.codegen.wholeStage", "false")
-    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
-    builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
-    builder = builder.config("spark.sql.shuffle.partitions", "1").config("spark.sql.session.timeZone", "UTC")
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = session()
     return lambda sql: [tuple(row) for row in spark.sql(sql).collect()], {"spark": spark}
 
 

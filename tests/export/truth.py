@@ -33,13 +33,9 @@ def duckdb_sums():
 
 
 def spark_sums():
-    from pyspark.sql import SparkSession
+    from spark import session
 
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
-    builder = builder.config("spark.sql.shuffle.partitions", "1").config("spark.sql.session.timeZone", "UTC")
-    spark = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1").getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = session()
     spark.read.option("mergeSchema", "true").parquet(f"{fleet}/threads").createOrReplaceTempView("threads")
     sums = ", ".join(f"CAST(sum(weight * {metric}) AS BIGINT)" for metric in METRICS)
     rows = spark.sql(f"SELECT host, date_trunc('hour', time), pcomm, {sums} FROM threads GROUP BY 1, 2, 3").collect()

@@ -1,6 +1,6 @@
 //! A recorder in its third week is as it was in its first minute: `examples/soak/` records beside processes, threads, programs,
-//! names and cgroups that come and go, and beside files that keep their reader waiting. It takes a minute, or the time that CTPROF_SOAK_SECONDS says: an hour before a release. No other
-//! tests run meanwhile, whose cgroups and processes it would meet.
+//! names and cgroups that come and go, and beside files that keep their reader waiting. It takes half a minute, or the time that
+//! CTPROF_SOAK_SECONDS says: an hour before a release. No other tests run meanwhile, whose cgroups and processes it would meet.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
@@ -19,27 +19,28 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use ctprof::capture::{Capturer, Engine, Options};
 use nix::unistd::geteuid;
 
-use self::alone::alone;
+use self::alone::{Alone, alone};
 use self::example::example;
 use self::hanging::Hanging;
 use self::support::{Missing, copy_program, skipped};
 
-/// Runs of the recorder that share the time.
-const RUNS: u64 = 3;
+/// All recorders run at once.
+static ALONE: LazyLock<Alone> = LazyLock::new(alone);
 
 /// What a recorder kept in the first and in the last tenth of its time, by name.
 struct Kept(BTreeMap<String, [String; 2]>);
 
 impl Kept {
     fn by(mut recorder: Command, engine: &str) -> Self {
-        let seconds = env::var("CTPROF_SOAK_SECONDS").map_or(60, |seconds| seconds.parse().unwrap());
+        let seconds = env::var("CTPROF_SOAK_SECONDS").map_or(15, |seconds| seconds.parse().unwrap());
         // Their files keep each reader waiting, until all of this ends.
         let hanging = ["unmap", "execute"].map(Hanging::start);
-        recorder.arg(engine).arg((seconds / RUNS).to_string()).stdin(Stdio::null());
+        recorder.arg(engine).arg(seconds.to_string()).stdin(Stdio::null());
         let done = recorder.output().unwrap();
         let (table, errors) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
         assert!(done.status.success(), "{engine}: {errors}");
@@ -84,7 +85,7 @@ impl Kept {
 
 #[test]
 fn a_recorder_by_bpf_keeps_no_more_at_its_end_than_at_its_beginning() {
-    let _alone = alone();
+    LazyLock::force(&ALONE);
     let mut options = Options::default();
     options.engine = Engine::Bpf;
     match Capturer::new(options, 1) {
@@ -95,13 +96,13 @@ fn a_recorder_by_bpf_keeps_no_more_at_its_end_than_at_its_beginning() {
 
 #[test]
 fn a_recorder_by_procfs_keeps_no_more_at_its_end_than_at_its_beginning() {
-    let _alone = alone();
+    LazyLock::force(&ALONE);
     Kept::by(Command::new(example("soak")), "procfs").assert_nothing_grows();
 }
 
 #[test]
 fn a_recorder_whose_user_may_read_few_files_keeps_no_more_at_its_end_than_at_its_beginning() {
-    let _alone = alone();
+    LazyLock::force(&ALONE);
     if !geteuid().is_root() {
         return skipped(Missing::Privilege("to be another user"));
     }

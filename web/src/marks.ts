@@ -46,12 +46,14 @@ function next(from: Element, key: string): HTMLElement | SVGElement | null | und
   return other as SVGElement | null | undefined;
 }
 
-/** Shows what the element says that is pointed at or has the focus. */
+const saying = (one: EventTarget | null) => (one instanceof Element ? one.closest("[data-says]") : null);
+
+/** Shows what the element says that is pointed at, or else what has the focus says. */
 export function listen(): void {
   const box = html("div", { class: "tooltip", role: "tooltip", hidden: true });
   document.body.append(box);
   const show = (target: EventTarget | null) => {
-    const element = target instanceof Element ? target.closest("[data-says]") : null;
+    const element = target && (saying(target) ?? saying(document.activeElement));
     const [title = "", ...lines] = element?.getAttribute("data-says")?.split("\n") ?? [];
     box.hidden = title === "";
     if (!element || title === "") return;
@@ -64,8 +66,7 @@ export function listen(): void {
   };
   for (const over of ["pointerover", "focusin"]) document.addEventListener(over, ({ target }) => show(target));
   document.addEventListener("focusout", () => show(null));
-  const scrolled = () => show(document.activeElement);
-  document.addEventListener("scroll", scrolled, { passive: true, capture: true });
+  document.addEventListener("scroll", () => show(document.activeElement), { passive: true, capture: true });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") show(null);
     const to = event.defaultPrevented ? null : next(event.target as Element, event.key);
