@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -11,8 +12,6 @@ use std::time::Duration;
 use ctprof::CtprofSnapshot;
 use ctprof::series::Moment;
 use ctprof::store::{StoreError, Stored};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 use crate::alone;
 use crate::root::engine_captures::has_bpf;
@@ -117,13 +116,19 @@ fn a_process_that_was_there_before_has_only_the_time_of_the_window_in_both_progr
         for options in [&[][..], &["--every", "100ms"]] {
             let mut process = Command::new(&copies.paths[0]);
             let mut process = process.arg(caller).arg(&copies.paths[1]).stdin(Stdio::piped()).spawn().unwrap();
-            thread::sleep(Duration::from_millis(500));
+            // Its first sleep is the read.
+            while !fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap().contains(") S ") {
+                thread::sleep(Duration::from_millis(5));
+            }
             let (file, mut record) = copies.record(options);
-            let mut record = record.spawn().unwrap();
-            thread::sleep(Duration::from_millis(1500));
+            record.args(["--", "sh", "-c", "echo begun; read _; true"]);
+            let mut record = record.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut begun = String::new();
+            BufReader::new(record.stdout.as_mut().unwrap()).read_line(&mut begun).unwrap();
+            assert_eq!(begun, "begun\n");
             drop(process.stdin.take());
             assert!(process.wait().unwrap().success());
-            kill(Pid::from_raw(record.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+            drop(record.stdin.take());
             assert!(record.wait().unwrap().success());
             let (whole, steps) = load(&file);
             let what = format!("{caller} {options:?}");

@@ -76,6 +76,7 @@ fn bash(directory: &Path, words: &[&str]) -> Vec<String> {
 #[test]
 fn bash_completes_groups_axes_and_values() {
     let directory = directory();
+    let Some(_) = shell("bash", directory.path(), ":", &[]) else { return };
     let complete = |words: &[&str]| bash(directory.path(), &[&["ctprof"], words].concat());
     assert_eq!(complete(&["show", "a.json", "--only", "m"]), ["make"]);
     assert_eq!(complete(&["show", "~/a.json", "--only", "m"]), ["make"]);
@@ -102,6 +103,7 @@ fn bash_completes_groups_axes_and_values() {
 #[test]
 fn no_name_runs_in_bash_or_leaves_its_quotes() {
     let directory = directory();
+    let Some(_) = shell("bash", directory.path(), ":", &[]) else { return };
     let only = |typed: &str| bash(directory.path(), &["ctprof", "show", "a.json", "--only", typed]);
     let escaped = [
         r"\$\(touch\ ran\)",
@@ -129,6 +131,7 @@ fn no_name_runs_in_bash_or_leaves_its_quotes() {
 #[test]
 fn files_that_are_missing_damaged_pipes_or_large_have_no_completions_and_take_no_time() {
     let directory = directory();
+    let Some(_) = shell("bash", directory.path(), ":", &[]) else { return };
     let path = |name: &str| directory.path().join(name);
     fs::write(path("damaged.json"), "{\"threads\":[{").unwrap();
     nix::unistd::mkfifo(&path("pipe.json"), Mode::S_IRWXU).unwrap();

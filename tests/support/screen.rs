@@ -31,7 +31,12 @@ impl OnTerminal {
         let pty = openpty(Some(&size), None).unwrap();
         let [stdin, stdout, stderr] = [(); 3].map(|()| pty.slave.try_clone().unwrap());
         let mut command = Command::new("setsid");
-        command.arg("--ctty").arg(program).args(arguments).env("TERM", "xterm").env("NO_COLOR", "1");
+        // A shell that starts the tests in the background ignores SIGINT for them, nohup SIGHUP.
+        command
+            .args(["--ctty", "env", "--default-signal", program])
+            .args(arguments)
+            .env("TERM", "xterm")
+            .env("NO_COLOR", "1");
         let child = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn().unwrap();
         Self { child, master: pty.master.into(), terminal: pty.slave.into(), output: Vec::new() }
     }
