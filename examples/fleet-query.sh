@@ -1,4 +1,4 @@
-#!/usr/bin/env bash
+#!/bin/bash
 # On which hosts of a fleet does the service `api` wait twice as long as on the day before?
 #
 # In a checkout: examples/fleet-query.sh

@@ -1,4 +1,4 @@
-#!/usr/bin/env bash
+#!/bin/bash
 # A pool of four threads gets little done, although CPUs are idle. What does it wait for?
 #
 # In a checkout: cargo build --release && cargo build --example convoy && sudo examples/lock.sh

@@ -1,4 +1,4 @@
-#!/usr/bin/env bash
+#!/bin/bash
 # Somebody made a build step slower. Does CI notice, and does it say why?
 #
 # In a checkout: cargo build --release && sudo examples/regression.sh

@@ -1,4 +1,4 @@
-#!/usr/bin/env bash
+#!/bin/bash
 # Two pods of a node do the same work, and one is slow. Why?
 #
 # In a checkout: cargo build --release && sudo examples/throttled-pod.sh
