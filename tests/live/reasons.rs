@@ -124,7 +124,7 @@ fn each_planted_cause_is_the_first_one_of_its_group_with_bpf_and_without() {
     }
     for engine in ["auto", "procfs"] {
         let Some(reasons) =
-            reasons_of(&["--engine", engine], &format!("cd {} && ./causes 3; true", directory.path().display()))
+            reasons_of(&["--engine", engine], &format!("cd {} && ./causes 5; true", directory.path().display()))
         else {
             return;
         };
