@@ -111,6 +111,13 @@ const CAUSES: [(&str, ReasonClass, &[&str]); 23] = [
     ("traced", ReasonClass::Traced, &[""]),
 ];
 
+/// Whether a process of `causes.c` waits for what it should. How long it waits for a CPU depends on who else is here.
+fn is_first(reasons: &Reasons, (name, class, calls): &(&str, ReasonClass, &[&str])) -> bool {
+    let times = times(reasons, &format!("for-{name}"));
+    let first = times.iter().find(|(_, reason)| !matches!(reason.class, ReasonClass::Run | ReasonClass::Wait));
+    first.is_some_and(|(_, found)| found.class == *class && calls.contains(&found.entry.as_deref().unwrap_or("")))
+}
+
 #[test]
 fn each_planted_cause_is_the_first_one_of_its_group_with_bpf_and_without() {
     // Four of its threads fill a CPU.
@@ -123,23 +130,23 @@ fn each_planted_cause_is_the_first_one_of_its_group_with_bpf_and_without() {
         return skipped(Missing::Tool("cc"));
     }
     for engine in ["auto", "procfs"] {
-        let Some(reasons) =
-            reasons_of(&["--engine", engine], &format!("cd {} && ./causes 5; true", directory.path().display()))
-        else {
-            return;
-        };
-        for (name, class, calls) in CAUSES {
-            let times = times(&reasons, &format!("for-{name}"));
-            // How long they wait for a CPU depends on who else is here.
-            let sleeps =
-                times.iter().filter(|(_, reason)| !matches!(reason.class, ReasonClass::Run | ReasonClass::Wait));
-            let found = sleeps.clone().next().map(|(_, reason)| (reason.class, reason.entry.as_deref().unwrap_or("")));
-            let is_found = found.is_some_and(|(found, call)| found == class && calls.contains(&call));
-            if !is_found && name != "vforked" && class == ReasonClass::Block {
-                skipped(Missing::Kernel("a file system that waits for a disk"));
-                continue;
-            }
-            assert!(is_found, "{engine}, {name}: {times:#?}");
+        let script = format!("cd {} && ./causes 5; true", directory.path().display());
+        let is_of_disk = |(name, class, _): &&_| *name != "vforked" && *class == ReasonClass::Block;
+        let waits_for_disk = |reasons: &Reasons| CAUSES.iter().filter(is_of_disk).all(|cause| is_first(reasons, cause));
+        // A disk that others keep busy, or a CPU, leaves few of these waits in one recording.
+        let mut recordings = (0..3).map_while(|_| reasons_of(&["--engine", engine], &script)).peekable();
+        let Some(first) = recordings.peek().cloned() else { return };
+        let reasons = recordings.find(waits_for_disk).unwrap_or_else(|| {
+            skipped(Missing::Kernel("a file system that waits for a disk"));
+            first
+        });
+        for cause in CAUSES.iter().filter(|cause| !is_of_disk(cause)) {
+            assert!(
+                is_first(&reasons, cause),
+                "{engine}, {}: {:#?}",
+                cause.0,
+                times(&reasons, &format!("for-{}", cause.0))
+            );
         }
         let locked = times(&reasons, "for-locked");
         let is_held = |reason: &Reason| reason.class == ReasonClass::Sleep && reason.by.is_some();
