@@ -41,7 +41,7 @@ fn sorted_indexes(length: usize, compare: &mut dyn FnMut(usize, usize) -> Orderi
 }
 
 /// Collects into maps and sets, as `collect` does. Of equal keys, the last value stays. Nodes of maps that are filled in order are
-/// half empty: what has large values, and many of them, is collected by the standard library.
+/// half empty: use `collect` for many large values.
 pub(crate) trait CollectSorted: Iterator + Sized {
     /// A map of pairs.
     fn into_map<K: Ord, V>(self) -> BTreeMap<K, V>
@@ -55,7 +55,7 @@ pub(crate) trait CollectSorted: Iterator + Sized {
         map
     }
 
-    /// A set.
+    /// A set of the items.
     fn into_set(self) -> BTreeSet<Self::Item>
     where
         Self::Item: Ord,

@@ -29,7 +29,7 @@ use self::example::example;
 use self::hanging::Hanging;
 use self::support::{Missing, copy_program, skipped};
 
-/// All recorders run at once.
+/// Held by the recorders together, which run at once.
 static ALONE: LazyLock<Alone> = LazyLock::new(alone);
 
 /// What a recorder kept in the first and in the last tenth of its time, by name.
