@@ -8,6 +8,7 @@
  *   name       as `unmap`, in a process whose name has 15 bytes and may have been cut
  *   execute    execve() of a program that the server does not provide: holds cred_guard_mutex
  *   leave      execve() leaves a page that was written to: holds exec_update_lock
+ *   exit       the process exits, which closes a file
  *
  * The second argument is the user of the process. */
 #define _GNU_SOURCE
@@ -99,6 +100,9 @@ static void behave(const char *mode) {
         *map_at(NULL, MAP_SHARED) = 1;
         execl("/bin/sleep", "sleep", "1000", NULL);
         fail("/bin/sleep");
+    } else if (!strcmp(mode, "exit")) {
+        open_file("file", O_RDONLY);
+        _exit(0);
     }
     for (;;) pause();
 }
@@ -124,7 +128,9 @@ static void answer(int fuse, uint64_t unique, int error, const void *data, size_
 
 static void serve(int fuse, const char *mode, pid_t process) {
     static char buffer[ROOM], zeros[ROOM / 2];
-    uint32_t unanswered = !strcmp(mode, "heap") || !strcmp(mode, "execute") ? FUSE_READ : FUSE_WRITE;
+    uint32_t unanswered = !strcmp(mode, "heap") || !strcmp(mode, "execute") ? FUSE_READ
+                          : !strcmp(mode, "exit")                           ? FUSE_FLUSH
+                                                                            : FUSE_WRITE;
     for (;;) {
         ssize_t got = read(fuse, buffer, sizeof buffer);
         if (got < 0 && (errno == EINTR || errno == ENOENT)) continue;

@@ -13,6 +13,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::alone::{Alone, alone};
 use crate::example::example;
+use crate::hanging::Hanging;
 use crate::host::CgroupDirectory;
 use crate::root::histories::cgroup_roots;
 use crate::support::{Missing, skipped};
@@ -139,6 +140,22 @@ fn of_2000_short_processes_each_leaves_a_record() {
     let (run, truth) = (run_us(&threads), shell.children_cpu_us);
     assert!(run <= truth + truth / 20, "{run} µs in records, {truth} µs of CPU time");
     assert!(lost > 0 || run >= truth - truth / 20, "{run} µs in records, {truth} µs of CPU time");
+}
+
+#[test]
+fn a_process_that_waits_while_it_exits_has_one_record_when_it_has_ended() {
+    let Some((mut listener, _alone)) = default_listener() else { return };
+    let Some(hanging) = Hanging::start("exit") else { return };
+    let pids = [hanging.pid].into();
+    let mut records = || of_processes(&listener.drain(&HostContext::default(), &[]), &pids).len();
+    assert_eq!(records(), 0);
+    drop(hanging);
+    let begin = Instant::now();
+    let mut found = 0;
+    while found == 0 && begin.elapsed() < Duration::from_secs(60) {
+        found = records();
+    }
+    assert_eq!([found, records()], [1, 0]);
 }
 
 /// Runs a shell that forks so many processes, two at a time.

@@ -199,12 +199,14 @@ mod tests {
             // The last one makes up for what happened since.
             changed(engine, context, &mut last_threads);
             let now = whole(engine, context);
-            let switches = |thread: &ThreadState| (thread.metrics.voluntary_csw, thread.metrics.nonvoluntary_csw);
+            // The kernel moves some threads to another CPU after they have begun to sleep.
+            let done = |ThreadState { metrics, .. }: &ThreadState| {
+                (metrics.voluntary_csw, metrics.nonvoluntary_csw, metrics.nr_migrations)
+            };
             let ids = sleepers.iter().map(|sleeper| ThreadId { tgid: sleeper.id(), tid: sleeper.id() });
             // On a busy host, some have not begun to sleep, and wait for a CPU.
             let sleeps = |id: &ThreadId| now[id].metrics.state == Some('S');
-            let slept: Vec<_> =
-                ids.filter(|id| sleeps(id) && switches(&last_threads[id]) == switches(&now[id])).collect();
+            let slept: Vec<_> = ids.filter(|id| sleeps(id) && done(&last_threads[id]) == done(&now[id])).collect();
             assert!(slept.len() > sleepers.len() / 2, "{} threads slept", slept.len());
             for id in slept {
                 let (last_threads, now) = (&last_threads[&id], &now[&id]);

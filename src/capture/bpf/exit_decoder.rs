@@ -122,7 +122,6 @@ pub(super) struct ExitFields {
     started_monotonic: Option<Field>,
     wait_time: Option<Field>,
     id: Option<Field>,
-    process: Option<Field>,
     parent: Option<Field>,
     process_name: Option<Field>,
 }
@@ -135,7 +134,6 @@ impl ExitFields {
             started_monotonic: find(columns::START_MONOTONIC),
             wait_time: find(columns::WAIT_TIME),
             id: find(columns::TID),
-            process: find(columns::TGID),
             parent: find(columns::PARENT),
             process_name: find(columns::PROCESS_NAME),
         }
@@ -167,9 +165,9 @@ impl ExitFields {
         record[id.slot()] = old_id;
     }
 
-    /// The ids of the thread of a record, and of its process.
-    pub(super) fn ids(&self, record: &[u64]) -> [Option<u64>; 2] {
-        [self.id, self.process].map(|field| number(record, field))
+    /// The id of the thread of a record.
+    pub(super) fn id(&self, record: &[u64]) -> Option<u64> {
+        number(record, self.id)
     }
 
     /// Whether two records are of one thread, or of one process.

@@ -2,8 +2,8 @@
 //!
 //! At `sched_process_exit`, early in the exit of a thread, it still has its parent, its leader and, from Linux 6.16 on,
 //! its memory. At `sched_process_free` its counters are complete: it has left its CPU for the last time, its parent has
-//! waited for it, and after a grace period of RCU nothing refers to it. Some kernels free a few threads without this
-//! tracepoint, so that the record of the exit has the counters too.
+//! waited for it, and after a grace period of RCU nothing refers to it. [`DeadThreads`] records it before. Some kernels free a few
+//! threads without this tracepoint, so that the record of the exit has the counters too.
 //!
 //! At `sched_process_exec`, a process already has the name of the file. It got the name at `task_rename`, where the thread that
 //! called execve(2) is the first thread, all others have exited, and the memory belongs to the file (`begin_new_exec` of
@@ -17,6 +17,7 @@ use super::assemble::Assembled;
 use super::btf::{Btf, TypeId, kind};
 use super::cgroup_fields::of_mounted;
 use super::columns;
+use super::dead_threads::{DeadThreads, DeathFields};
 use super::layout::Layout;
 use super::load::{Attach, ProgramSpec, load};
 use super::new_cgroup;
@@ -35,6 +36,8 @@ pub(super) struct ExitPrograms {
     without_room: SharedWords,
     /// The program at the exit.
     program: OwnedFd,
+    /// `None` where the kernel forbids to copy its memory.
+    pub(super) dead: Option<DeadThreads>,
     _links: [OwnedFd; 2],
     /// Link of the program for new cgroups. Without it, the cgroup of a thread is unknown if no capture has seen it.
     _new_cgroups: Option<OwnedFd>,
@@ -111,8 +114,9 @@ impl ExitPrograms {
             let execs = attach("ctprof_renames", "btf_trace_task_rename", &of_renamed)
                 .and_then(|(_, renames)| exec_program((btf, kernel), renames, to_ring));
             let execs = execs.inspect_err(|error| tracing::info!("no started programs: {error:?}")).ok();
+            let dead = dead_threads((btf, kernel), &layout, (to_ring, lost_freed));
             let links = [exit, free];
-            Ok((Self { ring, without_room, program, _links: links, _new_cgroups: new_cgroups, execs }, layout))
+            Ok((Self { ring, without_room, program, dead, _links: links, _new_cgroups: new_cgroups, execs }, layout))
         })
     }
 
@@ -130,6 +134,19 @@ impl ExitPrograms {
         let fdinfo = format!("/proc/self/fdinfo/{}", self.program.as_raw_fd());
         fs::read_to_string(fdinfo).ok().map(|fdinfo| recursion_misses(&fdinfo))
     }
+}
+
+/// Loads the program for dead threads.
+fn dead_threads((btf, kernel): (&Btf<'_>, Kernel), layout: &Layout, ring_and_lost: (i32, i32)) -> Option<DeadThreads> {
+    let (fields, address) = (DeathFields::find(btf, kernel.task)?, SharedWords::new(1).ok()?);
+    let mut copied = layout.clone();
+    let spec = ProgramSpec { name: "ctprof_dead", attach: Attach::Nowhere, btf_id: 0 };
+    let program = load(&spec, &mut copied, |layout| {
+        Emitter { kernel, layout }.dead_thread(&fields, address.map.as_raw_fd(), ring_and_lost)
+    });
+    let program = program.inspect_err(|error| tracing::info!("dead threads are not recorded: {error:?}")).ok()?;
+    // Of a field that the program drops, the ring has what was there before.
+    (copied.dropped == layout.dropped).then(|| DeadThreads::new(program, address))
 }
 
 /// Loads and attaches the program at the execution of a file.

@@ -29,7 +29,7 @@ use crate::process::{Privileges, RaisedPriority, lock};
 /// Records are left in the ring for this long, so that one wake-up receives many. At 20,000 exits per second, they take
 /// 2 % of the default ring.
 const PAUSE_MS: u8 = 5;
-/// How often it is asked whether the last threads are freed. A window waits for that.
+/// How often it is asked whether the last threads are dead. A window waits for that.
 const WAIT: Duration = Duration::from_millis(1);
 /// Exited threads that the kernel has not freed yet, of 1 KB each: their parents may never wait for them. Beyond this many,
 /// a thread's counters are those read at exit.
@@ -38,10 +38,10 @@ const MAX_EXITING: usize = 1 << 16;
 /// belongs to the programs that follow, and is counted.
 const MAX_LEFT: usize = 1 << 14;
 const MAX_LEFT_BY_ONE: usize = 64;
-/// The kernel frees a thread after a grace period of RCU: mostly 10 to 40 ms, at most this long.
-const LONGEST_GRACE: Duration = Duration::from_millis(300);
-/// If no thread was freed for this long, the parents of the remaining ones have not waited for them.
-const QUIET: Duration = Duration::from_millis(60);
+/// Threads that exit are waited for, at most this long. On an idle host, they are dead at once, and freed after 10 to 40 ms.
+const LONGEST_EXIT: Duration = Duration::from_millis(300);
+/// Dead threads that are recorded before their records are taken. They fit into a ring of a sixteenth of the default size.
+const DEAD_AT_ONCE: usize = 1024;
 
 /// Size of the ring buffer of an [`ExitListener`]: room for 5,000 threads.
 pub const DEFAULT_RING_BYTES: u32 = 8 << 20;
@@ -107,14 +107,14 @@ impl ExitListener {
         ]
     }
 
-    /// Forgets the threads that have exited before the call.
+    /// Forgets the threads that have exited before the call, but for those that still run: a capture after the call counts what
+    /// they have done until then.
     pub fn restart(&mut self) {
         self.keep_all();
         let mut inbox = lock(&self.inbox);
-        inbox.take();
-        inbox.received.exiting.clear();
+        inbox.awaits_before(u64::MAX, &HashSet::new());
+        inbox.drain(u64::MAX, &HashSet::new());
         inbox.received.left.clear();
-        inbox.drain(u64::MAX);
     }
 
     /// Passes each thread that started after this call to `sink` when it is freed, and keeps other threads. `host` tells which
@@ -138,26 +138,25 @@ impl ExitListener {
         &self.names.cgroups
     }
 
-    /// Takes the new records of threads that exited before the call. Waits until those threads are freed, and listens on. Threads
-    /// that exit meanwhile are taken by the next call: they have not done all of their work yet, and a capture before the call
-    /// has listed them.
+    /// Takes the new records of threads that exited before the call. Waits a little until those threads have done all of their work,
+    /// and listens on. Others, and threads that exit meanwhile, are taken by the next call: a capture before the call has listed
+    /// them.
     ///
     /// `host` tells which values the kernel counts. Threads are in cgroups that were made since this listener was started, or
     /// that were seen by captures that [share](super::super::capturer::Capturer::share_cgroups) them. An earlier capture has read
-    /// `threads`: zombies among them need not be freed, because that capture has all of their work.
+    /// `threads`: zombies among them are not waited for, because that capture has all of their work.
     pub fn drain(&mut self, host: &HostContext, threads: &[ThreadState]) -> RecordedExits {
         // An id that was used again only shortens the wait.
         let read: HashSet<u64> =
             threads.iter().filter(|thread| thread.has_exited()).map(|thread| thread.tid.into()).collect();
         let (begin, start) = (Instant::now(), Start::now(Tree::Live));
         let monotonic_ns = start.monotonic_ns.unwrap_or(u64::MAX);
-        lock(&self.inbox).received.last_freed = begin;
-        while begin.elapsed() < LONGEST_GRACE && lock(&self.inbox).awaits_before(monotonic_ns, &read) {
+        while begin.elapsed() < LONGEST_EXIT && lock(&self.inbox).awaits_before(monotonic_ns, &read) {
             thread::sleep(WAIT);
         }
         let ((records, summary), left) = {
             let mut inbox = lock(&self.inbox);
-            (inbox.drain(monotonic_ns), std::mem::take(&mut inbox.received.left))
+            (inbox.drain(monotonic_ns, &read), std::mem::take(&mut inbox.received.left))
         };
         self.names.programs.turn();
         let (parameters, layout) = (HostParameters::read(host, start), Arc::clone(&self.layout));
@@ -296,14 +295,29 @@ impl Inbox {
         }
     }
 
-    /// Whether a thread that exited before this time is not freed yet, may be soon, and was not read since.
+    /// Records threads that exited before this time and are dead, but for those that were read since. Returns whether there are
+    /// others.
     fn awaits_before(&mut self, monotonic_ns: u64, read: &HashSet<u64>) -> bool {
         self.take();
-        self.received.last_freed.elapsed() < QUIET && self.received.has_before(monotonic_ns, read)
+        let exiting = self.received.exiting_before(monotonic_ns, |id| !read.contains(&id));
+        for threads in exiting.chunks(DEAD_AT_ONCE) {
+            let recorded =
+                self.programs.dead.iter().try_for_each(|dead| threads.iter().try_for_each(|&at| dead.record(at)));
+            if let Err(errno) = recorded {
+                tracing::info!("dead threads are not recorded: {errno}");
+                self.programs.dead = None;
+            }
+            self.take();
+        }
+        !self.received.exiting_before(monotonic_ns, |id| !read.contains(&id)).is_empty()
     }
 
-    fn drain(&mut self, exited_before_ns: u64) -> (Vec<u8>, ExitRecords) {
-        self.received.drain(exited_before_ns, self.programs.without_record(self.received.counted))
+    /// Takes the records of threads that exited before this time. Of those that still run, the record of the exit is all there is
+    /// where nothing says when they are dead.
+    fn drain(&mut self, exited_before_ns: u64, read: &HashSet<u64>) -> (Vec<u8>, ExitRecords) {
+        let tells_dead = self.programs.dead.is_some();
+        self.received.store_before(exited_before_ns, |id| !tells_dead || read.contains(&id));
+        self.received.drain(self.programs.without_record(self.received.counted))
     }
 }
 
@@ -330,7 +344,6 @@ struct ExitReceiver {
     execs_not_stored: u64,
     /// Counts of the programs at the last answer.
     counted: WithoutRecord,
-    last_freed: Instant,
 }
 
 impl ExitReceiver {
@@ -348,32 +361,30 @@ impl ExitReceiver {
             not_stored: 0,
             execs_not_stored: 0,
             counted: WithoutRecord::default(),
-            last_freed: Instant::now(),
         }
     }
 
-    /// Takes the records of freed threads, and of others that exited before this time. `counted` is what the programs have counted.
-    fn drain(&mut self, exited_before_ns: u64, counted: WithoutRecord) -> (Vec<u8>, ExitRecords) {
-        // A capture that still lists such a thread counts it; of the others, this is all there is.
-        let exited = self.exiting.extract_if(|_, exiting| exiting[TIME] < exited_before_ns);
-        exited.collect::<Vec<_>>().into_iter().for_each(|(_, exiting)| self.store(exiting));
+    /// The addresses of threads with such an id that exited before this time.
+    fn exiting_before(&self, monotonic_ns: u64, has_id: impl Fn(u64) -> bool) -> Vec<u64> {
+        let is_one = |exiting: &[u64]| exiting[TIME] < monotonic_ns && self.fields.id(exiting).is_none_or(&has_id);
+        self.exiting.iter().filter(|(_, exiting)| is_one(exiting)).map(|(&thread, _)| thread).collect()
+    }
+
+    /// Stores the records that threads with such an id had at their exit, before this time.
+    fn store_before(&mut self, monotonic_ns: u64, has_id: impl Fn(u64) -> bool) {
+        for thread in self.exiting_before(monotonic_ns, has_id) {
+            self.exiting.remove(&thread).into_iter().for_each(|exiting| self.store(exiting));
+        }
+    }
+
+    /// Takes the stored records. `counted` is what the programs have counted.
+    fn drain(&mut self, counted: WithoutRecord) -> (Vec<u8>, ExitRecords) {
         let WithoutRecord { no_room, not_run, execs } = counted.since(std::mem::replace(&mut self.counted, counted));
         let received = std::mem::take(&mut self.received);
         let lost = std::mem::take(&mut self.not_stored).saturating_add(no_room).saturating_add(not_run);
         let execs_lost = std::mem::take(&mut self.execs_not_stored).saturating_add(execs);
         let records = std::mem::replace(&mut self.records, PackedRecords::new(MAX_BYTES)).finish();
         (records, ExitRecords { source: "bpf".to_owned(), received, lost, not_run, execs_lost })
-    }
-
-    /// Whether a thread that exited before this time is not freed yet, and has none of these ids. Threads of this process do not
-    /// count: workers of a capture exit with it, and the little that they do after that is not what a window is about.
-    fn has_before(&self, monotonic_ns: u64, read: &HashSet<u64>) -> bool {
-        let own = u64::from(std::process::id());
-        let is_read = |exiting: &[u64]| {
-            let [id, process] = self.fields.ids(exiting);
-            id.is_some_and(|id| read.contains(&id)) || process == Some(own)
-        };
-        self.exiting.values().any(|exiting| exiting[TIME] < monotonic_ns && !is_read(exiting))
     }
 
     /// Adds the record of a thread.
@@ -397,8 +408,8 @@ impl ExitReceiver {
         } else if let Some(mut exiting) = before {
             // Without its exit, the parent of a thread is unknown, and its work would be counted twice: its ancestors
             // count it too.
-            if record.len() == self.words[0] && self.fields.take_freed(&mut exiting, record) {
-                self.last_freed = Instant::now();
+            if record.len() == self.words[0] {
+                self.fields.take_freed(&mut exiting, record);
             }
             self.fold_or_store(thread, exiting);
         }

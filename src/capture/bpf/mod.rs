@@ -11,6 +11,7 @@ mod changes;
 mod columns;
 mod complete;
 mod cpu_time;
+mod dead_threads;
 mod exit_decoder;
 mod exit_programs;
 pub(in crate::capture) mod exits;

@@ -170,13 +170,26 @@ impl Emitter<'_> {
         assembler.mov(R6, R1);
         assembler.load(Width::U64, R7, R6, FIRST_ARGUMENT);
         if event == ThreadEvent::Rename {
-            self.end_unless_leader(&mut assembler);
+            end_if(&mut assembler, |assembler, other| self.unless_leader(assembler, other));
         }
         self.cast_to_untrusted(&mut assembler);
-        let parts = event.parts();
-        let words = parts.iter().map(|&part| self.layout.words(part)).max().unwrap_or(0);
-        record_in_ring(assembler, words + TRAILER_WORDS, (ring, lost), |assembler| {
-            parts.iter().for_each(|&part| self.fill(assembler, part));
+        self.event_in_ring(assembler, event, (ring, lost), |assembler| {
+            event.parts().iter().for_each(|&part| self.fill(assembler, part));
+        })
+    }
+
+    /// Emits the rest of a program that writes a record of an event and its [`EventTrailer`]: `fill` fills the record of the thread
+    /// in `R7`.
+    pub(super) fn event_in_ring(
+        &self,
+        assembler: Assembler,
+        event: ThreadEvent,
+        ring_and_lost: (i32, i32),
+        fill: impl FnOnce(&mut Assembler),
+    ) -> Assembled {
+        let words = event.parts().iter().map(|&part| self.layout.words(part)).max().unwrap_or(0);
+        record_in_ring(assembler, words + TRAILER_WORDS, ring_and_lost, |assembler| {
+            fill(assembler);
             assembler.store(Width::U64, R8, byte(words), R7);
             assembler.store_immediate(Width::U64, R8, byte(words + 1), event as i32);
             assembler.mov_immediate(R0, 0);
@@ -185,17 +198,6 @@ impl Emitter<'_> {
             }
             assembler.store(Width::U64, R8, byte(words + 2), R0);
         })
-    }
-
-    /// Ends the program if the thread in `R7` is not the first of its process.
-    fn end_unless_leader(&self, assembler: &mut Assembler) {
-        let [other, leader] = [(); 2].map(|()| assembler.label());
-        self.unless_leader(assembler, other);
-        assembler.jump(leader);
-        assembler.place(other);
-        assembler.mov_immediate(R0, 0);
-        assembler.exit();
-        assembler.place(leader);
     }
 
     fn bytes(&self, part: RecordScope) -> i32 {
@@ -220,6 +222,20 @@ impl Emitter<'_> {
 
     /// Fills this part of the record in `R8` from the thread in `R7` and `R9`.
     pub(super) fn fill(&self, assembler: &mut Assembler, part: RecordScope) {
+        let columns = self.begin_record(assembler, part);
+        self.load_behind(assembler, &columns, &[]);
+        // Calls clobber the registers with pointers, so copies are last.
+        copy_all(assembler, columns.into_iter().filter(|(_, column)| column.place.copied));
+    }
+
+    /// Fills this part of the record in `R8` from the thread at the address in `R9`, which the kernel does not know to be one.
+    pub(super) fn copy(&self, assembler: &mut Assembler, part: RecordScope) {
+        let columns = self.begin_record(assembler, part);
+        copy_all(assembler, columns.into_iter());
+    }
+
+    /// Fills what comes before the fields, and clears fields that may be skipped. Returns the columns of the part.
+    fn begin_record(&self, assembler: &mut Assembler, part: RecordScope) -> Vec<(u16, &RecordColumn)> {
         assembler.store_immediate(Width::U64, R8, byte(LENGTH), self.bytes(part) / 8);
         if part == RecordScope::Thread {
             (FOLLOWED..TIME).for_each(|word| assembler.store_immediate(Width::U64, R8, byte(word), 0));
@@ -230,13 +246,7 @@ impl Emitter<'_> {
         for (_, column) in columns.iter().filter(|(_, column)| may_be_skipped(column)) {
             slots(column).for_each(|slot| assembler.store_immediate(Width::U64, R8, byte(slot), 0));
         }
-        self.load_behind(assembler, &columns, &[]);
-        // Calls clobber the registers with pointers, so copies are last.
-        for (number, column) in columns.iter().filter(|(_, column)| column.place.copied) {
-            assembler.mark(Some(*number));
-            copy(assembler, column);
-        }
-        assembler.mark(None);
+        columns
     }
 
     /// Loads the columns behind these pointers and follows more pointers from there. The last pointer is in its register.
@@ -263,6 +273,17 @@ impl Emitter<'_> {
             assembler.place(skip);
         }
     }
+}
+
+/// Emits what jumps to a label if the program has nothing to do, and ends the program there.
+pub(super) fn end_if(assembler: &mut Assembler, is_done: impl FnOnce(&mut Assembler, Label)) {
+    let [end, go_on] = [(); 2].map(|()| assembler.label());
+    is_done(assembler, end);
+    assembler.jump(go_on);
+    assembler.place(end);
+    assembler.mov_immediate(R0, 0);
+    assembler.exit();
+    assembler.place(go_on);
 }
 
 /// Emits the rest of a program that writes a record of this many words: `fill` fills the record in `R8`. Without room in the ring
@@ -371,29 +392,45 @@ fn load(assembler: &mut Assembler, column: &RecordColumn, base: Register) {
     }
 }
 
+fn copy_all<'c>(assembler: &mut Assembler, columns: impl Iterator<Item = (u16, &'c RecordColumn)>) {
+    for (number, column) in columns {
+        assembler.mark(Some(number));
+        copy(assembler, column);
+    }
+    assembler.mark(None);
+}
+
 /// Copies a column that cannot be loaded.
 fn copy(assembler: &mut Assembler, column: &RecordColumn) {
     let skip = assembler.label();
+    let slot = byte(column.slot);
     assembler.mov(R3, R9);
     for &hop in &column.place.hops {
-        assembler.load(Width::U64, R3, R3, near(hop));
+        assembler.add_immediate(R3, near(hop).into());
+        copy_bytes(assembler, R8, slot, 8);
+        assembler.load(Width::U64, R3, R8, slot);
         assembler.jump_if_equal(R3, 0, skip);
     }
-    assembler.add_immediate(R3, i32::from(near(column.place.offset)));
-    assembler.mov(R1, R8);
-    assembler.add_immediate(R1, i32::from(byte(column.slot)));
+    assembler.add_immediate(R3, near(column.place.offset).into());
     let bytes = usize::try_from(column.place.size).unwrap_or(usize::MAX).min(8 * column.words);
-    assembler.mov_immediate(R2, i32::try_from(bytes).expect("a column has a few words"));
-    assembler.call(Helper::ProbeReadKernel);
+    copy_bytes(assembler, R8, slot, i32::try_from(bytes).expect("a column has a few words"));
     // A value of less than a word becomes one.
     if let Some(width) = Width::from_bytes(column.place.size).filter(|&width| width != Width::U64) {
-        assembler.load(width, R0, R8, byte(column.slot));
+        assembler.load(width, R0, R8, slot);
         if column.place.signed {
             assembler.sign_extend(R0, width);
         }
-        assembler.store(Width::U64, R8, byte(column.slot), R0);
+        assembler.store(Width::U64, R8, slot, R0);
     }
     assembler.place(skip);
+}
+
+/// Copies bytes from the address in `R3`, which may be any, to a place behind `base`. They are 0 if they cannot be read.
+pub(super) fn copy_bytes(assembler: &mut Assembler, base: Register, at: i16, bytes: i32) {
+    assembler.mov(R1, base);
+    assembler.add_immediate(R1, at.into());
+    assembler.mov_immediate(R2, bytes);
+    assembler.call(Helper::ProbeReadKernel);
 }
 
 /// Whether the program may skip the column. If so, the value of the record before must be cleared.

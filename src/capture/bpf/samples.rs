@@ -357,7 +357,7 @@ mod tests {
             return skipped(Missing::Kernel("to find threads by their ids (Linux 6.7)"));
         }
         let start = |script| std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
-        let mut children = ["sleep 100", "while :; do sleep 0.01; done"].map(start);
+        let mut children = ["exec sleep 100", "while :; do sleep 0.01; done"].map(start);
         std::thread::sleep(Duration::from_millis(100));
         pass(&mut sampler);
         std::thread::sleep(Duration::from_millis(50));

@@ -57,6 +57,12 @@ impl ExitReceiver {
             false => self.add(record, trailer),
         }
     }
+
+    /// Takes the records of all threads that have exited.
+    fn drain_all(&mut self, counted: WithoutRecord) -> (Vec<u8>, ExitRecords) {
+        self.store_before(u64::MAX, |_| true);
+        self.drain(counted)
+    }
 }
 
 fn name(text: &[u8; 8]) -> u64 {
@@ -105,10 +111,10 @@ fn what_was_drained_is_neither_received_nor_lost_again() {
     let fields = fields();
     let mut received = ExitReceiver::new(&fields);
     received.take(&exiting(&fields, 100));
-    let (_, ExitRecords { received: first, lost, not_run, .. }) = received.drain(u64::MAX, without_record(4, 3));
+    let (_, ExitRecords { received: first, lost, not_run, .. }) = received.drain_all(without_record(4, 3));
     assert_eq!((first, lost, not_run), (1, 7, 3));
     received.take(&freed(&fields, 2_000_000_000, 130));
-    let (_, ExitRecords { received: second, lost, not_run, .. }) = received.drain(u64::MAX, without_record(4, 5));
+    let (_, ExitRecords { received: second, lost, not_run, .. }) = received.drain_all(without_record(4, 5));
     assert_eq!((second, lost, not_run), (0, 2, 2));
 }
 
@@ -116,28 +122,30 @@ fn what_was_drained_is_neither_received_nor_lost_again() {
 fn a_thread_that_exits_while_others_are_taken_is_taken_with_all_of_its_work_by_the_next_call() {
     let fields = fields();
     let mut received = ExitReceiver::new(&fields);
+    let taken = |received: &mut ExitReceiver, now_ns, ids: &[u64]| {
+        received.store_before(now_ns, |id| ids.contains(&id));
+        received.drain(WithoutRecord::default()).1.received
+    };
     received.take(&exiting(&fields, 100));
-    let taken =
-        [5_000_000_000, 5_000_000_001].map(|now_ns| received.drain(now_ns, WithoutRecord::default()).1.received);
-    assert_eq!(taken, [0, 1]);
+    assert_eq!(taken(&mut received, 5_000_000_000, &[41]), 0, "it exited later");
+    assert_eq!(taken(&mut received, u64::MAX, &[40, 42]), 0, "it still runs");
+    assert_eq!(taken(&mut received, u64::MAX, &[41]), 1);
     received.take(&exiting(&fields, 100));
-    received.drain(5_000_000_000, WithoutRecord::default());
     received.take(&freed(&fields, 2_000_000_000, 130));
-    assert_eq!(received.drain(5_000_000_000, WithoutRecord::default()).1.received, 1);
+    assert_eq!(taken(&mut received, 0, &[]), 1, "it was freed");
 }
 
 #[test]
-fn a_thread_that_was_read_after_its_exit_is_not_waited_for() {
+fn threads_that_exited_before_a_time_are_asked_whether_they_are_dead() {
     let fields = fields();
     let mut received = ExitReceiver::new(&fields);
     received.take(&exiting(&fields, 100));
-    let awaits = |now_ns, read: &[u64]| received.has_before(now_ns, &read.iter().copied().collect());
-    assert_eq!([awaits(u64::MAX, &[]), awaits(u64::MAX, &[40]), awaits(u64::MAX, &[41])], [true, true, false]);
-    assert!(!awaits(5_000_000_000, &[]), "it exited later");
-    let own = [("pid", 43), ("tgid", std::process::id().into()), (columns::START_TIME, 1)];
-    let mut received = ExitReceiver::new(&fields);
-    received.take(&record(&fields, (RecordScope::Process, 5_000_000_000, 0xabc), &own));
-    assert!(!received.has_before(u64::MAX, &HashSet::new()), "a worker of this process");
+    let asked = |received: &ExitReceiver, now_ns, id| received.exiting_before(now_ns, |one| one != id);
+    assert_eq!(asked(&received, 5_000_000_001, 40), [0xabc]);
+    assert!(asked(&received, 5_000_000_000, 40).is_empty(), "it exited later");
+    assert!(asked(&received, u64::MAX, 41).is_empty(), "it was read");
+    received.take(&freed(&fields, 2_000_000_000, 130));
+    assert!(asked(&received, u64::MAX, 40).is_empty(), "it was freed, or found dead");
 }
 
 /// The threads of these records.
@@ -148,7 +156,7 @@ fn exits(records: &[Vec<u64>]) -> Vec<ExitedThread> {
 fn exits_of(fields: Layout, records: &[Vec<u64>]) -> Vec<ExitedThread> {
     let mut received = ExitReceiver::new(&fields);
     records.iter().for_each(|record| received.take(record));
-    let (records, summary) = received.drain(u64::MAX, WithoutRecord::default());
+    let (records, summary) = received.drain_all(WithoutRecord::default());
     let left = received.left;
     let cgroup_names = Arc::new(CgroupNames::default());
     cgroup_names.add(key(UNIFIED, 0xff00).get(), "/build".into());
@@ -192,14 +200,6 @@ fn a_thread_whose_address_another_has_without_being_freed_has_the_counters_of_it
     let freed_as_it_was = freed(&fields, 2_000_000_000, 230);
     assert_eq!(runs(&[exiting(&fields, 100), exiting(&fields, 200), freed_as_it_was]), [100, 230]);
     assert_eq!(runs(&[exiting(&fields, 100), freed(&fields, 3_000_000_000, 7)]), [100], "its exit was lost");
-}
-
-#[test]
-fn only_threads_that_exited_before_are_awaited() {
-    let mut received = ExitReceiver::new(&fields());
-    received.take(&exiting(&fields(), 100));
-    let has_before = |now_ns| received.has_before(now_ns, &HashSet::new());
-    assert!(has_before(5_000_000_001) && !has_before(5_000_000_000));
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn threads_that_start_and_exit_while_records_are_folded_are_not_kept() {
     }
     // The kernel uses the memory of the first one for the second one.
     [100; 2].into_iter().for_each(|thread| received.take(&exiting(&fields, thread)));
-    let (records, summary) = received.drain(u64::MAX, WithoutRecord::default());
+    let (records, summary) = received.drain_all(WithoutRecord::default());
     assert_eq!((unpacked(&records).count(), summary.received), (2, 4), "an older one, and one that is not freed");
     assert_eq!(taken.try_iter().collect::<Vec<_>>(), [1_900_000_000; 2], "one whose last record was lost, too");
 }
@@ -331,10 +331,6 @@ fn programs_that_were_left_without_a_record_are_counted() {
     }
     let without_room = WithoutRecord { execs: 5, ..WithoutRecord::default() };
     let lost = |(_, ExitRecords { execs_lost, .. })| execs_lost;
-    assert_eq!(
-        lost(received.drain(u64::MAX, without_room)),
-        1 + 1 + 5,
-        "no name before, no room here, and none in the ring"
-    );
-    assert_eq!(lost(received.drain(u64::MAX, without_room)), 0);
+    assert_eq!(lost(received.drain_all(without_room)), 1 + 1 + 5, "no name before, no room here, and none in the ring");
+    assert_eq!(lost(received.drain_all(without_room)), 0);
 }

@@ -8,10 +8,11 @@ use super::super::btf::{Btf, TypeId};
 use super::super::change_filter::ChangeFilter;
 use super::super::change_program::ChangeOutput;
 use super::super::columns;
-use super::super::layout::{FieldRequest, Layout, RecordColumn, RecordScope, ThreadRecord};
+use super::super::dead_threads::DeathFields;
+use super::super::layout::{FieldRequest, Layout, RecordColumn, RecordScope, TIME, ThreadRecord};
 use super::super::load::{Attach, ProgramSpec, load};
 use super::super::path::resolve;
-use super::super::program::{Emitter, Kernel, TaskWalk};
+use super::super::program::{Emitter, EventTrailer, Kernel, TaskWalk, ThreadEvent};
 use super::super::shape::TypeShape;
 use super::listing::listing;
 use super::machine::{BpfMachine, FILTER_MAP, NOW, RECORD_MAP, SLOTS, STALE};
@@ -275,6 +276,37 @@ fn passes_of_changes_write_what_did_something_and_the_first_thread_of_its_proces
     });
 }
 
+#[test]
+fn only_a_dead_thread_is_copied_with_the_values_of_every_column_on_every_kernel() {
+    each_kernel(|name, btf| {
+        let kernel = Kernel::find(btf).unwrap();
+        let layout = Layout::resolve(btf, kernel.task, columns::exits());
+        let fields = DeathFields::find(btf, kernel.task).unwrap();
+        let program = Emitter { kernel, layout: &layout }.dead_thread(&fields, FILTER_MAP, (RECORD_MAP, RECORD_MAP));
+        let mut memory = KernelMemory::new(btf, kernel.task, &layout);
+        let maps = memory.machine.maps();
+        memory.machine.set_word(&maps, memory.task);
+        let mut written = |on_cpu, state| {
+            memory.set(btf, kernel, columns::ON_CPU, on_cpu);
+            memory.set(btf, kernel, columns::STATE, state);
+            memory.machine.run_with(&program, 0, &maps)
+        };
+        assert!(written(1, 0x80).is_empty(), "{name}: it leaves its CPU");
+        assert!(
+            written(0, 2).is_empty() && written(0, 0).is_empty(),
+            "{name}: it exits, and sleeps or waits for a CPU"
+        );
+        let [words] = written(0, 0x80).try_into().unwrap();
+        let (record, trailer) = EventTrailer::split(&words).unwrap();
+        let freed = EventTrailer { thread: memory.task, event: ThreadEvent::Freed as u64, old_id: 0 };
+        assert_eq!((record.len(), record[TIME], trailer), (layout.words(RecordScope::Thread), NOW, freed), "{name}");
+        for column in layout.columns.iter().filter(|column| column.part == RecordScope::Thread) {
+            let slots = layout.find(column.path).unwrap().slots();
+            assert_eq!(record[slots], memory.expected(&layout, column), "{name}: {}", column.path);
+        }
+    });
+}
+
 /// A small kernel: one column of each kind.
 fn small() -> Vec<u8> {
     let mut built = TypeBuilder::new();
@@ -343,13 +375,13 @@ fn the_kernel_loads_the_program() {
 const SMALL: &str = "\
 0: (bf) r6 = r1
 1: (79) r7 = *(u64 *)(r6 +8)
-2: (15) if r7 == 0x0 goto pc+62
+2: (15) if r7 == 0x0 goto pc+67
 3: (62) *(u32 *)(r10 -4) = 0
 4: (18) r1 = map[fd:3]
 6: (bf) r2 = r10
 7: (07) r2 += -4
 8: (85) call bpf_map_lookup_elem#1
-9: (15) if r0 == 0x0 goto pc+55
+9: (15) if r0 == 0x0 goto pc+60
 10: (bf) r8 = r0
 11: (bf) r1 = r7
 12: (b7) r2 = 12
@@ -382,29 +414,34 @@ const SMALL: &str = "\
 39: (c7) r0 s>>= 32  ; signal->nr_threads
 40: (7b) *(u64 *)(r8 +72) = r0  ; signal->nr_threads
 41: (bf) r3 = r9  ; mm->count[1].counter
-42: (79) r3 = *(u64 *)(r3 +24)  ; mm->count[1].counter
-43: (15) if r3 == 0x0 goto pc+5  ; mm->count[1].counter
-44: (07) r3 += 16  ; mm->count[1].counter
-45: (bf) r1 = r8  ; mm->count[1].counter
-46: (07) r1 += 56  ; mm->count[1].counter
-47: (b7) r2 = 8  ; mm->count[1].counter
-48: (85) call bpf_probe_read_kernel#113  ; mm->count[1].counter
-49: (b7) r3 = 80
-50: (61) r0 = *(u32 *)(r7 +0)
-51: (61) r1 = *(u32 *)(r7 +4)
-52: (5d) if r0 != r1 goto pc+8
-53: (7a) *(u64 *)(r8 +0) = 11
-54: (7a) *(u64 *)(r8 +80) = 0
-55: (79) r1 = *(u64 *)(r9 +32)  ; signal->utime
-56: (15) if r1 == 0x0 goto pc+3  ; signal->utime
-57: (72) *(u8 *)(r8 +9) = 1  ; signal->utime
-58: (79) r0 = *(u64 *)(r1 +8)  ; signal->utime
-59: (7b) *(u64 *)(r8 +80) = r0  ; signal->utime
-60: (b7) r3 = 88
-61: (79) r1 = *(u64 *)(r6 +0)
-62: (79) r1 = *(u64 *)(r1 +0)
-63: (bf) r2 = r8
-64: (85) call bpf_seq_write#127
-65: (b7) r0 = 0
-66: (95) exit
+42: (07) r3 += 24  ; mm->count[1].counter
+43: (bf) r1 = r8  ; mm->count[1].counter
+44: (07) r1 += 56  ; mm->count[1].counter
+45: (b7) r2 = 8  ; mm->count[1].counter
+46: (85) call bpf_probe_read_kernel#113  ; mm->count[1].counter
+47: (79) r3 = *(u64 *)(r8 +56)  ; mm->count[1].counter
+48: (15) if r3 == 0x0 goto pc+5  ; mm->count[1].counter
+49: (07) r3 += 16  ; mm->count[1].counter
+50: (bf) r1 = r8  ; mm->count[1].counter
+51: (07) r1 += 56  ; mm->count[1].counter
+52: (b7) r2 = 8  ; mm->count[1].counter
+53: (85) call bpf_probe_read_kernel#113  ; mm->count[1].counter
+54: (b7) r3 = 80
+55: (61) r0 = *(u32 *)(r7 +0)
+56: (61) r1 = *(u32 *)(r7 +4)
+57: (5d) if r0 != r1 goto pc+8
+58: (7a) *(u64 *)(r8 +0) = 11
+59: (7a) *(u64 *)(r8 +80) = 0
+60: (79) r1 = *(u64 *)(r9 +32)  ; signal->utime
+61: (15) if r1 == 0x0 goto pc+3  ; signal->utime
+62: (72) *(u8 *)(r8 +9) = 1  ; signal->utime
+63: (79) r0 = *(u64 *)(r1 +8)  ; signal->utime
+64: (7b) *(u64 *)(r8 +80) = r0  ; signal->utime
+65: (b7) r3 = 88
+66: (79) r1 = *(u64 *)(r6 +0)
+67: (79) r1 = *(u64 *)(r1 +0)
+68: (bf) r2 = r8
+69: (85) call bpf_seq_write#127
+70: (b7) r0 = 0
+71: (95) exit
 ";

@@ -69,6 +69,11 @@ impl BpfMachine {
         self.write(maps.slots + 8 * u64::from(SLOTS), pass << 32);
     }
 
+    /// Sets the first word of the map [`FILTER_MAP`].
+    pub(crate) fn set_word(&mut self, maps: &MachineMaps, word: u64) {
+        self.write(maps.slots, word);
+    }
+
     /// How many threads the pass has met.
     pub(crate) fn met(&mut self, maps: &MachineMaps) -> u32 {
         u32::from_ne_bytes(self.bytes(maps.slots + 8 * u64::from(SLOTS), 4).try_into().unwrap())
@@ -83,7 +88,8 @@ impl BpfMachine {
         let stack = self.add(vec![0; STACK]);
         let mut registers = [None; 11];
         (registers[1], registers[10]) = (Some(context), Some(stack + u64::try_from(STACK).unwrap()));
-        let written = Run { machine: self, code: &program.code, registers, maps, written: Vec::new() }.run();
+        let written =
+            Run { machine: self, code: &program.code, registers, maps, written: Vec::new(), reserved: 0 }.run();
         self.structures.truncate(kept);
         written
     }
@@ -106,6 +112,8 @@ struct Run<'m> {
     registers: [Option<u64>; 11],
     maps: &'m MachineMaps,
     written: Vec<Vec<u64>>,
+    /// Bytes of the record in the ring buffer.
+    reserved: usize,
 }
 
 impl Run<'_> {
@@ -197,17 +205,26 @@ impl Run<'_> {
             let bytes = self.machine.bytes(argument(2), length(1)).to_vec();
             self.machine.bytes(argument(0), bytes.len()).copy_from_slice(&bytes);
             0
+        } else if function == Helper::RingbufReserve as i32 {
+            self.reserved = length(1);
+            self.maps.record
+        } else if function == Helper::RingbufSubmit as i32 {
+            self.write(argument(0), self.reserved)
         } else {
             assert_eq!(function, Helper::SeqWrite as i32);
             if self.machine.is_full {
                 // `EOVERFLOW`
                 return self.registers[0] = Some((-75_i64).cast_unsigned());
             }
-            let words = self.machine.bytes(argument(1), length(2)).chunks(8);
-            let words = words.map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
-            self.written.push(words.collect());
-            0
+            self.write(argument(1), length(2))
         };
         self.registers[0] = Some(result);
+    }
+
+    fn write(&mut self, record: u64, bytes: usize) -> u64 {
+        let words = self.machine.bytes(record, bytes).chunks(8);
+        let words = words.map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
+        self.written.push(words.collect());
+        0
     }
 }
