@@ -215,7 +215,7 @@ impl RecordedExits {
         window.head.containers.extend(exited);
     }
 
-    /// The threads, in the order in which they were freed.
+    /// The threads, in the order in which they ended.
     pub fn threads(&self) -> impl Iterator<Item = ExitedThread> {
         let mut decoder = Decoder::new(&self.layout, &self.parameters, &self.names);
         unpacked(&self.records).filter_map(move |record| decoder.exit(ThreadRecord::split(&record)?.0))
@@ -323,7 +323,7 @@ impl Inbox {
 
 /// Records received since the receiver was last drained.
 struct ExitReceiver {
-    /// Records of threads that have exited and are not freed yet, by the address of the thread.
+    /// Records of threads that have exited, and are neither freed nor known to be dead, by the address of the thread.
     exiting: HashMap<u64, Vec<u64>>,
     /// Records of first threads when their name last changed, by the address of the thread. A thread that has executed a file
     /// since has left a program.
@@ -445,7 +445,7 @@ impl ExitReceiver {
         self.left.extend(self.left_by.drain().flat_map(|(_, left)| left));
     }
 
-    /// Takes the record of a thread that was freed.
+    /// Takes the record of a thread that was freed, or is dead.
     fn fold_or_store(&mut self, thread: u64, record: Vec<u64>) {
         let mut left = self.left_by.remove(&thread).unwrap_or_default();
         left.retain(|left| self.fields.is_same(&left.record, &record));
