@@ -3,78 +3,120 @@
 //! After the last thing that a thread does, the kernel waits with its memory: for its parent, and for a grace period of RCU, which
 //! takes seconds on some busy hosts.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 
-use super::assemble::{Assembled, Assembler, Register, Width};
+use super::assemble::{Assembled, Assembler, Label, Register, Width};
 use super::btf::{Btf, TypeId};
 use super::columns;
 use super::layout::{RecordScope, is_addressable, near};
 use super::path::{self, FieldLocation};
-use super::program::{Emitter, ThreadEvent, copy_bytes, end_if, first_element};
+use super::program::{Emitter, ThreadEvent, copy_bytes, element, end_if};
 use crate::sys::bpf::map::SharedWords;
 use crate::sys::bpf::program::run;
 
-use Register::{Frame, R0, R3, R7, R9};
+use Register::{Frame, R0, R3, R6, R7, R9};
 
 /// The state of a thread that leaves its CPU for the last time (`TASK_DEAD` of include/linux/sched.h).
 const TASK_DEAD: i32 = 0x80;
 /// The place on the stack of a field.
 const FIELD: i16 = -16;
 
-/// A program, and the word in which it gets the address of a thread.
+/// A program, and the words in which it gets a thread.
 pub(super) struct DeadThreads {
     program: OwnedFd,
-    address: SharedWords,
+    thread: SharedWords,
+}
+
+/// A thread that has exited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ExitedAt {
+    pub(super) address: u64,
+    /// Time of `CLOCK_BOOTTIME` at which it started, in nanoseconds: at that address, there may be another thread now.
+    pub(super) start_ns: u64,
 }
 
 impl DeadThreads {
-    pub(super) fn new(program: OwnedFd, address: SharedWords) -> Self {
-        Self { program, address }
+    /// Loads the program with `load`, which gets the descriptor of the map for the words.
+    pub(super) fn new(load: impl FnOnce(i32) -> Option<OwnedFd>) -> Option<Self> {
+        let thread = SharedWords::new(2).ok()?;
+        Some(Self { program: load(thread.map.as_raw_fd())?, thread })
     }
 
-    /// Writes the record of the thread at this address if it is dead. `EPERM` before Linux 5.19, without the capabilities that
-    /// loading needs.
-    pub(super) fn record(&self, address: u64) -> Result<(), Errno> {
-        self.address.set(0, address);
+    /// Writes a record of the thread if it is dead, or gone. `EPERM` before Linux 5.19, without the capabilities that loading needs.
+    pub(super) fn record(&self, ExitedAt { address, start_ns }: ExitedAt) -> Result<(), Errno> {
+        self.thread.set(0, address);
+        self.thread.set(1, start_ns);
         run(self.program.as_fd())
     }
 }
 
-/// Where a thread says that it has left its CPU for the last time.
+/// Where a thread says that it has left its CPU for the last time, and whether it is freed.
 pub(super) struct DeathFields {
+    start: FieldLocation,
     on_cpu: FieldLocation,
     state: FieldLocation,
+    /// How many places of the kernel refer to it.
+    usage: Option<FieldLocation>,
 }
 
 impl DeathFields {
     /// `None` for a kernel that lacks one.
     pub(super) fn find(btf: &Btf<'_>, task: TypeId) -> Option<Self> {
-        let [on_cpu, state] =
-            [columns::ON_CPU, columns::STATE].map(|path| path::resolve(btf, task, path).filter(is_addressable));
-        Some(Self { on_cpu: on_cpu?, state: state? })
+        let [start, on_cpu, state, usage] =
+            [columns::START_TIME, columns::ON_CPU, columns::STATE, "usage.refs.counter"]
+                .map(|path| path::resolve(btf, task, path).filter(is_addressable));
+        Some(Self { start: start?, on_cpu: on_cpu?, state: state?, usage })
     }
 }
 
 impl Emitter<'_> {
-    /// A program that records a dead thread as the tracepoint of [`ThreadEvent::Freed`] does. The first word of the map `address` says
-    /// where the thread is. If the memory belongs to another thread by then, the ring has the record of that tracepoint before.
-    pub(super) fn dead_thread(&self, fields: &DeathFields, address: i32, ring_and_lost: (i32, i32)) -> Assembled {
+    /// A program that records a dead thread as the tracepoint of [`ThreadEvent::Freed`] does. The map `thread` has its address and its
+    /// start. If the thread is gone, and the ring has no record of that tracepoint before this one, it was lost.
+    pub(super) fn dead_thread(&self, fields: &DeathFields, thread: i32, ring_and_lost: (i32, i32)) -> Assembled {
         let mut assembler = Assembler::default();
         end_if(&mut assembler, |assembler, end| {
-            first_element(assembler, address);
-            assembler.jump_if_equal(R0, 0, end);
-            assembler.load(Width::U64, R9, R0, 0);
+            let [gone, decided] = [(); 2].map(|()| assembler.label());
+            for (number, register) in [(0, R9), (1, R6)] {
+                element(assembler, thread, number);
+                assembler.jump_if_equal(R0, 0, end);
+                assembler.load(Width::U64, register, R0, 0);
+            }
             assembler.mov(R7, R9);
+            load(assembler, &fields.start);
+            assembler.jump_if_registers_differ(R0, R6, gone);
+            unless_used(assembler, fields, gone);
             load(assembler, &fields.on_cpu);
             assembler.jump_if_different(R0, 0, end);
             load(assembler, &fields.state);
             assembler.jump_if_different(R0, TASK_DEAD, end);
+            assembler.mov_immediate(R6, ThreadEvent::Freed as i32);
+            assembler.jump(decided);
+            assembler.place(gone);
+            assembler.mov_immediate(R6, ThreadEvent::Gone as i32);
+            assembler.place(decided);
         });
         self.event_in_ring(assembler, ThreadEvent::Freed, ring_and_lost, |assembler| {
             self.copy(assembler, RecordScope::Thread);
+            let [freed, whole] = [(); 2].map(|()| assembler.label());
+            assembler.jump_if_equal(R6, ThreadEvent::Gone as i32, whole);
+            unless_used(assembler, fields, freed);
+            load(assembler, &fields.state);
+            assembler.jump_if_equal(R0, TASK_DEAD, whole);
+            assembler.place(freed);
+            assembler.mov_immediate(R6, ThreadEvent::Nothing as i32);
+            assembler.place(whole);
+            self.replace_event(assembler, ThreadEvent::Freed, R6);
         })
+    }
+}
+
+/// Jumps if nothing refers to the thread in `R9`: it is freed.
+fn unless_used(assembler: &mut Assembler, DeathFields { usage, .. }: &DeathFields, freed: Label) {
+    if let Some(usage) = usage {
+        load(assembler, usage);
+        assembler.jump_if_equal(R0, 0, freed);
     }
 }
 
@@ -86,4 +128,20 @@ fn load(assembler: &mut Assembler, place: &FieldLocation) {
     assembler.store_immediate(Width::U64, Frame, FIELD, 0);
     copy_bytes(assembler, Frame, FIELD, place.size.cast_signed());
     assembler.load(width, R0, Frame, FIELD);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::btf::kind;
+    use super::*;
+    use crate::skip::{Missing, skipped};
+    use crate::sys::bpf::kernel_btf::KernelBtf;
+
+    #[test]
+    fn the_running_kernel_says_which_threads_are_dead_and_freed() {
+        let Ok(bytes) = KernelBtf::open() else { return skipped(Missing::Kernel("BTF")) };
+        let btf = Btf::parse(&bytes).unwrap();
+        let fields = DeathFields::find(&btf, btf.find(kind::STRUCT, "task_struct").unwrap()).unwrap();
+        assert!(fields.usage.is_some_and(|usage| usage.size == 4 && usage.hops.is_empty()));
+    }
 }

@@ -170,6 +170,11 @@ impl ExitFields {
         number(record, self.id)
     }
 
+    /// When the thread of a record started.
+    pub(super) fn start_ns(&self, record: &[u64]) -> Option<u64> {
+        number(record, self.start)
+    }
+
     /// Whether two records are of one thread, or of one process.
     pub(super) fn is_same(&self, one: &[u64], other: &[u64]) -> bool {
         number(one, self.start) == number(other, self.start)

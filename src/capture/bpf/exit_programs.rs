@@ -138,15 +138,16 @@ impl ExitPrograms {
 
 /// Loads the program for dead threads.
 fn dead_threads((btf, kernel): (&Btf<'_>, Kernel), layout: &Layout, ring_and_lost: (i32, i32)) -> Option<DeadThreads> {
-    let (fields, address) = (DeathFields::find(btf, kernel.task)?, SharedWords::new(1).ok()?);
-    let mut copied = layout.clone();
-    let spec = ProgramSpec { name: "ctprof_dead", attach: Attach::Nowhere, btf_id: 0 };
-    let program = load(&spec, &mut copied, |layout| {
-        Emitter { kernel, layout }.dead_thread(&fields, address.map.as_raw_fd(), ring_and_lost)
-    });
-    let program = program.inspect_err(|error| tracing::info!("dead threads are not recorded: {error:?}")).ok()?;
-    // Of a field that the program drops, the ring has what was there before.
-    (copied.dropped == layout.dropped).then(|| DeadThreads::new(program, address))
+    let fields = DeathFields::find(btf, kernel.task)?;
+    DeadThreads::new(|thread| {
+        let mut copied = layout.clone();
+        let spec = ProgramSpec { name: "ctprof_dead", attach: Attach::Nowhere, btf_id: 0 };
+        let emit = |layout: &Layout| Emitter { kernel, layout }.dead_thread(&fields, thread, ring_and_lost);
+        let program = load(&spec, &mut copied, emit);
+        let program = program.inspect_err(|error| tracing::info!("dead threads are not recorded: {error:?}")).ok()?;
+        // Of a field that the program drops, the ring has what was there before.
+        (copied.dropped == layout.dropped).then_some(program)
+    })
 }
 
 /// Loads and attaches the program at the execution of a file.

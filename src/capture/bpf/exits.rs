@@ -16,6 +16,7 @@ use super::super::error::finding_without_bpf;
 use super::super::executed::ExecutedPrograms;
 use super::super::options::{Engine, Options, Tree};
 use super::super::start::Start;
+use super::dead_threads::ExitedAt;
 use super::exit_decoder::{Decoder, ExecFields, ExitFields, ExitNames, LeftProgram};
 use super::exit_programs::{ExitPrograms, WithoutRecord};
 use super::host_parameters::HostParameters;
@@ -40,8 +41,6 @@ const MAX_LEFT: usize = 1 << 14;
 const MAX_LEFT_BY_ONE: usize = 64;
 /// Threads that exit are waited for, at most this long. On an idle host, they are dead at once, and freed after 10 to 40 ms.
 const LONGEST_EXIT: Duration = Duration::from_millis(300);
-/// Dead threads that are recorded before their records are taken. They fit into a ring of a sixteenth of the default size.
-const DEAD_AT_ONCE: usize = 1024;
 
 /// Size of the ring buffer of an [`ExitListener`]: room for 5,000 threads.
 pub const DEFAULT_RING_BYTES: u32 = 8 << 20;
@@ -299,14 +298,13 @@ impl Inbox {
     /// others.
     fn awaits_before(&mut self, monotonic_ns: u64, read: &HashSet<u64>) -> bool {
         self.take();
-        let exiting = self.received.exiting_before(monotonic_ns, |id| !read.contains(&id));
-        for threads in exiting.chunks(DEAD_AT_ONCE) {
-            let recorded =
-                self.programs.dead.iter().try_for_each(|dead| threads.iter().try_for_each(|&at| dead.record(at)));
-            if let Err(errno) = recorded {
+        for thread in self.received.exiting_before(monotonic_ns, |id| !read.contains(&id)) {
+            let Some(dead) = &self.programs.dead else { break };
+            if let Err(errno) = dead.record(thread) {
                 tracing::info!("dead threads are not recorded: {errno}");
                 self.programs.dead = None;
             }
+            // A small ring has room for a few.
             self.take();
         }
         !self.received.exiting_before(monotonic_ns, |id| !read.contains(&id)).is_empty()
@@ -364,16 +362,19 @@ impl ExitReceiver {
         }
     }
 
-    /// The addresses of threads with such an id that exited before this time.
-    fn exiting_before(&self, monotonic_ns: u64, has_id: impl Fn(u64) -> bool) -> Vec<u64> {
+    /// Threads with such an id that exited before this time.
+    fn exiting_before(&self, monotonic_ns: u64, has_id: impl Fn(u64) -> bool) -> Vec<ExitedAt> {
         let is_one = |exiting: &[u64]| exiting[TIME] < monotonic_ns && self.fields.id(exiting).is_none_or(&has_id);
-        self.exiting.iter().filter(|(_, exiting)| is_one(exiting)).map(|(&thread, _)| thread).collect()
+        let exiting = self.exiting.iter().filter(|(_, exiting)| is_one(exiting));
+        exiting
+            .map(|(&address, exiting)| ExitedAt { address, start_ns: self.fields.start_ns(exiting).unwrap_or(0) })
+            .collect()
     }
 
     /// Stores the records that threads with such an id had at their exit, before this time.
     fn store_before(&mut self, monotonic_ns: u64, has_id: impl Fn(u64) -> bool) {
         for thread in self.exiting_before(monotonic_ns, has_id) {
-            self.exiting.remove(&thread).into_iter().for_each(|exiting| self.store(exiting));
+            self.exiting.remove(&thread.address).into_iter().for_each(|exiting| self.store(exiting));
         }
     }
 
@@ -389,6 +390,9 @@ impl ExitReceiver {
 
     /// Adds the record of a thread.
     fn add(&mut self, record: &[u64], EventTrailer { thread, event, .. }: EventTrailer) {
+        if event == ThreadEvent::Nothing as u64 {
+            return;
+        }
         if event == ThreadEvent::Rename as u64 {
             if self.renamed.len() < MAX_EXITING {
                 self.renamed.insert(thread, record.to_vec());
@@ -408,7 +412,7 @@ impl ExitReceiver {
         } else if let Some(mut exiting) = before {
             // Without its exit, the parent of a thread is unknown, and its work would be counted twice: its ancestors
             // count it too.
-            if record.len() == self.words[0] {
+            if event == ThreadEvent::Freed as u64 && record.len() == self.words[0] {
                 self.fields.take_freed(&mut exiting, record);
             }
             self.fold_or_store(thread, exiting);

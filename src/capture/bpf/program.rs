@@ -24,8 +24,12 @@ pub(super) const LAST_WRITTEN_WORDS: usize = 1;
 /// Event of a record in the ring buffer of a tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadEvent {
-    Exit = 1,
+    /// The thread was freed while the record was written, which has nothing to say.
+    Nothing,
+    Exit,
     Freed,
+    /// The thread was freed before, and nothing is left of it.
+    Gone,
     /// The first thread of a process gets another name. The record has the one before.
     Rename,
     /// A process has executed a file.
@@ -37,7 +41,7 @@ impl ThreadEvent {
     fn parts(self) -> &'static [RecordScope] {
         match self {
             Self::Exit | Self::Rename => &[RecordScope::Thread, RecordScope::Process],
-            Self::Freed | Self::Exec => &[RecordScope::Thread],
+            Self::Freed | Self::Gone | Self::Exec | Self::Nothing => &[RecordScope::Thread],
         }
     }
 }
@@ -178,8 +182,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// Emits the rest of a program that writes a record of an event and its [`EventTrailer`]: `fill` fills the record of the thread
-    /// in `R7`.
+    /// Emits the rest of a program that writes a record of an event with the thread in `R7`: its [`EventTrailer`], and the record,
+    /// which `fill` fills.
     pub(super) fn event_in_ring(
         &self,
         assembler: Assembler,
@@ -187,9 +191,8 @@ impl Emitter<'_> {
         ring_and_lost: (i32, i32),
         fill: impl FnOnce(&mut Assembler),
     ) -> Assembled {
-        let words = event.parts().iter().map(|&part| self.layout.words(part)).max().unwrap_or(0);
+        let words = self.words(event);
         record_in_ring(assembler, words + TRAILER_WORDS, ring_and_lost, |assembler| {
-            fill(assembler);
             assembler.store(Width::U64, R8, byte(words), R7);
             assembler.store_immediate(Width::U64, R8, byte(words + 1), event as i32);
             assembler.mov_immediate(R0, 0);
@@ -197,6 +200,7 @@ impl Emitter<'_> {
                 assembler.load(Width::U64, R0, R6, SECOND_ARGUMENT);
             }
             assembler.store(Width::U64, R8, byte(words + 2), R0);
+            fill(assembler);
         })
     }
 
@@ -226,6 +230,15 @@ impl Emitter<'_> {
         self.load_behind(assembler, &columns, &[]);
         // Calls clobber the registers with pointers, so copies are last.
         copy_all(assembler, columns.into_iter().filter(|(_, column)| column.place.copied));
+    }
+
+    /// Makes the record of an event in `R8` one of the event whose number is in this register.
+    pub(super) fn replace_event(&self, assembler: &mut Assembler, event: ThreadEvent, number: Register) {
+        assembler.store(Width::U64, R8, byte(self.words(event) + 1), number);
+    }
+
+    fn words(&self, event: ThreadEvent) -> usize {
+        event.parts().iter().map(|&part| self.layout.words(part)).max().unwrap_or(0)
     }
 
     /// Fills this part of the record in `R8` from the thread at the address in `R9`, which the kernel does not know to be one.
@@ -364,7 +377,12 @@ pub(super) fn begin_round(assembler: &mut Assembler, advance: TypeId, [next, end
 
 /// The address of the first element of a map, or 0, in `R0`.
 pub(super) fn first_element(assembler: &mut Assembler, map: i32) {
-    assembler.store_immediate(Width::U32, Frame, -4, 0);
+    element(assembler, map, 0);
+}
+
+/// The address of the element of a map with this number, or 0, in `R0`.
+pub(super) fn element(assembler: &mut Assembler, map: i32, number: i32) {
+    assembler.store_immediate(Width::U32, Frame, -4, number);
     assembler.load_map(R1, map);
     assembler.mov(R2, Frame);
     assembler.add_immediate(R2, -4);

@@ -136,12 +136,30 @@ fn a_thread_that_exits_while_others_are_taken_is_taken_with_all_of_its_work_by_t
 }
 
 #[test]
+fn a_thread_that_was_freed_while_it_was_recorded_has_the_counters_of_the_tracepoint() {
+    let fields = fields();
+    let mut while_freed = freed(&fields, 2_000_000_000, 7);
+    *while_freed.iter_mut().nth_back(1).unwrap() = ThreadEvent::Nothing as u64;
+    let [exit] = exits(&[exiting(&fields, 100), while_freed, freed(&fields, 2_000_000_000, 130)]).try_into().unwrap();
+    assert_eq!(exit.state.metrics.run_time_ns.unwrap().number(), 130);
+}
+
+#[test]
+fn a_thread_that_is_gone_without_a_record_of_that_has_the_counters_of_its_exit() {
+    let fields = fields();
+    let mut gone = freed(&fields, 2_000_000_000, 7);
+    *gone.iter_mut().nth_back(1).unwrap() = ThreadEvent::Gone as u64;
+    let [exit] = exits(&[exiting(&fields, 100), gone]).try_into().unwrap();
+    assert_eq!(exit.state.metrics.run_time_ns.unwrap().number(), 100);
+}
+
+#[test]
 fn threads_that_exited_before_a_time_are_asked_whether_they_are_dead() {
     let fields = fields();
     let mut received = ExitReceiver::new(&fields);
     received.take(&exiting(&fields, 100));
     let asked = |received: &ExitReceiver, now_ns, id| received.exiting_before(now_ns, |one| one != id);
-    assert_eq!(asked(&received, 5_000_000_001, 40), [0xabc]);
+    assert_eq!(asked(&received, 5_000_000_001, 40), [ExitedAt { address: 0xabc, start_ns: 2_000_000_000 }]);
     assert!(asked(&received, 5_000_000_000, 40).is_empty(), "it exited later");
     assert!(asked(&received, u64::MAX, 41).is_empty(), "it was read");
     received.take(&freed(&fields, 2_000_000_000, 130));

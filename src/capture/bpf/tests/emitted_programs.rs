@@ -276,27 +276,37 @@ fn passes_of_changes_write_what_did_something_and_the_first_thread_of_its_proces
     });
 }
 
+/// What the program for dead threads does with the thread of `memory`, if it has this start.
+fn recorded_dead(
+    memory: &mut KernelMemory,
+    (btf, kernel): (&Btf<'_>, Kernel),
+    layout: &Layout,
+    start_ns: u64,
+) -> Option<Vec<u64>> {
+    let fields = DeathFields::find(btf, kernel.task).unwrap();
+    let program = Emitter { kernel, layout }.dead_thread(&fields, FILTER_MAP, (RECORD_MAP, RECORD_MAP));
+    let maps = memory.machine.maps();
+    memory.machine.set_words(&maps, [memory.task, start_ns]);
+    memory.machine.run_with(&program, 0, &maps).pop()
+}
+
 #[test]
 fn only_a_dead_thread_is_copied_with_the_values_of_every_column_on_every_kernel() {
     each_kernel(|name, btf| {
         let kernel = Kernel::find(btf).unwrap();
         let layout = Layout::resolve(btf, kernel.task, columns::exits());
-        let fields = DeathFields::find(btf, kernel.task).unwrap();
-        let program = Emitter { kernel, layout: &layout }.dead_thread(&fields, FILTER_MAP, (RECORD_MAP, RECORD_MAP));
         let mut memory = KernelMemory::new(btf, kernel.task, &layout);
-        let maps = memory.machine.maps();
-        memory.machine.set_word(&maps, memory.task);
-        let mut written = |on_cpu, state| {
+        memory.set(btf, kernel, columns::START_TIME, 77);
+        let mut written = |on_cpu, state, start_ns| {
             memory.set(btf, kernel, columns::ON_CPU, on_cpu);
             memory.set(btf, kernel, columns::STATE, state);
-            memory.machine.run_with(&program, 0, &maps)
+            recorded_dead(&mut memory, (btf, kernel), &layout, start_ns)
         };
-        assert!(written(1, 0x80).is_empty(), "{name}: it leaves its CPU");
-        assert!(
-            written(0, 2).is_empty() && written(0, 0).is_empty(),
-            "{name}: it exits, and sleeps or waits for a CPU"
-        );
-        let [words] = written(0, 0x80).try_into().unwrap();
+        assert_eq!(written(1, 0x80, 77), None, "{name}: it leaves its CPU");
+        assert_eq!([written(0, 2, 77), written(0, 0, 77)], [None, None], "{name}: it exits, and sleeps or waits");
+        let event = |words: &[u64]| EventTrailer::split(words).unwrap().1.event;
+        assert_eq!(event(&written(1, 0, 78).unwrap()), ThreadEvent::Gone as u64, "{name}: another thread is there");
+        let words = written(0, 0x80, 77).unwrap();
         let (record, trailer) = EventTrailer::split(&words).unwrap();
         let freed = EventTrailer { thread: memory.task, event: ThreadEvent::Freed as u64, old_id: 0 };
         assert_eq!((record.len(), record[TIME], trailer), (layout.words(RecordScope::Thread), NOW, freed), "{name}");
@@ -304,7 +314,39 @@ fn only_a_dead_thread_is_copied_with_the_values_of_every_column_on_every_kernel(
             let slots = layout.find(column.path).unwrap().slots();
             assert_eq!(record[slots], memory.expected(&layout, column), "{name}: {}", column.path);
         }
+        let state = resolve(btf, kernel.task, columns::STATE).unwrap();
+        memory.machine.meanwhile = Some((memory.task + u64::from(state.offset), 0));
+        let words = recorded_dead(&mut memory, (btf, kernel), &layout, 77).unwrap();
+        assert_eq!(event(&words), ThreadEvent::Nothing as u64, "{name}: another thread got the memory meanwhile");
     });
+}
+
+#[test]
+fn a_thread_to_which_nothing_refers_is_gone_and_one_that_is_freed_meanwhile_is_not_recorded() {
+    let mut built = TypeBuilder::new();
+    let (int, long) = (built.signed("int", 4), built.unsigned("unsigned long", 8));
+    let counter = built.structure("atomic_t", 4, &[("counter", int, 0)]);
+    let refs = built.structure("refcount_struct", 4, &[("refs", counter, 0)]);
+    let numbers = [("pid", int, 0), ("tgid", int, 4), ("on_cpu", int, 8), ("__state", int, 12)];
+    let others = [("start_boottime", long, 16), ("usage", refs, 24), ("group_leader", long, 32)];
+    built.structure("task_struct", 40, &[&numbers[..], &others].concat());
+    built.structure("bpf_iter_meta", 16, &[("seq", long, 0)]);
+    built.add(12, "bpf_iter_task", 0, int, &[]);
+    let bytes = built.finish();
+    let btf = Btf::parse(&bytes).unwrap();
+    let kernel = Kernel::find(&btf).unwrap();
+    let layout = Layout::resolve(&btf, kernel.task, columns::exits());
+    let mut memory = KernelMemory::new(&btf, kernel.task, &layout);
+    let fields = [(columns::ON_CPU, 0), (columns::STATE, 0x80), (columns::START_TIME, 77), ("usage.refs.counter", 1)];
+    fields.into_iter().for_each(|(path, value)| memory.set(&btf, kernel, path, value));
+    let event = |memory: &mut KernelMemory| {
+        let words = recorded_dead(memory, (&btf, kernel), &layout, 77).unwrap();
+        EventTrailer::split(&words).unwrap().1.event
+    };
+    assert_eq!(event(&mut memory), ThreadEvent::Freed as u64);
+    memory.machine.meanwhile = Some((memory.task + 24, 0));
+    assert_eq!(event(&mut memory), ThreadEvent::Nothing as u64);
+    assert_eq!(event(&mut memory), ThreadEvent::Gone as u64);
 }
 
 /// A small kernel: one column of each kind.

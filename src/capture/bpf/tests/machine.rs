@@ -28,6 +28,8 @@ pub(crate) struct BpfMachine {
     structures: Vec<Vec<u8>>,
     /// Whether the reader has no room for records.
     pub(crate) is_full: bool,
+    /// What the kernel writes to an address when a program asks for the time.
+    pub(crate) meanwhile: Option<(u64, u32)>,
 }
 
 impl BpfMachine {
@@ -69,9 +71,9 @@ impl BpfMachine {
         self.write(maps.slots + 8 * u64::from(SLOTS), pass << 32);
     }
 
-    /// Sets the first word of the map [`FILTER_MAP`].
-    pub(crate) fn set_word(&mut self, maps: &MachineMaps, word: u64) {
-        self.write(maps.slots, word);
+    /// Sets the first words of the map [`FILTER_MAP`].
+    pub(crate) fn set_words(&mut self, maps: &MachineMaps, words: [u64; 2]) {
+        words.iter().zip([0, 8]).for_each(|(word, at)| self.write(maps.slots + at, *word));
     }
 
     /// How many threads the pass has met.
@@ -200,6 +202,9 @@ impl Run<'_> {
                 self.maps.slots + 8 * key
             }
         } else if function == Helper::KtimeGetNs as i32 {
+            if let Some((address, number)) = self.machine.meanwhile {
+                self.machine.bytes(address, 4).copy_from_slice(&number.to_ne_bytes());
+            }
             NOW
         } else if function == Helper::ProbeReadKernel as i32 {
             let bytes = self.machine.bytes(argument(2), length(1)).to_vec();
