@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{PipeReader, PipeWriter, pipe};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -39,7 +40,8 @@ const MAX_EXITING: usize = 1 << 16;
 /// belongs to the programs that follow, and is counted.
 const MAX_LEFT: usize = 1 << 14;
 const MAX_LEFT_BY_ONE: usize = 64;
-/// Threads that exit are waited for, at most this long. On an idle host, they are dead at once, and freed after 10 to 40 ms.
+/// Threads are waited for until they have exited for this long: some hang. On an idle host, they are dead at once, and freed after
+/// 10 to 40 ms.
 const LONGEST_EXIT: Duration = Duration::from_millis(300);
 
 /// Size of the ring buffer of an [`ExitListener`]: room for 5,000 threads.
@@ -295,10 +297,10 @@ impl Inbox {
     }
 
     /// Records threads that exited before this time and are dead, but for those that were read since. Returns whether there are
-    /// others.
+    /// others, which do not hang.
     fn awaits_before(&mut self, monotonic_ns: u64, read: &HashSet<u64>) -> bool {
         self.take();
-        for thread in self.received.exiting_before(monotonic_ns, |id| !read.contains(&id)) {
+        for thread in self.received.exiting_in(0..monotonic_ns, |id| !read.contains(&id)) {
             let Some(dead) = &self.programs.dead else { break };
             if let Err(errno) = dead.record(thread) {
                 tracing::info!("dead threads are not recorded: {errno}");
@@ -307,7 +309,9 @@ impl Inbox {
             // A small ring has room for a few.
             self.take();
         }
-        !self.received.exiting_before(monotonic_ns, |id| !read.contains(&id)).is_empty()
+        let longest = u64::try_from(LONGEST_EXIT.as_nanos()).unwrap_or(u64::MAX);
+        let lately = monotonic_ns.saturating_sub(longest)..monotonic_ns;
+        !self.received.exiting_in(lately, |id| !read.contains(&id)).is_empty()
     }
 
     /// Takes the records of threads that exited before this time. Of those that still run, the record of the exit is all there is
@@ -362,9 +366,10 @@ impl ExitReceiver {
         }
     }
 
-    /// Threads with such an id that exited before this time.
-    fn exiting_before(&self, monotonic_ns: u64, has_id: impl Fn(u64) -> bool) -> Vec<ExitedAt> {
-        let is_one = |exiting: &[u64]| exiting[TIME] < monotonic_ns && self.fields.id(exiting).is_none_or(&has_id);
+    /// Threads with such an id that exited in this time.
+    fn exiting_in(&self, monotonic_ns: Range<u64>, has_id: impl Fn(u64) -> bool) -> Vec<ExitedAt> {
+        let is_one =
+            |exiting: &[u64]| monotonic_ns.contains(&exiting[TIME]) && self.fields.id(exiting).is_none_or(&has_id);
         let exiting = self.exiting.iter().filter(|(_, exiting)| is_one(exiting));
         exiting
             .map(|(&address, exiting)| ExitedAt { address, start_ns: self.fields.start_ns(exiting).unwrap_or(0) })
@@ -373,7 +378,7 @@ impl ExitReceiver {
 
     /// Stores the records that threads with such an id had at their exit, before this time.
     fn store_before(&mut self, monotonic_ns: u64, has_id: impl Fn(u64) -> bool) {
-        for thread in self.exiting_before(monotonic_ns, has_id) {
+        for thread in self.exiting_in(0..monotonic_ns, has_id) {
             self.exiting.remove(&thread.address).into_iter().for_each(|exiting| self.store(exiting));
         }
     }

@@ -158,7 +158,7 @@ fn threads_that_exited_before_a_time_are_asked_whether_they_are_dead() {
     let fields = fields();
     let mut received = ExitReceiver::new(&fields);
     received.take(&exiting(&fields, 100));
-    let asked = |received: &ExitReceiver, now_ns, id| received.exiting_before(now_ns, |one| one != id);
+    let asked = |received: &ExitReceiver, now_ns, id| received.exiting_in(0..now_ns, |one| one != id);
     assert_eq!(asked(&received, 5_000_000_001, 40), [ExitedAt { address: 0xabc, start_ns: 2_000_000_000 }]);
     assert!(asked(&received, 5_000_000_000, 40).is_empty(), "it exited later");
     assert!(asked(&received, u64::MAX, 41).is_empty(), "it was read");
