@@ -16,7 +16,7 @@ use super::program::{Emitter, ThreadEvent, copy_bytes, element, end_if};
 use crate::sys::bpf::map::SharedWords;
 use crate::sys::bpf::program::run;
 
-use Register::{Frame, R0, R3, R6, R7, R9};
+use Register::{Frame, R0, R3, R6, R7, R8, R9};
 
 /// The state of a thread that leaves its CPU for the last time (`TASK_DEAD` of include/linux/sched.h).
 const TASK_DEAD: i32 = 0x80;
@@ -59,15 +59,17 @@ pub(super) struct DeathFields {
     state: FieldLocation,
     /// How many places of the kernel refer to it.
     usage: Option<FieldLocation>,
+    /// How many threads its process has, with those that were not waited for.
+    threads: FieldLocation,
 }
 
 impl DeathFields {
     /// `None` for a kernel that lacks one.
     pub(super) fn find(btf: &Btf<'_>, task: TypeId) -> Option<Self> {
-        let [start, on_cpu, state, usage] =
-            [columns::START_TIME, columns::ON_CPU, columns::STATE, "usage.refs.counter"]
-                .map(|path| path::resolve(btf, task, path).filter(is_addressable));
-        Some(Self { start: start?, on_cpu: on_cpu?, state: state?, usage })
+        let paths = [columns::START_TIME, columns::ON_CPU, columns::STATE, "usage.refs.counter", "signal->nr_threads"];
+        let [start, on_cpu, state, usage, threads] =
+            paths.map(|path| path::resolve(btf, task, path).filter(is_addressable));
+        Some(Self { start: start?, on_cpu: on_cpu?, state: state?, usage, threads: threads? })
     }
 }
 
@@ -91,6 +93,7 @@ impl Emitter<'_> {
             assembler.jump_if_different(R0, 0, end);
             load(assembler, &fields.state);
             assembler.jump_if_different(R0, TASK_DEAD, end);
+            self.if_leader_of_others(assembler, fields, end);
             assembler.mov_immediate(R6, ThreadEvent::Freed as i32);
             assembler.jump(decided);
             assembler.place(gone);
@@ -110,6 +113,23 @@ impl Emitter<'_> {
             self.replace_event(assembler, ThreadEvent::Freed, R6);
         })
     }
+
+    /// Jumps if the thread in `R9` is the first of a process that has others: it is listed until they have exited, or until one of
+    /// them executes a program and gets its id.
+    fn if_leader_of_others(&self, assembler: &mut Assembler, fields: &DeathFields, others: Label) {
+        let alone = assembler.label();
+        let ids = [(self.kernel.tgid, R8), (self.kernel.pid, R0)];
+        for (offset, register) in ids {
+            assembler.mov(R3, R9);
+            load_behind(assembler, offset, Width::U32);
+            assembler.mov(register, R0);
+        }
+        assembler.jump_if_registers_differ(R0, R8, alone);
+        load(assembler, &fields.threads);
+        assembler.jump_if_equal(R0, 0, alone);
+        assembler.jump_if_different(R0, 1, others);
+        assembler.place(alone);
+    }
 }
 
 /// Jumps if nothing refers to the thread in `R9`: it is freed.
@@ -120,13 +140,21 @@ fn unless_used(assembler: &mut Assembler, DeathFields { usage, .. }: &DeathField
     }
 }
 
-/// Loads a field of the thread in `R9` to `R0`.
+/// Loads a field of the thread in `R9` to `R0`. It is 0 behind NULL.
 fn load(assembler: &mut Assembler, place: &FieldLocation) {
-    let width = Width::from_bytes(place.size).unwrap_or(Width::U64);
     assembler.mov(R3, R9);
-    assembler.add_immediate(R3, near(place.offset).into());
+    for &hop in &place.hops {
+        load_behind(assembler, near(hop), Width::U64);
+        assembler.mov(R3, R0);
+    }
+    load_behind(assembler, near(place.offset), Width::from_bytes(place.size).unwrap_or(Width::U64));
+}
+
+/// Loads from the structure at the address in `R3`, which may be any, to `R0`.
+fn load_behind(assembler: &mut Assembler, offset: i16, width: Width) {
+    assembler.add_immediate(R3, offset.into());
     assembler.store_immediate(Width::U64, Frame, FIELD, 0);
-    copy_bytes(assembler, Frame, FIELD, place.size.cast_signed());
+    copy_bytes(assembler, Frame, FIELD, (width.bits() / 8).cast_signed());
     assembler.load(width, R0, Frame, FIELD);
 }
 

@@ -114,7 +114,7 @@ impl ExitListener {
         self.keep_all();
         let mut inbox = lock(&self.inbox);
         inbox.awaits_before(u64::MAX, &HashSet::new());
-        inbox.drain(u64::MAX, &HashSet::new());
+        inbox.drain(u64::MAX);
         inbox.received.left.clear();
     }
 
@@ -157,7 +157,7 @@ impl ExitListener {
         }
         let ((records, summary), left) = {
             let mut inbox = lock(&self.inbox);
-            (inbox.drain(monotonic_ns, &read), std::mem::take(&mut inbox.received.left))
+            (inbox.drain(monotonic_ns), std::mem::take(&mut inbox.received.left))
         };
         self.names.programs.turn();
         let (parameters, layout) = (HostParameters::read(host, start), Arc::clone(&self.layout));
@@ -296,11 +296,11 @@ impl Inbox {
         }
     }
 
-    /// Records threads that exited before this time and are dead, but for those that were read since. Returns whether there are
-    /// others, which do not hang.
+    /// Records threads that exited before this time and are dead. Returns whether there are others, which do not hang, and were not
+    /// read since.
     fn awaits_before(&mut self, monotonic_ns: u64, read: &HashSet<u64>) -> bool {
         self.take();
-        for thread in self.received.exiting_in(0..monotonic_ns, |id| !read.contains(&id)) {
+        for thread in self.received.exiting_in(0..monotonic_ns, |_| true) {
             let Some(dead) = &self.programs.dead else { break };
             if let Err(errno) = dead.record(thread) {
                 tracing::info!("dead threads are not recorded: {errno}");
@@ -316,9 +316,10 @@ impl Inbox {
 
     /// Takes the records of threads that exited before this time. Of those that still run, the record of the exit is all there is
     /// where nothing says when they are dead.
-    fn drain(&mut self, exited_before_ns: u64, read: &HashSet<u64>) -> (Vec<u8>, ExitRecords) {
-        let tells_dead = self.programs.dead.is_some();
-        self.received.store_before(exited_before_ns, |id| !tells_dead || read.contains(&id));
+    fn drain(&mut self, exited_before_ns: u64) -> (Vec<u8>, ExitRecords) {
+        if self.programs.dead.is_none() {
+            self.received.store_before(exited_before_ns);
+        }
         self.received.drain(self.programs.without_record(self.received.counted))
     }
 }
@@ -376,9 +377,9 @@ impl ExitReceiver {
             .collect()
     }
 
-    /// Stores the records that threads with such an id had at their exit, before this time.
-    fn store_before(&mut self, monotonic_ns: u64, has_id: impl Fn(u64) -> bool) {
-        for thread in self.exiting_in(0..monotonic_ns, has_id) {
+    /// Stores the records that threads had at their exit, before this time.
+    fn store_before(&mut self, monotonic_ns: u64) {
+        for thread in self.exiting_in(0..monotonic_ns, |_| true) {
             self.exiting.remove(&thread.address).into_iter().for_each(|exiting| self.store(exiting));
         }
     }

@@ -297,6 +297,7 @@ fn only_a_dead_thread_is_copied_with_the_values_of_every_column_on_every_kernel(
         let layout = Layout::resolve(btf, kernel.task, columns::exits());
         let mut memory = KernelMemory::new(btf, kernel.task, &layout);
         memory.set(btf, kernel, columns::START_TIME, 77);
+        memory.set_leader(kernel, false);
         let mut written = |on_cpu, state, start_ns| {
             memory.set(btf, kernel, columns::ON_CPU, on_cpu);
             memory.set(btf, kernel, columns::STATE, state);
@@ -321,32 +322,47 @@ fn only_a_dead_thread_is_copied_with_the_values_of_every_column_on_every_kernel(
     });
 }
 
-#[test]
-fn a_thread_to_which_nothing_refers_is_gone_and_one_that_is_freed_meanwhile_is_not_recorded() {
-    let mut built = TypeBuilder::new();
-    let (int, long) = (built.signed("int", 4), built.unsigned("unsigned long", 8));
-    let counter = built.structure("atomic_t", 4, &[("counter", int, 0)]);
-    let refs = built.structure("refcount_struct", 4, &[("refs", counter, 0)]);
-    let numbers = [("pid", int, 0), ("tgid", int, 4), ("on_cpu", int, 8), ("__state", int, 12)];
-    let others = [("start_boottime", long, 16), ("usage", refs, 24), ("group_leader", long, 32)];
-    built.structure("task_struct", 40, &[&numbers[..], &others].concat());
-    built.structure("bpf_iter_meta", 16, &[("seq", long, 0)]);
-    built.add(12, "bpf_iter_task", 0, int, &[]);
-    let bytes = built.finish();
-    let btf = Btf::parse(&bytes).unwrap();
+/// A dead thread that started at 77, its process with so many threads, and the event that the program records.
+fn event_of_dead(bytes: &[u8], threads: u32, change: impl FnOnce(&mut KernelMemory)) -> Option<u64> {
+    let btf = Btf::parse(bytes).unwrap();
     let kernel = Kernel::find(&btf).unwrap();
     let layout = Layout::resolve(&btf, kernel.task, columns::exits());
     let mut memory = KernelMemory::new(&btf, kernel.task, &layout);
     let fields = [(columns::ON_CPU, 0), (columns::STATE, 0x80), (columns::START_TIME, 77), ("usage.refs.counter", 1)];
     fields.into_iter().for_each(|(path, value)| memory.set(&btf, kernel, path, value));
-    let event = |memory: &mut KernelMemory| {
-        let words = recorded_dead(memory, (&btf, kernel), &layout, 77).unwrap();
-        EventTrailer::split(&words).unwrap().1.event
-    };
-    assert_eq!(event(&mut memory), ThreadEvent::Freed as u64);
-    memory.machine.meanwhile = Some((memory.task + 24, 0));
-    assert_eq!(event(&mut memory), ThreadEvent::Nothing as u64);
-    assert_eq!(event(&mut memory), ThreadEvent::Gone as u64);
+    memory.set_leader(kernel, true);
+    let signal = memory.machine.add(threads.to_ne_bytes().to_vec());
+    memory.set(&btf, kernel, "signal", signal);
+    change(&mut memory);
+    let words = recorded_dead(&mut memory, (&btf, kernel), &layout, 77)?;
+    Some(EventTrailer::split(&words)?.1.event)
+}
+
+#[test]
+fn a_thread_to_which_nothing_refers_is_gone_and_one_that_is_freed_meanwhile_or_leads_others_is_not_recorded() {
+    let mut built = TypeBuilder::new();
+    let (int, long) = (built.signed("int", 4), built.unsigned("unsigned long", 8));
+    let counter = built.structure("atomic_t", 4, &[("counter", int, 0)]);
+    let refs = built.structure("refcount_struct", 4, &[("refs", counter, 0)]);
+    let signal = built.structure("signal_struct", 4, &[("nr_threads", int, 0)]);
+    let signal = built.pointer(signal);
+    let numbers = [("pid", int, 0), ("tgid", int, 4), ("on_cpu", int, 8), ("__state", int, 12)];
+    let others =
+        [("start_boottime", long, 16), ("usage", refs, 24), ("group_leader", long, 32), ("signal", signal, 40)];
+    built.structure("task_struct", 48, &[&numbers[..], &others].concat());
+    built.structure("bpf_iter_meta", 16, &[("seq", long, 0)]);
+    built.add(12, "bpf_iter_task", 0, int, &[]);
+    let bytes = built.finish();
+    let usage = |memory: &KernelMemory| memory.task + 24;
+    let freed = |memory: &mut KernelMemory| memory.machine.write(usage(memory), 0);
+    let freed_meanwhile = |memory: &mut KernelMemory| memory.machine.meanwhile = Some((usage(memory), 0));
+    let of_others = |memory: &mut KernelMemory| memory.machine.write(memory.task, 701 | 700 << 32);
+    assert_eq!(event_of_dead(&bytes, 1, |_| ()), Some(ThreadEvent::Freed as u64));
+    assert_eq!(event_of_dead(&bytes, 0, |_| ()), Some(ThreadEvent::Freed as u64));
+    assert_eq!(event_of_dead(&bytes, 2, |_| ()), None);
+    assert_eq!(event_of_dead(&bytes, 2, of_others), Some(ThreadEvent::Freed as u64));
+    assert_eq!(event_of_dead(&bytes, 1, freed), Some(ThreadEvent::Gone as u64));
+    assert_eq!(event_of_dead(&bytes, 1, freed_meanwhile), Some(ThreadEvent::Nothing as u64));
 }
 
 /// A small kernel: one column of each kind.
