@@ -181,7 +181,7 @@ impl OpenWindow<'_> {
         let host = later.head.host.clone().unwrap_or_default();
         let mut records = listener.as_mut().map(|listener| listener.drain(&host, &later.threads));
         let sampled = sampled.and_then(EndedSamples::wait);
-        let recorded = records.iter().flat_map(RecordedExits::threads);
+        let recorded = records.iter().flat_map(|records| records.threads().chain(records.zombies()));
         complete_zombies(&mut later.threads, recorded, ends_in(&sampled), |_| None);
         let command = reaped.map(|command| command.add_peak_memory(&mut later.threads));
         let each = |add: &mut dyn FnMut(ExitedThread)| {

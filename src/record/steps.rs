@@ -180,7 +180,7 @@ impl OpenSeries<'_> {
         let host = later.head.host.clone().unwrap_or_default();
         let mut records = listener.as_mut().map(|listener| listener.drain(&host, &later.threads));
         // Those that are listed since an earlier step have been carried.
-        let recorded = records.iter().flat_map(RecordedExits::threads);
+        let recorded = records.iter().flat_map(|records| records.threads().chain(records.zombies()));
         let exits = self.carried.iter().filter(|exit| !exit.executed).cloned().chain(recorded);
         let sampled = sampled.and_then(EndedSamples::wait);
         complete_zombies(&mut later.threads, exits, ends_in(&sampled), |id| self.moment.threads().get(&id));

@@ -155,14 +155,15 @@ impl ExitListener {
         while begin.elapsed() < LONGEST_EXIT && lock(&self.inbox).awaits_before(monotonic_ns, &read) {
             thread::sleep(WAIT);
         }
-        let ((records, summary), left) = {
-            let mut inbox = lock(&self.inbox);
-            (inbox.drain(monotonic_ns), std::mem::take(&mut inbox.received.left))
-        };
+        let mut inbox = lock(&self.inbox);
+        let (records, summary) = inbox.drain(monotonic_ns);
+        let left = std::mem::take(&mut inbox.received.left);
+        let zombies = inbox.received.exits_of(|id| read.contains(&id));
+        let containers = inbox.containers.take();
+        drop(inbox);
         self.names.programs.turn();
         let (parameters, layout) = (HostParameters::read(host, start), Arc::clone(&self.layout));
-        let containers = lock(&self.inbox).containers.take();
-        RecordedExits { summary, records, left, parameters, layout, names: self.names.clone(), containers }
+        RecordedExits { summary, records, zombies, left, parameters, layout, names: self.names.clone(), containers }
     }
 }
 
@@ -196,6 +197,7 @@ pub struct RecordedExits {
     /// How many records there are, and how many were lost.
     pub summary: ExitRecords,
     records: Vec<u8>,
+    zombies: Vec<Vec<u64>>,
     left: Vec<LeftProgram>,
     parameters: HostParameters,
     layout: Arc<Layout>,
@@ -220,6 +222,13 @@ impl RecordedExits {
     pub fn threads(&self) -> impl Iterator<Item = ExitedThread> {
         let mut decoder = Decoder::new(&self.layout, &self.parameters, &self.names);
         unpacked(&self.records).filter_map(move |record| decoder.exit(ThreadRecord::split(&record)?.0))
+    }
+
+    /// First threads that have exited, whose processes have others: what they had at their exit. Their records follow when those
+    /// have exited.
+    pub(crate) fn zombies(&self) -> impl Iterator<Item = ExitedThread> {
+        let mut decoder = Decoder::new(&self.layout, &self.parameters, &self.names);
+        self.zombies.iter().filter_map(move |record| decoder.exit(ThreadRecord::split(record)?.0))
     }
 
     /// Returns the state and work of threads each time that they executed another program, and the exited threads.
@@ -375,6 +384,12 @@ impl ExitReceiver {
         exiting
             .map(|(&address, exiting)| ExitedAt { address, start_ns: self.fields.start_ns(exiting).unwrap_or(0) })
             .collect()
+    }
+
+    /// The records that threads with such an id had at their exit, and have not left behind.
+    fn exits_of(&self, has_id: impl Fn(u64) -> bool) -> Vec<Vec<u64>> {
+        let is_one = |exiting: &&Vec<u64>| self.fields.id(exiting).is_some_and(&has_id);
+        self.exiting.values().filter(is_one).cloned().collect()
     }
 
     /// Stores the records that threads had at their exit, before this time.

@@ -165,6 +165,19 @@ fn threads_that_exited_before_a_time_are_asked_whether_they_are_dead() {
     assert!(asked(&received, u64::MAX, 40).is_empty(), "it was freed, or found dead");
 }
 
+#[test]
+fn a_first_thread_that_others_outlive_has_the_record_of_its_exit_each_time_until_they_have_exited() {
+    let fields = fields();
+    let mut received = ExitReceiver::new(&fields);
+    received.take(&exiting(&fields, 100));
+    for _ in 0..2 {
+        assert_eq!(received.drain(WithoutRecord::default()).1.received, 0);
+        assert_eq!([40, 41].map(|id| received.exits_of(|one| one == id).len()), [0, 1]);
+    }
+    received.take(&freed(&fields, 2_000_000_000, 130));
+    assert!(received.exits_of(|_| true).is_empty());
+}
+
 /// The threads of these records.
 fn exits(records: &[Vec<u64>]) -> Vec<ExitedThread> {
     exits_of(fields(), records)
@@ -180,7 +193,16 @@ fn exits_of(fields: Layout, records: &[Vec<u64>]) -> Vec<ExitedThread> {
     let parameters = HostParameters { delays: true, ..HostParameters::default() };
     let containers = NamedContainers::default();
     let names = ExitNames { cgroups: cgroup_names, ..ExitNames::default() };
-    let exits = RecordedExits { summary, records, left, parameters, layout: Arc::new(fields), names, containers };
+    let exits = RecordedExits {
+        summary,
+        records,
+        zombies: Vec::new(),
+        left,
+        parameters,
+        layout: Arc::new(fields),
+        names,
+        containers,
+    };
     exits.all().collect()
 }
 
