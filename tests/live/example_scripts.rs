@@ -13,7 +13,7 @@ fn printed(output: &Output) -> (String, String) {
 
 #[test]
 fn the_script_of_a_regression_shows_the_failed_gate_and_its_status() {
-    let done = script("regression.sh").env("RUNS", "4").output().unwrap();
+    let done = script("regression.sh").output().unwrap();
     let (results, said) = printed(&done);
     assert!(done.status.success() && results.ends_with("\nexit status 3\n"), "{results}{said}");
     assert!(said.contains("gate failed: all groups run: ") && said.contains(", bound >10%"), "{said}");
