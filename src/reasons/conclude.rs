@@ -45,7 +45,7 @@ const PLUMBING: [&str; 6] = [
 /// a part of the second, where threads sleep for no other reason.
 const OF_FREEZER: [&str; 2] = ["do_freezer_trap", "get_signal"];
 
-/// Functions of page faults: the stack of each thread that waits in a page fault has one of them.
+/// Functions of page faults. The stack of each thread that waits in a page fault has at least one of these functions.
 const OF_PAGE_FAULTS: [&str; 10] = [
     "asm_exc_page_fault",
     "exc_page_fault",

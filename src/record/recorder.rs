@@ -179,7 +179,7 @@ impl OpenWindow<'_> {
         let mut later = capturer.capture(smaps)?;
         let reaped = end.conclude(&mut later)?;
         let host = later.head.host.clone().unwrap_or_default();
-        let mut records = listener.as_mut().map(|listener| listener.drain(&host, &later.threads));
+        let mut records = listener.as_mut().map(|listener| listener.drain_last(&host, &later.threads));
         let sampled = sampled.and_then(EndedSamples::wait);
         let recorded = records.iter().flat_map(|records| records.threads().chain(records.zombies()));
         complete_zombies(&mut later.threads, recorded, ends_in(&sampled), |_| None);

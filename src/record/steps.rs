@@ -178,7 +178,8 @@ impl OpenSeries<'_> {
         let is_usual = gone_threads.is_some() || self.prepare.is_some();
         let reaped = end.map(|end| end.conclude(&mut later)).transpose()?.flatten();
         let host = later.head.host.clone().unwrap_or_default();
-        let mut records = listener.as_mut().map(|listener| listener.drain(&host, &later.threads));
+        let drain = if is_last { ExitListener::drain_last } else { ExitListener::drain };
+        let mut records = listener.as_mut().map(|listener| drain(listener, &host, &later.threads));
         // Those that are listed since an earlier step have been carried.
         let recorded = records.iter().flat_map(|records| records.threads().chain(records.zombies()));
         let exits = self.carried.iter().filter(|exit| !exit.executed).cloned().chain(recorded);
@@ -203,8 +204,7 @@ impl OpenSeries<'_> {
         if gone_threads.is_some() {
             self.recorder.capturer.read_cgroups_of(exits.states(), &mut later.head.cgroup_stats)?;
         }
-        let threads = exits.states().cloned().collect();
-        let mut exited = CtprofSnapshot { head: later.head, threads };
+        let mut exited = CtprofSnapshot { head: later.head, threads: exits.states().cloned().collect() };
         records.iter_mut().for_each(|records| records.name_containers(&mut exited));
         later.head = exited.head;
         if let (Some(samples), Some(ends)) = (&self.samples, ends) {

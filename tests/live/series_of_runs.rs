@@ -476,7 +476,7 @@ fn a_command_that_sleeps_longer_is_worse_because_of_its_sleep() {
     let lab = Lab::new();
     let options = ["--runs", "4", "--no-warmup", "-f", "json", "--fail-on", "elapsed>5%"];
     let mut seen = Value::Null;
-    // Of a thread that the kernel moves to another CPU after it has begun to sleep, it counts the sleep as waiting for a CPU.
+    // On a crowded host, the kernel counts a few sleeps as waiting for a CPU, also in /proc/PID/schedstat.
     for _ in 0..3 {
         let compared = lab.ab(&options, "exec sleep 0.05", "exec sleep 0.4");
         let report: Value = serde_json::from_slice(&compared.stdout).unwrap();

@@ -152,8 +152,8 @@ struct Report {
 impl Report {
     fn parse(json: &str) -> Self {
         // On a busy host, a process that executes a program can hold its locks for a second.
-        let json = json.lines().find(|line| !line.starts_with("ctprof: warning: reading ")).unwrap_or_default();
-        let report: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {json}"));
+        let json: String = json.lines().filter(|line| !line.starts_with("ctprof: warning: reading ")).collect();
+        let report: Value = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
         let mut rows = report["rows"].as_array().unwrap().clone();
         let capture = rows.iter().find(|row| row["section"] == "capture" && row["metric"] == "duration");
         let capture_ns = capture.unwrap()["value"].as_f64().unwrap();

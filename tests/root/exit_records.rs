@@ -161,6 +161,15 @@ fn a_process_that_waits_while_it_exits_has_one_record_when_it_has_ended() {
     assert_eq!([found, records()], [1, 0]);
 }
 
+#[test]
+fn a_process_that_still_exits_when_recording_ends_has_the_record_of_its_exit() {
+    let Some((mut listener, _alone)) = default_listener() else { return };
+    let Some(hanging) = Hanging::start("exit") else { return };
+    let of_process = |exits: &RecordedExits| of_processes(exits, &[hanging.pid].into()).len();
+    assert_eq!(of_process(&listener.drain(&HostContext::default(), &[])), 0);
+    assert_eq!(of_process(&listener.drain_last(&HostContext::default(), &[])), 1);
+}
+
 /// Runs a shell that forks so many processes, two at a time.
 fn fork(processes: u32) {
     let script = "storm() { i=0; while [ $i -lt $1 ]; do (:); i=$((i+1)); done; }; storm $1 & storm $1 & wait";

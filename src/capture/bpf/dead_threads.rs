@@ -59,7 +59,7 @@ pub(super) struct DeathFields {
     state: FieldLocation,
     /// How many places of the kernel refer to it.
     usage: Option<FieldLocation>,
-    /// How many threads its process has, with those that were not waited for.
+    /// How many threads the process of the thread has, zombies included.
     threads: FieldLocation,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct ExitPrograms {
     without_room: SharedWords,
     /// The program at the exit.
     program: OwnedFd,
-    /// `None` where the kernel forbids to copy its memory.
+    /// `None` where the kernel does not let this process copy from its memory.
     pub(super) dead: Option<DeadThreads>,
     _links: [OwnedFd; 2],
     /// Link of the program for new cgroups. Without it, the cgroup of a thread is unknown if no capture has seen it.

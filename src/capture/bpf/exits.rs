@@ -108,13 +108,13 @@ impl ExitListener {
         ]
     }
 
-    /// Forgets the threads that have exited before the call, but for those that still run: a capture after the call counts what
-    /// they have done until then.
+    /// Forgets the threads that have exited before the call. Threads that still exit are kept: a capture after the call counts what
+    /// these have done until then.
     pub fn restart(&mut self) {
         self.keep_all();
         let mut inbox = lock(&self.inbox);
         inbox.awaits_before(u64::MAX, &HashSet::new());
-        inbox.drain(u64::MAX);
+        inbox.drain(u64::MAX, Unfinished::Kept);
         inbox.received.left.clear();
     }
 
@@ -147,6 +147,15 @@ impl ExitListener {
     /// that were seen by captures that [share](super::super::capturer::Capturer::share_cgroups) them. An earlier capture has read
     /// `threads`: zombies among them are not waited for, because that capture has all of their work.
     pub fn drain(&mut self, host: &HostContext, threads: &[ThreadState]) -> RecordedExits {
+        self.drained(host, threads, Unfinished::Kept)
+    }
+
+    /// Like [`drain`](Self::drain), for the last time: threads that still exit have what they had done at the start of their exit.
+    pub fn drain_last(&mut self, host: &HostContext, threads: &[ThreadState]) -> RecordedExits {
+        self.drained(host, threads, Unfinished::Taken)
+    }
+
+    fn drained(&mut self, host: &HostContext, threads: &[ThreadState], unfinished: Unfinished) -> RecordedExits {
         // An id that was used again only shortens the wait.
         let read: HashSet<u64> =
             threads.iter().filter(|thread| thread.has_exited()).map(|thread| thread.tid.into()).collect();
@@ -156,7 +165,7 @@ impl ExitListener {
             thread::sleep(WAIT);
         }
         let mut inbox = lock(&self.inbox);
-        let (records, summary) = inbox.drain(monotonic_ns);
+        let (records, summary) = inbox.drain(monotonic_ns, unfinished);
         let left = std::mem::take(&mut inbox.received.left);
         let zombies = inbox.received.exits_of(|id| read.contains(&id));
         let containers = inbox.containers.take();
@@ -165,6 +174,15 @@ impl ExitListener {
         let (parameters, layout) = (HostParameters::read(host, start), Arc::clone(&self.layout));
         RecordedExits { summary, records, zombies, left, parameters, layout, names: self.names.clone(), containers }
     }
+}
+
+/// What happens to the records of threads that still exit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unfinished {
+    /// They are completed, and taken later.
+    Kept,
+    /// They are taken as they are.
+    Taken,
 }
 
 impl Drop for ExitListener {
@@ -323,10 +341,9 @@ impl Inbox {
         !self.received.exiting_in(lately, |id| !read.contains(&id)).is_empty()
     }
 
-    /// Takes the records of threads that exited before this time. Of those that still run, the record of the exit is all there is
-    /// where nothing says when they are dead.
-    fn drain(&mut self, exited_before_ns: u64) -> (Vec<u8>, ExitRecords) {
-        if self.programs.dead.is_none() {
+    /// Takes the records of threads that exited before this time. Where nothing says which of them are dead, all count as dead.
+    fn drain(&mut self, exited_before_ns: u64, unfinished: Unfinished) -> (Vec<u8>, ExitRecords) {
+        if unfinished == Unfinished::Taken || self.programs.dead.is_none() {
             self.received.store_before(exited_before_ns);
         }
         self.received.drain(self.programs.without_record(self.received.counted))

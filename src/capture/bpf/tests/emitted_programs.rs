@@ -276,7 +276,7 @@ fn passes_of_changes_write_what_did_something_and_the_first_thread_of_its_proces
     });
 }
 
-/// What the program for dead threads does with the thread of `memory`, if it has this start.
+/// The record that the program for dead threads writes of the thread of `memory`, which is known to have this start.
 fn recorded_dead(
     memory: &mut KernelMemory,
     (btf, kernel): (&Btf<'_>, Kernel),

@@ -28,7 +28,7 @@ pub(crate) struct BpfMachine {
     structures: Vec<Vec<u8>>,
     /// Whether the reader has no room for records.
     pub(crate) is_full: bool,
-    /// What the kernel writes to an address when a program asks for the time.
+    /// An address, and the number that the kernel writes there when a program asks for the time.
     pub(crate) meanwhile: Option<(u64, u32)>,
 }
 
