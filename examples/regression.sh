@@ -28,7 +28,7 @@ echo "exit status $status"
 
 # It prints, on two CPUs:
 #
-# ctprof: 10 runs of each command: if they vary by 5%, 4 of 5 comparisons report a rise of 12% as above 5%
+# ctprof: 10 runs of each command. If runs vary by 5%, 4 of 5 comparisons find that a rise of 12% is above 5%
 # baseline   10 runs on vm, median 62.5 ms (58.4 ms to 80.7 ms)
 # command    sh -c sort /tmp/tmp.xwXnX4Zu72; gzip -1 -c /tmp/tmp.xwXnX4Zu72
 # candidate  10 runs on vm, median 112 ms (106 ms to 129 ms)

@@ -93,6 +93,12 @@ impl Capturer {
         })
     }
 
+    /// The process id of ctprof in procfs, which can be mounted for another PID namespace.
+    #[must_use]
+    pub fn own_id(&self) -> u32 {
+        pids::own(&self.procfs).unwrap_or_else(std::process::id)
+    }
+
     /// When the captures of this read the memory of processes, if nothing else is said.
     #[must_use]
     pub fn smaps(&self) -> Smaps {

@@ -297,7 +297,7 @@ pub(super) struct RecorderArgs {
     no_stacks: bool,
     /// Also sample where in their code threads run
     ///
-    /// 49 times a second on each CPU.
+    /// 49 times a second on each CPU, and at most 800 times on all.
     #[arg(hide_short_help = true, long, conflicts_with_all = ["no_why", "no_stacks"])]
     on_cpu: bool,
 }
@@ -471,7 +471,7 @@ Examples:
 All options: ctprof record --help";
 
 const RECORD_HELP: &str = "\
-Exit status: that of COMMAND, 128 + signal if a signal ended it; 125 if ctprof failed or was used wrongly, 126 if COMMAND cannot be executed, 127 if it was not found. With --runs, that of the first run that failed, and 0 if none did. Ctrl-C keeps the runs so far
+Exit status: that of COMMAND, 128 + signal if a signal ended it; 125 if ctprof failed or was used wrongly, 126 if COMMAND cannot be executed, 127 if it was not found. With --runs, that of the first run that failed, and 0 if none did. Ctrl-C keeps the runs so far; the status is then 130
 
 Examples:
   what runs here now     ctprof record -d 10s
@@ -635,7 +635,7 @@ pub(super) struct Comparing {
     /// Smallest change that counts as one, for sides of several runs
     #[arg(hide_short_help = true, long, value_name = "PERCENT", value_parser = threshold, default_value = "5%")]
     pub(super) threshold: Threshold,
-    /// Give no verdict to groups with less of the CPU time, and leave them out of gates on `*`
+    /// Give no verdict to groups with less of the CPU time, and leave them out of percentage gates on globs
     #[arg(hide_short_help = true, long, value_name = "PERCENT", value_parser = share, default_value = "1%")]
     pub(super) min_time: f64,
     /// Exit with status 3 if this rises by more: 'run>10%'

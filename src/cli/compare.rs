@@ -74,7 +74,9 @@ impl<'a> Prepared<'a> {
         let status = gate_status(&report.gates, self.args, messages);
         free_at_exit(report);
         let exported = view.exported().try_for_each(|view| {
-            let (report, written) = as_view(&view, self.args.options_of(&view, self.options.labels.clone()))?;
+            let CompareOptions { ref labels, tail, ended_early, .. } = self.options;
+            let options = self.args.options_of(&view, labels.clone());
+            let (report, written) = as_view(&view, CompareOptions { tail, ended_early, ..options })?;
             free_at_exit(report);
             written
         });

@@ -30,14 +30,16 @@ const USUAL_WIDTH: u16 = 80;
 /// Height of a terminal that does not say its size, and of a report that does not go to a terminal.
 const USUAL_HEIGHT: u16 = 30;
 
-/// Fails if `--only` selects no group, and warns of each of its globs that matches none.
+/// Fails if the named groups do not exist, and warns of each name that matches none.
 pub(super) fn groups_exist(unmatched: &[NoSuchGroup], view: &ViewArgs) -> anyhow::Result<()> {
+    let option =
+        |error: &NoSuchGroup| if view.only.iter().any(|glob| error.is_about(glob)) { "--only" } else { "--why" };
     match unmatched {
         [error, ..] if unmatched.len() == view.named_groups().count() => {
-            Err(anyhow::Error::new(error.clone()).context("--only"))
+            Err(anyhow::Error::new(error.clone()).context(option(error)))
         }
         some => {
-            some.iter().for_each(|error| tracing::warn!("--only: {error}"));
+            some.iter().for_each(|error| tracing::warn!("{}: {error}", option(error)));
             Ok(())
         }
     }

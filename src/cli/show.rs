@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     DigestReader, Format, Messages, ShowArgs, StepPrinter, Stream, ViewArgs, check_exports, free_at_exit, groups_exist,
-    part_of, unsuitable_file, usage_error, warn_of, write_report,
+    part_of, reported, unsuitable_file, usage_error, warn_of, write_report,
 };
 use crate::compare::{OverviewColumn, Sides, report, trends};
 use crate::model::Section;
@@ -18,11 +18,14 @@ const PARTS_OF_PAGE: u32 = 240;
 
 pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
     if args.steps || args.view.format == Format::Perfetto && args.later.is_none() {
+        if !args.view.export.is_empty() {
+            return Err(usage_error("--export writes whole windows: not with --format perfetto"));
+        }
         return show_steps(args);
     }
     args.view.check_columns(Column::is_of_views).map_err(usage_error)?;
     check_exports(&args.view, &[&args.snapshot, args.later.as_deref().unwrap_or(&args.snapshot)])?;
-    show_as(args, &args.view, messages)?;
+    reported(show_as(args, &args.view, messages), ())?;
     args.view.exported().try_for_each(|view| show_as(args, &view, messages))
 }
 

@@ -13,7 +13,7 @@ use super::{
     Format, Messages, RecordArgs, Stream, ViewArgs, after_command, described, groups_exist, is_broken_pipe, say,
     selection, usage_error, write_to,
 };
-use crate::compare::{CompareOptions, Form, Grouping, NoSuchGroup, Sides, StepGate, show};
+use crate::compare::{CompareOptions, Form, Grouping, NoSuchGroup, OverviewColumn, Quantity, Sides, StepGate, show};
 use crate::model::{CtprofSnapshot, Section};
 use crate::process::check_stdout;
 use crate::record::{OpenSeries, Preparation, RecordError, RecordedStep};
@@ -42,6 +42,14 @@ impl<'v> StepPrinter<'v> {
             return Err(usage_error("steps are printed as table, json, csv or perfetto".to_owned()));
         }
         let mut options = view.options(Sides::one("step".to_owned()));
+        let is_column = |quantity: &&Quantity| matches!(quantity, Quantity::Column(_));
+        if let Some(other) = options.selection.metrics.iter().find(|quantity| !is_column(quantity)) {
+            let columns = OverviewColumn::of_groups().map(|column| column.name).collect::<Vec<_>>().join(", ");
+            return Err(usage_error(format!(
+                "steps have no `{}`, only columns of the overview: {columns}",
+                other.name()
+            )));
+        }
         (options.selection.form, options.selection.sections) = (Form::Overview, vec![Section::Host, Section::Overview]);
         if view.format == Format::Perfetto {
             options.selection.sections.push(Section::HostPressure);

@@ -45,7 +45,7 @@ pub(super) struct ViewArgs {
     sort_by: Vec<SortKey>,
     /// Show at most N rows per section, and N groups (0: all)
     ///
-    /// By default, terminals have 50 rows in each section and as many groups as fit, Markdown has 10 rows and 20 groups, other formats have all rows and 20 groups.
+    /// By default, terminals have 50 rows in each section and as many groups as fit, Markdown has 10 rows and 20 groups, other tables have 20 groups, and other formats all.
     #[arg(short = 'n', long, value_name = "N")]
     pub(super) limit: Option<usize>,
     /// Show all values, each in a row
@@ -70,7 +70,7 @@ pub(super) struct ViewArgs {
     pub(super) scope: Option<Scope>,
     /// Only groups whose name matches: 'make*' (repeatable)
     #[arg(long, value_name = "GLOB", value_parser = GroupGlob::new)]
-    only: Vec<GroupGlob>,
+    pub(super) only: Vec<GroupGlob>,
     /// Show all reasons why threads waited [of GROUP]
     #[arg(long, value_name = "GROUP", value_parser = GroupGlob::new, num_args = 0..=1, require_equals = true)]
     why: Option<Option<GroupGlob>>,
@@ -137,7 +137,7 @@ impl ViewArgs {
             names: self.names,
             flatten: self.cgroup_flatten.clone(),
             scope: self.scope.clone(),
-            per: self.per_unit.map(|_| Per::Unit).or(self.per).or((self.format == Format::Folded).then_some(Per::Run)),
+            per: (self.format == Format::Folded).then_some(Per::Run).or(self.per_unit.map(|_| Per::Unit)).or(self.per),
             units: self.per_unit,
         };
         let selection = Selection {
@@ -198,18 +198,21 @@ impl ViewArgs {
             (_, Some(_)) => &[Section::Host, Section::Reasons],
             _ => &[],
         };
+        let mut sections: BTreeSet<_> = self.sections.iter().chain(reasons).copied().collect();
         let metrics = self.metrics();
-        let is_selected = !reasons.is_empty() || !self.sections.is_empty();
-        if !is_selected && !metrics.is_empty() && !self.format.is_interactive() {
-            return [Section::Host].into_iter().chain(metrics.into_iter().map(Quantity::section)).collect();
+        if self.sections.is_empty() && !metrics.is_empty() && !self.format.is_interactive() {
+            sections.extend([Section::Host].into_iter().chain(metrics.into_iter().map(Quantity::section)));
         }
-        self.sections.iter().chain(reasons).copied().collect()
+        sections
     }
 
     /// Checks that the report has the selected columns; if not, the error says what it lacks.
     pub(super) fn check_columns(&self, has: fn(Column) -> bool) -> Result<(), String> {
         if self.format == Format::Perfetto {
             return Err(NO_STEPS.to_owned());
+        }
+        if self.format == Format::Folded && (self.per.is_some() || self.per_unit.is_some()) {
+            return Err("folded stacks are microseconds of the whole window; remove --per or --per-unit".to_owned());
         }
         let missing = self.table_columns().into_iter().find(|column| !has(*column));
         missing.map_or(Ok(()), |other| Err(format!("this report has no column `{}`", other.name())))

@@ -1,10 +1,11 @@
 //! Gates: bounds on how much values may change, written as `[GROUP:]METRIC>BOUND`.
 
+use std::iter;
 use std::str::FromStr;
 
 use super::{
-    ELAPSED, GateMetric, Group, GroupBy, GroupGlob, NoMetric, OVERVIEW, OverviewColumn, Per, ReportSection, is_typo,
-    unknown_metric,
+    ELAPSED, GateMetric, Group, GroupBy, GroupGlob, NoMetric, OVERVIEW, OverviewColumn, Per, Quantity, ReasonName,
+    ReportSection, is_typo, unknown_metric,
 };
 use crate::model::{Direction, NS_PER_TICK, Section, Unit, bytes_written, record_rows, time_written};
 use crate::statistics::{Beyond, Bound, Scale};
@@ -69,6 +70,12 @@ impl Gate {
     }
 }
 
+/// Names of values of threads that gates can look at.
+pub fn gate_metrics() -> impl Iterator<Item = &'static str> {
+    let of_groups = Quantity::all().map(Quantity::name).filter(|name| GateMetric::named(name).is_ok());
+    [ELAPSED, WORSE].into_iter().chain(of_groups)
+}
+
 /// How many values gates look at, not counting groups: so many tests are corrected for.
 pub(crate) fn tests_of(gates: &[Gate]) -> usize {
     gates.iter().map(|gate| gate.metrics.len()).sum()
@@ -125,8 +132,11 @@ pub(super) fn is_gated(group: &Group) -> bool {
 }
 
 /// The glob of groups and the values of `[GROUP:]METRIC`. Names of groups may contain colons, and so do names of
-/// block devices: the shortest end that is a name of a value is one.
+/// block devices: the shortest end that is a name of a value is one. Functions can have such names, too: `in:` comes first.
 fn glob_and_metrics<'t>(text: &'t str, sign: &str) -> Result<(Option<&'t str>, Vec<GateMetric>), GateError> {
+    if let Some(of_function) = of_reasons(text, ReasonName::is_of_function) {
+        return Ok(of_function);
+    }
     let splits = text.rmatch_indices(':').map(|(at, _)| (Some(text[..at].trim_end()), &text[at + 1..]));
     let mut first_unknown = None;
     for (glob, name) in splits.chain([(None, text)]) {
@@ -139,15 +149,22 @@ fn glob_and_metrics<'t>(text: &'t str, sign: &str) -> Result<(Option<&'t str>, V
             Err(NoMetric::Unknown) => drop(first_unknown.get_or_insert(name)),
         }
     }
-    let name = first_unknown.unwrap_or(text);
-    if let Some(metric) = GateMetric::of_reasons(name) {
-        return Ok((text.rsplit_once(':').map(|(glob, _)| glob.trim_end()), vec![metric]));
+    if let Some(of_reasons) = of_reasons(text, |name| ReasonName::parse(name).is_some()) {
+        return Ok(of_reasons);
     }
+    let name = first_unknown.unwrap_or(text);
     let names: Vec<String> = record_rows().map(|row| row.name).collect();
     let others = [ELAPSED].into_iter().chain(names.iter().map(String::as_str));
     let is_like_column = OVERVIEW.iter().any(|column| is_typo(name, column.name));
     let hint = if is_like_column { " For the system call, write block/ or sleep/ before it" } else { "" };
     Err(GateError(unknown_metric(name, others) + hint))
+}
+
+/// The glob of groups and the time of reasons, for the longest end of `[GROUP:]REASON` that is such a name of reasons.
+fn of_reasons(text: &str, is_name: fn(&str) -> bool) -> Option<(Option<&str>, Vec<GateMetric>)> {
+    let ends = text.match_indices(':').map(|(at, _)| (Some(text[..at].trim_end()), text[at + 1..].trim_start()));
+    let (glob, name) = iter::once((None, text)).chain(ends).find(|(_, name)| is_name(name))?;
+    Some((glob, vec![GateMetric::of_reasons(name)?]))
 }
 
 /// Returns the columns of the overview that get worse as they grow; with a glob of groups, only columns that groups have.
@@ -313,6 +330,23 @@ mod tests {
         assert_eq!(split("8:0 rbytes>1GB"), named(None, "8:0 rbytes"));
         assert_eq!(split("/app:8:0 rbytes>1GB"), named(Some("/app"), "8:0 rbytes"));
         assert_eq!(split("a>b:run<10%"), named(Some("a>b"), "run"));
+    }
+
+    #[test]
+    fn names_of_reasons_can_have_colons_and_functions_the_names_of_columns() {
+        let split = |text: &str| {
+            let (group, metric, _) = gate(text);
+            (group.unwrap_or_default(), metric)
+        };
+        let named = |group: &str, metric: &str| (group.to_owned(), metric.to_owned());
+        assert_eq!(split("in:cache_get>20%"), named("", "in:cache_get"));
+        assert_eq!(split("app:in:std::run>20%"), named("app", "in:std::run"));
+        assert_eq!(split("a:b: sleep/in:wait>20%"), named("a:b", "sleep/in:wait"));
+        assert_eq!(split("in:imuxsock:run>20%"), named("in:imuxsock", "run"), "a thread of rsyslogd");
+        assert_eq!(split("python3:wait/shop/api:server>1s"), named("python3", "wait/shop/api:server"));
+        assert_eq!(split("wait/kworker/{N}:{N}>1s"), named("", "wait/kworker/{N}:{N}"));
+        assert_eq!(split("kworker/0:1:futex>1s"), named("kworker/0:1", "futex"));
+        assert!(gate_metrics().all(|name| GateMetric::named(name).is_ok() || name == WORSE));
     }
 
     #[test]

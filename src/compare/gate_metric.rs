@@ -63,7 +63,7 @@ impl GateMetric {
         let reason = ReasonName::parse(name)?;
         let valid_names = Quantity::all().map(Quantity::name).chain([ELAPSED]).map(str::to_owned);
         let mut valid_names = valid_names.chain(record_rows().map(|row| row.name));
-        let is_typo = !name.contains('/') && valid_names.any(|valid_name| is_typo(name, &valid_name));
+        let is_typo = !name.contains(['/', ':']) && valid_names.any(|valid_name| is_typo(name, &valid_name));
         let (name, row) = (name.to_owned(), reason.to_string());
         let (section, unit) = (Section::Reasons, Unit::Ns);
         (!is_typo).then_some(Self { name, section, row, quantity: None, reason: Some(reason), unit })

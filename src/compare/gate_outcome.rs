@@ -215,7 +215,8 @@ fn result_of(
 ) -> Result<GateResult, &'static str> {
     let row = section.rows.iter().find(|row| row.group == group && row.name == metric.row).ok_or(NO_DATA)?;
     let key = if gate.group.is_some() { section.groups[group].key.clone() } else { Vec::new() };
-    let is_glob = gate.group.as_ref().is_some_and(|glob| !glob.is_exact());
+    let is_named = gate.group.as_ref().is_some_and(|glob| glob.is_name_of(&key));
+    let is_glob = gate.group.is_some() && !is_named;
     let is_share = gate.limit.scale == Scale::Ratio;
     let is_on_one_side = row.covered.iter().any(Option::is_none);
     let is_new = row.covered.baseline.is_none();
@@ -230,8 +231,10 @@ fn result_of(
         result.outcome = GateOutcome::Error(why.clone());
         return Ok(result);
     }
-    match compare(&mut result, gate, judge, row) {
-        Ok(()) if is_glob && is_share && is_on_one_side && !is_new => return Err(ONLY_IN_BASELINE),
+    let groups = if is_named { check_groups(gate, row.covered.map(|covered| covered.is_some())) } else { Ok(()) };
+    let is_fall = gate.limit.beyond == Beyond::Below;
+    match groups.and_then(|()| compare(&mut result, gate, judge, row)) {
+        Ok(()) if is_glob && is_share && is_on_one_side && !is_new && !is_fall => return Err(ONLY_IN_BASELINE),
         Ok(()) => {}
         Err(NO_DATA) => return Err(NO_DATA),
         Err(fault) if is_glob && (is_on_one_side || gate_can_fail::is_fault(fault)) => return Err(fault),
@@ -251,7 +254,6 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
     let medians = values.as_ref().map(|numbers| median_of_runs(numbers));
     result.values = medians.map(|median| Some(of_kind(like?, median?)));
     result.runs = values.as_ref().map(|numbers| present(numbers).count());
-    check_groups(gate, row.covered.map(|covered| covered.is_some()))?;
     let (before, after) = match (medians.baseline, medians.candidate.flatten()) {
         (Some(before), Some(after)) => (before, after),
         (None, None) => return Err(NO_DATA),
@@ -279,13 +281,11 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
     Ok(())
 }
 
-/// A gate on one name needs the group in the candidate, and a percentage of it in the baseline. Other groups can have done
-/// nothing on a side.
+/// A gate on one name needs the group in the candidate, and a percentage of it in the baseline.
 fn check_groups(gate: &Gate, exists: Sides<bool>) -> Result<(), &'static str> {
-    let is_named = gate.group.as_ref().is_some_and(GroupGlob::is_exact);
     match (exists.baseline, exists.candidate.unwrap_or(false)) {
-        (true, false) if is_named => Err(ONLY_IN_BASELINE),
-        (false, true) if is_named && gate.limit.scale == Scale::Ratio => Err(ONLY_IN_CANDIDATE),
+        (true, false) => Err(ONLY_IN_BASELINE),
+        (false, true) if gate.limit.scale == Scale::Ratio => Err(ONLY_IN_CANDIDATE),
         _ => Ok(()),
     }
 }

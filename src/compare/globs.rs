@@ -24,9 +24,9 @@ impl GroupGlob {
         pattern(glob).map(Self)
     }
 
-    /// Whether it is a name: no character of it stands for others.
-    pub(super) fn is_exact(&self) -> bool {
-        !self.0.as_str().contains(['*', '?', '['])
+    /// Whether it is the name of the group with this path, and not a glob that the name matches, or an interpreter's name.
+    pub(super) fn is_name_of(&self, path: &[String]) -> bool {
+        path.last().is_some_and(|name| name == self.0.as_str())
     }
 
     /// Whether it matches the name of a group: the last part of its path.
@@ -70,6 +70,10 @@ impl NoSuchGroup {
         let nearest = nearest.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
         let suggestion = if nearest.is_empty() { nearest } else { format!("; did you mean {nearest}?") };
         Self { glob: glob.to_string(), message: format!("no {kind} matches `{glob}`{suggestion}") }
+    }
+
+    pub(crate) fn is_about(&self, glob: &GroupGlob) -> bool {
+        self.glob == glob.to_string()
     }
 
     /// Whether both are about one glob, though perhaps among other names.

@@ -204,22 +204,34 @@ pub struct ReasonName {
 }
 
 impl ReasonName {
-    /// `block/fdatasync`, `fdatasync` or `in:cache_get`; `None` if reasons have no such names.
+    /// `block/fdatasync`, `fdatasync`, `in:cache_get` or `sleep/in:cache_get`; `None` if reasons have no such names.
     pub(super) fn parse(text: &str) -> Option<Self> {
+        let (column, name) = Self::split(text);
+        let is_symbol = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'));
+        let is_name = (is_symbol && !name.starts_with(|c: char| c.is_ascii_digit())) || name == PAGE_FAULT;
+        let is_function = name.len() > IN_FUNCTION.len() && name.starts_with(IN_FUNCTION);
+        let is_valid = !name.is_empty() && (column.is_some() || is_function || is_name);
+        is_valid.then(|| Self { column, name: name.to_owned() })
+    }
+
+    /// The column before the name, if there is one, and the name.
+    fn split(text: &str) -> (Option<&'static str>, &str) {
         let column = |name: &str| [RUN, WAIT, BLOCK, SLEEP].into_iter().find(|column| *column == name);
-        if let Some(name) = text.strip_prefix(IN_FUNCTION) {
-            return (!name.is_empty()).then(|| Self { column: None, name: text.to_owned() });
-        }
-        if let Some((column, name)) = text.split_once('/').and_then(|(front, name)| Some((column(front)?, name))) {
-            return (!name.is_empty()).then(|| Self { column: Some(column), name: name.to_owned() });
-        }
-        let is_symbol = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'));
-        let is_name = (is_symbol && !text.starts_with(|c: char| c.is_ascii_digit())) || text == PAGE_FAULT;
-        (is_name && !text.is_empty()).then(|| Self { column: None, name: text.to_owned() })
+        let split = text.split_once('/').and_then(|(front, name)| Some((Some(column(front)?), name)));
+        split.unwrap_or((None, text))
+    }
+
+    /// Whether a text is the name of a function of a program. Its colons are in pairs: those in `in:imuxsock:run` are of a thread.
+    pub(super) fn is_of_function(text: &str) -> bool {
+        let function = Self::split(text).1.strip_prefix(IN_FUNCTION);
+        function.is_some_and(|function| !function.is_empty() && !function.replace("::", "").contains(':'))
     }
 
     /// Whether a reason has the name. Of functions, it can be any on the stack.
     pub(super) fn is_of(&self, reason: &GroupReason) -> bool {
+        if self.column.is_some() && self.column != reason.column() {
+            return false;
+        }
         if let Some(function) = self.name.strip_prefix(IN_FUNCTION) {
             let mut functions = reason.stack.iter().flat_map(|stack| CodeFunction::all(stack));
             return functions.any(|of_stack| of_stack.name == function);
@@ -232,8 +244,7 @@ impl ReasonName {
             ReasonClass::Unread => "unread",
             class => HALTED_CLASSES.iter().position(|halted| *halted == class).map_or("", |at| HALTED[at]),
         };
-        let is_named = class == self.name || names.into_iter().any(|name| **name == *self.name);
-        is_named && self.column.is_none_or(|column| reason.column() == Some(column))
+        class == self.name || names.into_iter().any(|name| **name == *self.name)
     }
 }
 
@@ -287,6 +298,13 @@ mod tests {
     }
 
     #[test]
+    fn a_function_with_a_column_has_the_time_of_that_column() {
+        let blocked = GroupReason { stack: Some("api:cache_get".into()), ..reason(ReasonClass::Block) };
+        let names = ["in:cache_get", "block/in:cache_get", "sleep/in:cache_get", "in:cache_put"];
+        assert_eq!(names.map(|name| named(name).is_of(&blocked)), [true, true, false, false]);
+    }
+
+    #[test]
     fn the_name_of_a_reason_is_a_symbol_or_anything_behind_a_column() {
         assert_eq!(
             ["futex", "x.constprop.0", "page fault"].map(|text| named(text).to_string()),
@@ -296,7 +314,8 @@ mod tests {
             ["wait/redis server", "block/9p_read"].map(|text| named(text).to_string()),
             ["wait/redis server", "block/9p_read"]
         );
-        let none = ["", "9p_read", "two words", "wait/", "cgroup/x", "a:b", "10%"];
-        assert_eq!(none.map(ReasonName::parse), [const { None }; 7]);
+        assert_eq!(["in:a::b", "sleep/in:a::b"].map(|text| named(text).to_string()), ["in:a::b", "sleep/in:a::b"]);
+        let none = ["", "in:", "9p_read", "two words", "wait/", "cgroup/x", "a:b", "10%"];
+        assert_eq!(none.map(ReasonName::parse), [const { None }; 8]);
     }
 }

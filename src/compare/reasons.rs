@@ -150,9 +150,11 @@ pub(super) fn rows(sides: &Sides<Vec<&GroupedReasons>>, passes: u64, options: &C
         });
         rows.collect()
     };
-    let has_stacks = || samples.values().flat_map(BTreeMap::keys).any(|reason| reason.stack.is_some());
-    let is_whole = options.has_whole_stacks || (options.has_reason_trees && has_stacks());
-    let of_group = |reasons| if is_whole { whole(reasons) } else { merged(reasons, passes, objects) };
+    let of_group = |reasons: BTreeMap<&GroupReason, u64>| {
+        let has_stacks = || reasons.keys().any(|reason| reason.stack.is_some());
+        let is_whole = options.has_whole_stacks || (options.has_reason_trees && has_stacks());
+        if is_whole { whole(reasons) } else { merged(reasons, passes, objects) }
+    };
     samples.into_iter().map(|(key, reasons)| (key.to_vec(), of_group(reasons))).collect()
 }
 

@@ -177,7 +177,7 @@ impl OpenWindow<'_> {
         let folded = std::mem::take(&mut *lock(&folded));
         let smaps = capturer.smaps();
         let mut later = capturer.capture(smaps)?;
-        let reaped = end.conclude(&mut later)?;
+        let reaped = end.conclude(&mut later, capturer.own_id())?;
         let host = later.head.host.clone().unwrap_or_default();
         let mut records = listener.as_mut().map(|listener| listener.drain_last(&host, &later.threads));
         let sampled = sampled.and_then(EndedSamples::wait);
@@ -190,7 +190,7 @@ impl OpenWindow<'_> {
         let cgroup = |key| capturer.cgroup(key);
         let summary = records.as_ref().map(|exits| exits.summary.clone());
         let exits = Exits { summary, each: Some(&each), folded, cgroup: Some(&cgroup) };
-        let recording = Recording { exits, recorder: Some(std::process::id()), command, requested_ns };
+        let recording = Recording { exits, recorder: Some(capturer.own_id()), command, requested_ns };
         let mut window = window::recorded(&earlier, threads, later, recording)?;
         records.iter_mut().for_each(|records| records.name_containers(&mut window));
         if let Some(mut sampled) = sampled {

@@ -78,7 +78,7 @@ impl Recorder {
         let samples = self.sampler.as_ref().and_then(|sampler| sampler.begin(sampled_as));
         let command = until.command().map(arguments).unwrap_or_default();
         let mut info = SeriesInfo::default();
-        (info.every_ns, info.recorder, info.command) = (nanoseconds(every), std::process::id(), command);
+        (info.every_ns, info.recorder, info.command) = (nanoseconds(every), self.capturer.own_id(), command);
         let mut first = self.capturer.capture(Smaps::Never)?;
         let host = first.head.host.clone().unwrap_or_default();
         first.head.format_version = Some(SERIES_FORMAT_VERSION);
@@ -176,7 +176,7 @@ impl OpenSeries<'_> {
             pass_in_time(capturer, scope, signals, end.as_ref().and_then(|end| end.interrupted))?;
         // Now and then, a step reads all.
         let is_usual = gone_threads.is_some() || self.prepare.is_some();
-        let reaped = end.map(|end| end.conclude(&mut later)).transpose()?.flatten();
+        let reaped = end.map(|end| end.conclude(&mut later, self.info.recorder)).transpose()?.flatten();
         let host = later.head.host.clone().unwrap_or_default();
         let drain = if is_last { ExitListener::drain_last } else { ExitListener::drain };
         let mut records = listener.as_mut().map(|listener| drain(listener, &host, &later.threads));
@@ -201,8 +201,9 @@ impl OpenSeries<'_> {
         if self.has_command {
             mark_command(self.info.recorder, self.moment.threads(), &mut later.threads, &mut exits);
         }
-        if gone_threads.is_some() {
-            self.recorder.capturer.read_cgroups_of(exits.states(), &mut later.head.cgroup_stats)?;
+        if let Some(gone_threads) = &gone_threads {
+            let gone = gone_threads.iter().filter_map(|id| self.moment.threads().get(id));
+            self.recorder.capturer.read_cgroups_of(exits.states().chain(gone), &mut later.head.cgroup_stats)?;
         }
         let mut exited = CtprofSnapshot { head: later.head, threads: exits.states().cloned().collect() };
         records.iter_mut().for_each(|records| records.name_containers(&mut exited));
@@ -211,15 +212,15 @@ impl OpenSeries<'_> {
             samples.ends.take_from(&ends);
             exits.exited().for_each(|exit| samples.ends.add(exit));
         }
-        let reasons = sampled.map(|mut sampled| {
+        later.head.reasons = sampled.map(|mut sampled| {
             if records.is_some() {
                 sampled.add_ends(exits.exited().cloned());
             }
-            let unchanged = gone_threads.iter().flat_map(|_| self.moment.threads().values());
-            let threads = unchanged.chain(&later.threads).chain(exits.states());
-            sampled.reasons(threads, &|key| self.recorder.capturer.cgroup(key))
+            let before = gone_threads.iter().flat_map(|_| self.moment.threads().values());
+            // The first one of an id counts: what a process was before it executed another program is not its name.
+            let threads = later.threads.iter().chain(exits.states()).chain(before);
+            Box::new(sampled.reasons(threads, &|key| self.recorder.capturer.cgroup(key)))
         });
-        later.head.reasons = reasons.map(Box::new);
         if let Some(prepare) = &self.prepare {
             prepare_with(prepare, &mut later, &mut exits);
         }

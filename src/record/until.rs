@@ -155,15 +155,19 @@ impl WindowEnd {
     }
 
     /// Reaps the command, adds its I/O and what its interpreter ran where the later capture could not read it, and returns what
-    /// was recorded of it.
-    pub(super) fn conclude(self, later: &mut CtprofSnapshot) -> Result<Option<ReapedCommand>, RecordError> {
+    /// was recorded of it. `recorder` is the process id of ctprof in procfs, which can be that of another PID namespace.
+    pub(super) fn conclude(
+        self,
+        later: &mut CtprofSnapshot,
+        recorder: u32,
+    ) -> Result<Option<ReapedCommand>, RecordError> {
         let (child, command) = match self.command {
             Some((Some(child), command)) => (child, command),
             runs_on => return Ok(runs_on.map(|(_, command)| ReapedCommand { command, process: None })),
         };
-        let id = child.id();
+        let id = (recorder == std::process::id()).then(|| child.id());
         let used = child.reap().map_err(RecordError::CannotWaitForCommand)?;
-        let mut leader = later.threads.iter_mut().find(|thread| thread.tgid == id && thread.is_leader());
+        let mut leader = later.threads.iter_mut().find(|thread| Some(thread.tgid) == id && thread.is_leader());
         if let Some(leader) = leader.as_mut().filter(|leader| leader.program.is_none()) {
             // Unless it has executed another program.
             let name = command.arguments.first().and_then(|first| Path::new(first).file_name());
@@ -174,7 +178,7 @@ impl WindowEnd {
             process.read_bytes.get_or_insert(used.read_bytes.into());
             process.write_bytes.get_or_insert(used.write_bytes.into());
         }
-        Ok(Some(ReapedCommand { command, process: Some((id, used.peak_bytes)) }))
+        Ok(Some(ReapedCommand { command, process: id.map(|id| (id, used.peak_bytes)) }))
     }
 }
 

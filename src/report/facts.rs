@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    Fact, FactData, FactLine, cell_text, interval_json, interval_text, percent_text, spaced, verdict_text, window,
+    Fact, FactData, FactLine, cell_text, change_text, interval_json, interval_text, percent_text, spaced, verdict_text,
+    window,
 };
 use crate::compare::{
     Difference, ELAPSED, EndOfRuns, EndedEarly, Header, Per, Report, Row, Scope, SideSummary, Sides, Threshold,
@@ -14,7 +15,7 @@ use crate::compare::{
 use crate::diagnose::{Finding, Warning, counted};
 use crate::model::sorted::CollectSorted;
 use crate::model::{Section, Unit};
-use crate::statistics::{Design, MIN_RUNS, TAIL, Verdict};
+use crate::statistics::{Design, Estimate, MIN_RUNS, TAIL, Verdict};
 
 pub(super) fn report_facts(report: &Report) -> Vec<Fact<'_>> {
     if !report.is_comparison() {
@@ -103,7 +104,7 @@ fn warning(warning: &Warning) -> FactLine {
     FactLine::warning("warning", warning.to_string())
 }
 
-/// How long the commands took, which is what matters most.
+/// How long the commands took, which is what matters most. A change beside an interval is the estimate in it.
 fn elapsed(row: &Row) -> Fact<'_> {
     let [baseline, candidate] = [row.values.baseline.as_ref(), row.values.of_candidate()];
     let mut data = json!({"baseline": baseline, "candidate": candidate});
@@ -112,9 +113,11 @@ fn elapsed(row: &Row) -> Fact<'_> {
         data["verdict"] = json!(runs.verdict.map(Verdict::name));
     }
     let [baseline, candidate] = [baseline, candidate].map(|cell| cell_text(cell, row.unit));
-    let change = match (percent_text(row.percent()), interval_text(row.runs.as_deref())) {
-        (percent, interval) if !interval.is_empty() => format!(" ({percent}, 95% interval {interval})"),
-        (percent, _) if !percent.is_empty() => format!(" ({percent})"),
+    let change = match (row.runs.as_deref().and_then(|runs| runs.estimate), percent_text(row.percent())) {
+        (Some(Estimate { change, .. }), _) => {
+            format!(" ({}, 95% interval {})", change_text(change), interval_text(row.runs.as_deref()))
+        }
+        (None, percent) if !percent.is_empty() => format!(" ({percent})"),
         _ => String::new(),
     };
     let text = format!("{baseline} → {candidate}{change}  {}", verdict_text(row));

@@ -171,6 +171,12 @@ impl Moment {
         let others = others.map(|(_, thread)| window::unchanged(thread, duration_ns));
         window.threads.extend(others.collect::<Vec<_>>());
         window.threads.sort_by_key(ThreadState::id);
+        // A parent that has not changed either is no thread of the step.
+        let recorder = self.head.get("series").and_then(|series| series.get("recorder")?.as_u64());
+        let all: Vec<_> = self.threads.values().collect();
+        let mut parents = window::parents_of_zombies(&all, recorder.and_then(|recorder| recorder.try_into().ok()));
+        let listed = window.threads.iter_mut().filter(|thread| self.threads.contains_key(&thread.id()));
+        listed.for_each(|thread| thread.parent = parents.remove(&thread.id()));
     }
 
     /// Some of the threads.

@@ -74,7 +74,7 @@ impl Part {
             let is_new = exit.started_monotonic_ns >= read_ns && exit.replaced_by.is_none();
             let left = self.left.get(&process);
             let is_of_first = left.is_none_or(|left| left.iter().all(|left| left.state.is_leader()));
-            if is_new && is_of_first && self.folded.has_room() {
+            if is_new && is_of_first {
                 let left = exit.state.is_leader().then(|| self.left.remove(&process)).flatten().unwrap_or_default();
                 self.folded.add_after(left, exit);
             } else {

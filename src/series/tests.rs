@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::{Applied, Changes, Moment, Part, Step, StepExits};
 use crate::model::{
-    CaptureInfo, CgroupStats, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, HostCpuTime, Owner, ProcessState,
-    SnapshotHead, ThreadSpan, ThreadState,
+    CaptureInfo, CgroupStats, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, HostCpuTime, Metrics, Owner,
+    ProcessState, SnapshotHead, ThreadSpan, ThreadState,
 };
 use crate::window::FoldedPart;
 
@@ -216,6 +216,44 @@ fn of_exits_only_those_that_were_there_before_are_kept_one_by_one() {
     let each = [(30, 0), (31, 0), (32, 2), (35, 3), (34, 2)].map(|(tid, second)| exited(tid, second * SECOND));
     part.add(StepExits { each: each.into(), ..StepExits::default() }, None);
     assert_eq!(part.kept(), 4);
+}
+
+#[test]
+fn exits_with_any_number_of_names_and_cgroups_take_bounded_memory() {
+    const NAMES: u32 = 60_000;
+    let mut part = Part::begin(&Moment::new(Host::default().capture())).unwrap();
+    let exited = |number: u32| {
+        let mut exited = exited(number + 2, SECOND);
+        exited.state.comm = number.to_string().into();
+        exited.state.cgroup = Some(format!("/{number}").into());
+        exited
+    };
+    let folded = (0..NAMES).map(|number| (1, FoldedPart::Threads, exited(number)));
+    part.add(StepExits { folded: folded.collect(), ..StepExits::default() }, None);
+    let most = part.kept();
+    assert!(most < 50_010, "{most} rows");
+    part.add(StepExits { each: (NAMES..2 * NAMES).map(exited).collect(), ..StepExits::default() }, None);
+    assert!(part.kept() < most + 10, "{} rows", part.kept());
+}
+
+#[test]
+fn a_zombie_that_has_not_changed_says_who_does_not_wait_for_it() {
+    let named = |tid: u32, name: &str, state: char, ppid: u32| ThreadState {
+        tid,
+        tgid: tid,
+        comm: name.into(),
+        pcomm: name.into(),
+        process: Some(Box::new(ProcessState { ppid: Some(ppid), ..ProcessState::default() })),
+        metrics: Box::new(Metrics { state: Some(state), ..Metrics::default() }),
+        ..ThreadState::default()
+    };
+    let mut capture = Host::default().capture();
+    capture.threads = vec![named(5, "spawn", 'S', 1), named(6, "child", 'Z', 5)];
+    let moment = Moment::new(capture);
+    let mut window = CtprofSnapshot::default();
+    moment.add_unchanged(&mut window);
+    let parents: Vec<_> = window.threads.iter().map(|thread| thread.parent.as_deref()).collect();
+    assert_eq!(parents, [None, Some("spawn")]);
 }
 
 #[test]

@@ -128,9 +128,12 @@ impl Clocks {
         start_ticks.and_then(start_ns).unwrap_or(0)
     }
 
-    /// Returns the time from the start of the window to the start of a thread, in nanoseconds.
+    /// Returns the time from the start of the window to the start of a thread, in nanoseconds. Start times include the time suspended,
+    /// which the window does not: one that is later than the window is long was after it.
     pub(super) fn until_start(&self, start_ticks: u64) -> u64 {
-        start_ticks.saturating_mul(NS_PER_TICK).saturating_sub(self.start_boottime_ns).min(self.duration_ns)
+        let since_boot = start_ticks.saturating_mul(NS_PER_TICK).saturating_sub(self.start_boottime_ns);
+        let suspended = self.suspended_ns.filter(|_| since_boot > self.duration_ns).unwrap_or(0);
+        since_boot.saturating_sub(suspended).min(self.duration_ns)
     }
 }
 
@@ -178,7 +181,11 @@ mod tests {
         let clocks = Clocks::between(&a, &b, TakenBy::Anyone).unwrap();
         assert_eq!((clocks.duration_ns, clocks.suspended_ns), (3 * second, Some(60 * second)));
         assert!(clocks.started_within(700) && !clocks.started_within(699));
-        assert_eq!(clocks.until_start(800), second);
+        assert_eq!(
+            [800, 6900].map(|ticks| clocks.until_start(ticks)),
+            [second, 2 * second],
+            "before and after the suspend"
+        );
         let before_the_clock = (-second.cast_signed()).cast_unsigned() / 10_000_000;
         assert!(!clocks.started_within(before_the_clock), "older than the time namespace");
         assert_eq!([Some(before_the_clock), Some(800)].map(|ticks| clocks.boot_ns(ticks)), [0, 8 * second]);

@@ -96,11 +96,6 @@ impl FreedProcesses {
 }
 
 impl FoldedExits {
-    /// Whether threads with other names keep them.
-    pub(crate) fn has_room(&self) -> bool {
-        self.rows < MOST_ROWS
-    }
-
     /// Adds an exited thread to its fold.
     pub fn add(&mut self, exited: ExitedThread) {
         self.add_after(Vec::new(), exited);
@@ -118,7 +113,7 @@ impl FoldedExits {
             let mut part = whole.clone();
             // Another thread that calls execve(2) has done only what it did itself.
             before.iter().filter(|_| whole.state.is_leader()).for_each(|before| take(before, &mut part));
-            self.add_named(counted, part);
+            self.add_row(counted.0, counted.1, part);
             before = Some(whole);
         }
     }
@@ -138,15 +133,6 @@ impl FoldedExits {
         }
     }
 
-    /// Adds a thread under its names, if there is room.
-    fn add_named(&mut self, counted: (u32, FoldedPart), mut exited: ExitedThread) {
-        if !self.has_room() && !self.folds.get(&counted).is_some_and(|fold| fold.has(&exited)) {
-            let ThreadState { pcomm, comm, program, parent, .. } = &mut exited.state;
-            (*pcomm, *comm, *program, *parent) = (OTHERS.into(), OTHERS.into(), None, None);
-        }
-        self.add_row(counted.0, counted.1, exited);
-    }
-
     /// The threads with equal names as one each, with the process that counts them. `cgroup` names cgroups that had no name.
     pub fn rows(&self, cgroup: impl Fn(u64) -> Option<Name>) -> impl Iterator<Item = (u32, FoldedPart, ExitedThread)> {
         self.folds.iter().flat_map(move |((tgid, part), fold)| {
@@ -159,9 +145,15 @@ impl FoldedExits {
         })
     }
 
-    /// Adds threads that were folded before, of an earlier time than all others.
-    pub fn add_row(&mut self, tgid: u32, part: FoldedPart, row: ExitedThread) {
-        self.rows += usize::from(self.folds.entry((tgid, part)).or_default().add(row));
+    /// Adds a thread, or threads that were folded before, under their names if there is room.
+    pub fn add_row(&mut self, tgid: u32, part: FoldedPart, mut row: ExitedThread) {
+        let fold = self.folds.entry((tgid, part)).or_default();
+        if self.rows >= MOST_ROWS && !fold.has(&row) {
+            let ThreadState { pcomm, comm, program, parent, cgroup, .. } = &mut row.state;
+            (*pcomm, *comm, *program, *parent, *cgroup) = (OTHERS.into(), OTHERS.into(), None, None, None);
+            row.unnamed_cgroup = None;
+        }
+        self.rows += usize::from(fold.add(row));
     }
 
     /// The process with this id, or its nearest ancestor that has not exited.

@@ -93,7 +93,7 @@ pub fn recorded(
         let leaders = all.iter().filter(|thread| thread.is_leader()).map(living);
         Lineage::new(recorder, Parents::new(&join.start.earlier, leaders, &exits, &clocks))
     });
-    let parents = parents_of_zombies(&all, recorder);
+    let parents = parents_of_zombies(&all.iter().collect::<Vec<_>>(), recorder);
     for mut thread in all {
         thread.parent = parents.get(&thread.id()).cloned();
         let start_ns = clocks.boot_ns(thread.start_time_clock_ticks);
@@ -108,17 +108,17 @@ pub fn recorded(
     Ok(CtprofSnapshot { head, threads })
 }
 
-/// Returns the names of the processes that have not waited for their exited children, by child. The recorder waits for its
-/// command at the end, and nobody can wait for a process whose other threads live on.
-fn parents_of_zombies(all: &[ThreadState], recorder: Option<u32>) -> HashMap<ThreadId, Name> {
-    let named = |process: &[ThreadState]| {
+/// Returns the names of the processes that have not waited for their exited children, by child, of all threads in the order of their
+/// ids. The recorder waits for its command at the end, and nobody can wait for a process whose other threads live on.
+pub(crate) fn parents_of_zombies(all: &[&ThreadState], recorder: Option<u32>) -> HashMap<ThreadId, Name> {
+    let named = |process: &[&ThreadState]| {
         let zombie = process.iter().find(|thread| thread.is_leader())?;
         let ppid = zombie.process.as_ref()?.ppid.filter(|ppid| Some(*ppid) != recorder)?;
-        let leader = all.binary_search_by_key(&ThreadId { tgid: ppid, tid: ppid }, ThreadState::id).ok()?;
+        let leader = all.binary_search_by_key(&ThreadId { tgid: ppid, tid: ppid }, |thread| thread.id()).ok()?;
         Some((zombie.id(), whole_name(&all[leader].comm, all[leader].program.as_ref())))
     };
     let processes = all.chunk_by(|one, next| one.tgid == next.tgid);
-    processes.filter(|process| process.iter().all(ThreadState::has_exited)).filter_map(named).collect()
+    processes.filter(|process| process.iter().all(|thread| thread.has_exited())).filter_map(named).collect()
 }
 
 /// A thread in a window of this length in which nothing of it changed.

@@ -16,6 +16,13 @@ fn prose(page: &str) -> String {
     page.split("```").step_by(2).collect()
 }
 
+/// The targets of the links of a page that lead to files or headings.
+pub(crate) fn targets(page: &str) -> Vec<String> {
+    let text = prose(page);
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    targets.filter(|target| !target.contains("://")).map(str::to_owned).collect()
+}
+
 /// The anchors that a Markdown page gets from its headings.
 fn anchors(page: &str) -> Vec<String> {
     let page = prose(page);
@@ -29,10 +36,8 @@ fn links_lead_to_files_and_headings_that_exist() {
     let mut broken = Vec::new();
     for document in documents() {
         let page = fs::read_to_string(&document).unwrap();
-        let text = prose(&page);
-        let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
-        for target in targets.filter(|target| !target.contains("://")) {
-            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+        for target in targets(&page) {
+            let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
             let path = if file.is_empty() { document.clone() } else { document.parent().unwrap().join(file) };
             let headings = || anchors(&fs::read_to_string(&path).unwrap_or_default());
             if !path.exists() || !anchor.is_empty() && !headings().iter().any(|heading| heading == anchor) {

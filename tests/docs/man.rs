@@ -13,11 +13,13 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("COLUMNS", "The width of tables, also where the output is no terminal."),
     ("CTPROF_REDACT_KEY", "The key of --redact. Equal names get equal hashes in all files with the same key."),
     ("NO_COLOR, CLICOLOR_FORCE", "Whether headings have colors, if --color does not say."),
+    ("TZ", "The time zone of times that are shown, and of parts of a series such as FILE@12:00..12:05."),
     ("RUST_LOG", "Which messages go to standard error, as filters of the Rust crate tracing: debug, for example."),
 ];
 const FILES: &[(&str, &str)] = &[
     ("*.ctprof.zst", "Snapshots and windows: JSON, compressed with zstd. Files that root writes have mode 0600."),
     ("/var/lib/ctprof", "Snapshots that ctprof-capture.timer takes every hour, once it is enabled."),
+    ("/var/lib/ctprof-record", "The series of ctprof-record.service, once it is enabled."),
     ("/etc/default/ctprof", "Options of ctprof-capture.service."),
 ];
 /// Where a command does not say more.
@@ -44,6 +46,8 @@ fn page(command: clap::Command, others: &[String]) -> Vec<u8> {
     let source = format!("ctprof {}", env!("CARGO_PKG_VERSION"));
     let mut page = Vec::new();
     let command = command.version(None).after_help(Resettable::Reset).after_long_help(Resettable::Reset);
+    // Pages have the short text of an option where it has no long one, unless it is hidden.
+    let command = command.mut_args(|arg| arg.hide_short_help(false));
     Man::new(command).source(source).manual("ctprof").render(&mut page).unwrap();
     let mut add = |title: &str, text: &str| write!(page, ".SH \"{title}\"\n{text}\n").unwrap();
     let mut status = EXIT_STATUS;
@@ -68,6 +72,20 @@ fn page(command: clap::Command, others: &[String]) -> Vec<u8> {
 /// Text in which nothing is a command of roff.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('-', "\\-").replace("\n.", "\n\\&.").replace("\n'", "\n\\&'")
+}
+
+#[test]
+fn every_option_of_a_man_page_has_a_text() {
+    for (name, page) in pages() {
+        let page = String::from_utf8(page).unwrap();
+        let (mut lines, mut options) = (page.lines().peekable(), 0);
+        while let Some(line) = lines.next() {
+            let is_option = line.starts_with("\\fB\\-");
+            assert!(!is_option || lines.peek().is_some_and(|text| !text.is_empty()), "{name}: {line}");
+            options += usize::from(is_option);
+        }
+        assert!(options > 1, "{name}");
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Packages: whether they install and forget every unit, and whether all who download archives know their names.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use crate::links;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -28,6 +30,40 @@ fn every_unit_is_in_both_packages_and_goes_with_them() {
         for state in text.lines().filter_map(|line| line.strip_prefix("StateDirectory=")) {
             assert!(purge.contains(&format!(" /var/lib/private/{state}")), "{unit}: its files are not purged");
         }
+    }
+}
+
+/// The files that a package has below the directory of its documents, as they are named in the manifest.
+fn documents(assets: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for source in assets.lines().filter(|line| line.contains("usr/share/doc/ctprof/")) {
+        let source = source.split('"').nth(1).unwrap();
+        let paths = glob::glob(root().join(source).to_str().unwrap()).unwrap();
+        found.extend(paths.map(|path| path.unwrap().strip_prefix(root()).unwrap().to_owned()));
+    }
+    found
+}
+
+#[test]
+fn links_of_installed_documents_lead_to_installed_files() {
+    let manifest = read("Cargo.toml");
+    for package in ["[package.metadata.deb]", "[package.metadata.generate-rpm]"] {
+        let installed = documents(manifest.split(package).nth(1).unwrap().split("\n]\n").next().unwrap());
+        let mut links = 0;
+        for document in installed.iter().filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
+            for target in links::targets(&read(document)) {
+                let path = document.parent().unwrap().join(target.split('#').next().unwrap());
+                let path = root().join(path).canonicalize().unwrap();
+                let path = path.strip_prefix(root().canonicalize().unwrap()).unwrap();
+                assert!(
+                    installed.iter().any(|file| file.starts_with(path)),
+                    "{package} {}: {target}",
+                    document.display()
+                );
+                links += 1;
+            }
+        }
+        assert!(links > 50, "{package}: {links} links");
     }
 }
 

@@ -396,3 +396,21 @@ fn a_full_disk_ends_a_series_with_its_cause_and_keeps_what_was_written() {
     assert!(shown.status.success());
     assert!(String::from_utf8_lossy(&shown.stderr).contains("its recorder was killed or had a full disk"), "{shown:?}");
 }
+
+#[test]
+fn what_a_program_waits_for_is_never_of_the_program_that_its_process_ran_before() {
+    let directory = tempfile::tempdir().unwrap();
+    copy_program("/usr/bin/sleep", directory.path().join("waiter"));
+    let file = directory.path().join("s").display().to_string();
+    let recorded = ctprof(&["record", "-q", "--every", "500ms", "-o", &file, "--"])
+        .args(["sh", "-c", "sleep 1.3; exec ./waiter 1"])
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
+    assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+    let shown = text(&["show", &file, "--why", "--scope", "command", "--limit", "0"]);
+    let is_of = |line: &str, group: &str, entry: &str| line.starts_with(group) && line.contains(entry);
+    assert!(shown.lines().any(|line| is_of(line, "waiter ", "sleep: ")), "{shown}");
+    let is_wrong = shown.lines().any(|line| is_of(line, "sh ", "clock_nanosleep"));
+    assert!(!is_wrong, "the shell only waits for its children: {shown}");
+}

@@ -169,8 +169,11 @@ fn runs_end_in_time_with_whole_pairs_and_the_report_says_it() {
 fn runs_end_once_gates_and_elapsed_are_decided_and_all_are_made_where_their_number_is_given() {
     let lab = Lab::new();
     let options = ["--no-warmup", "--no-why", "--format", "json", "--fail-on", "elapsed>5%"];
-    let compared = lab.ab(&[&options[..], &["-o", "ended"]].concat(), "sleep 0.01", "sleep 0.3");
+    let exported = ["-o", "ended", "--export", "json=report.json"];
+    let compared = lab.ab(&[&options[..], &exported].concat(), "sleep 0.01", "sleep 0.3");
     let (report, error) = (json(&compared), text(&compared.stderr));
+    let file = fs::read(lab.directory.path().join("report.json")).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&file).unwrap(), report, "a file is judged as what is printed");
     let made = lab.files("ended/baseline").len();
     assert_eq!(code(&compared), Some(3), "{error}");
     assert!([8, 12].contains(&made), "{made} runs");

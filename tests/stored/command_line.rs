@@ -21,6 +21,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 const A: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ktstr-a.ctprof.zst");
+const SERIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v4-series-linux-6.12.ctprof.zst");
 const B: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/ktstr-b.ctprof.zst");
 
 #[test]
@@ -82,6 +83,39 @@ fn exported_files_have_what_their_formats_print() {
     assert_eq!(left, formats.len() + 1, "a run that fails leaves what was there, and no new file");
     let refused = run(&["show", "-", "--export", &export]);
     assert!(refused.status.code() == Some(2) && text(&refused.stderr).contains("read twice"));
+}
+
+#[test]
+fn no_file_is_left_out_because_nobody_reads_what_is_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("report.json");
+    let option = format!("--export=json={}", file.display());
+    let mut closed = ctprof(&["show", B, "--format", "json", &option]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(closed.stdout.take());
+    assert!(closed.wait().unwrap().success() && fs::metadata(file).unwrap().len() > 0);
+    let refused = run(&["show", SERIES, "--format", "perfetto", "--export", "json=/nonexistent/x"]);
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(2), 0));
+}
+
+#[test]
+fn what_is_asked_for_together_is_shown_or_refused() {
+    let shown = text(&run(&["show", SERIES, "--why", "-m", "run,minflt"]).stdout);
+    for part in ["reasons", "sleep: idle", "minflt", "run over time"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let one = text(&run(&["show", SERIES, "--why=kworker*"]).stdout);
+    assert!(
+        one.contains("sleep: idle") && !one.contains("kthread;"),
+        "a group without functions has no tree of them: {one}"
+    );
+    for (args, said) in [
+        (&["--steps", "-m", "majflt"][..], "steps have no `majflt`, only columns of the overview: run, usr, "),
+        (&["--format", "folded", "--per", "second"], "folded stacks are microseconds of the whole window"),
+        (&["--why=nosuch"], "ctprof: --why: no group matches `nosuch`"),
+    ] {
+        let refused = run(&[&["show", SERIES], args].concat());
+        assert!(!refused.status.success() && text(&refused.stderr).contains(said), "{}", text(&refused.stderr));
+    }
 }
 
 #[test]
@@ -255,7 +289,7 @@ fn the_recipe_for_jq_works() {
     if !shell("jq --version").status.success() {
         return skipped(Missing::Tool("jq"));
     }
-    let out = shell(&recipe("ctprof compare before.ctprof.zst after.ctprof.zst --per total --format json"));
+    let out = shell(&recipe("ctprof compare before.ctprof.zst after.ctprof.zst --per run --format json"));
     assert_eq!(text(&out.stdout), "dd: 1.274408206 s\n", "{}", text(&out.stderr));
 }
 

@@ -92,6 +92,8 @@ fn bash_completes_groups_axes_and_values() {
     assert_eq!(complete(&["compare", "a.json", "a.json", "--fail-on", "mak"]), ["make:"]);
     assert_eq!(complete(&["compare", "a.json", "a.json", "--fail-on", "make", ":", "run_t"]), ["run_time_ns\\>"]);
     assert_eq!(complete(&["compare", "a.json", "a.json", "--fail-on", "'make:run_t"]), ["make:run_time_ns>"]);
+    assert_eq!(complete(&["compare", "a.json", "a.json", "--fail-on", "'elaps"]), ["elapsed>"]);
+    assert_eq!(complete(&["compare", "a.json", "a.json", "--fail-on", "'polic"]), [""; 0], "no number");
     assert_eq!(complete(&["comp"]), ["compare", "completions"]);
     assert_eq!(complete(&["show", "a.j"]), ["a.json"]);
     assert!(complete(&["show", ""]).iter().all(|word| !word.starts_with('-')), "files are not hidden by options");

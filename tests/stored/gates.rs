@@ -56,6 +56,11 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// Page faults of a thread whose run time nobody knows.
+fn faults(count: u64) -> Value {
+    json!({"minflt": count})
+}
+
 fn run_time(seconds: u64) -> Value {
     json!({"run_time_ns": seconds * 1_000_000_000, "wait_time_ns": 1_000_000_000})
 }
@@ -473,4 +478,13 @@ fn the_same_question_has_the_same_answer_whatever_is_selected() {
             assert_eq!(headline, of_whole[&row], "{selection:?}: {row}");
         }
     }
+}
+
+#[test]
+fn a_group_whose_time_is_unknown_is_not_said_to_take_little_of_it() {
+    let sides =
+        Snapshots::new(&[("app", run_time(9)), ("odd", faults(500))], &[("app", run_time(9)), ("odd", faults(4500))]);
+    let (status, said) = sides.gates(&["*:minflt>10%"]);
+    assert_eq!(status, Some(3), "{said}");
+    assert!(said.contains("gate failed: odd minflt"), "{said}");
 }

@@ -152,6 +152,22 @@ fn a_rise_beyond_the_threshold_is_more_and_less_the_other_way_round() {
 }
 
 #[test]
+fn the_change_of_elapsed_time_is_the_one_in_its_interval_and_of_its_gate() {
+    let lab = Lab::new();
+    for (run, ms) in [100, 101, 102, 103, 104, 199, 200, 201, 202, 203].into_iter().enumerate() {
+        lab.write("base", run, &took(if run < 6 { ms } else { ms - 98 }, 100));
+        lab.write("cand", run, &took(if run < 4 { ms } else { 200 }, 100));
+    }
+    let compared = lab.compare(&["base", "cand", "--fail-on", "elapsed>5%"]);
+    let [shown, said] = [&compared.stdout, &compared.stderr].map(|bytes| text(bytes));
+    let change = |text: &str, front: &str| {
+        let line = text.lines().find(|line| line.contains(front)).unwrap_or_else(|| panic!("{text}"));
+        line.split_once('(').and_then(|(_, rest)| rest.split_once(')')).unwrap().0.to_owned()
+    };
+    assert_eq!(change(&shown, "elapsed  "), change(&said, "elapsed: "), "{shown}{said}");
+}
+
+#[test]
 fn a_side_compared_with_itself_is_the_same_and_hidden() {
     let lab = Lab::new();
     lab.side("base", STEADY);

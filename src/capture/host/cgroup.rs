@@ -25,9 +25,10 @@ pub(crate) fn read(host: &HostFiles<'_>, mounts: &Mounts, cgroup: &str) -> Cgrou
     stats
 }
 
-/// Reads only what counts, and pressure. All else is as it was `before`.
+/// Reads only what counts, and pressure. All else is as it was `before`; a cgroup that was removed has no values.
 pub(crate) fn read_again(host: &HostFiles<'_>, mounts: &Mounts, cgroup: &str, before: &CgroupStats) -> CgroupStats {
-    read_counters(host, mounts, cgroup, before.clone()).0
+    let (stats, _) = read_counters(host, mounts, cgroup, before.clone());
+    if stats.inode.is_some() { stats } else { CgroupStats::default() }
 }
 
 fn read_counters<'m>(
@@ -242,6 +243,27 @@ mod tests {
                       3 1 0:3 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
                       4 1 0:4 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n\
                       5 1 0:5 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n";
+
+    #[test]
+    fn a_cgroup_that_was_removed_has_no_values_instead_of_old_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir_all(path("proc/self")).unwrap();
+        fs::create_dir_all(path("sys/fs/cgroup/a")).unwrap();
+        fs::write(path("proc/self/mountinfo"), V2).unwrap();
+        fs::write(path("sys/fs/cgroup/a/cpu.stat"), "usage_usec 7\n").unwrap();
+        fs::write(path("sys/fs/cgroup/a/memory.current"), "4096\n").unwrap();
+        let roots = Roots { procfs: path("proc"), sysfs: path("sys"), cgroupfs: None };
+        let (files, again) = (HostFiles::new(&roots), HostFiles::new(&roots));
+        let before = read(&files, &Mounts::read(&files), "/a");
+        let values = |stats: &CgroupStats| serde_json::to_value((stats.cpu.usage_usec, stats.memory.current)).unwrap();
+        assert_eq!(values(&before), json!([7, 4096]));
+        fs::write(path("sys/fs/cgroup/a/cpu.stat"), "usage_usec 9\n").unwrap();
+        assert_eq!(values(&read_again(&again, &Mounts::read(&again), "/a", &before)), json!([9, 4096]));
+        fs::remove_dir_all(path("sys/fs/cgroup/a")).unwrap();
+        let again = HostFiles::new(&roots);
+        assert_eq!(values(&read_again(&again, &Mounts::read(&again), "/a", &before)), json!([null, null]));
+    }
 
     #[test]
     fn version_2_files_fill_their_values() {

@@ -14,7 +14,7 @@ use clap_complete::Shell;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 
 use super::{Args, Command, DigestReader, Messages, part_of, to_stdout};
-use crate::compare::{Quantity, Sides, report};
+use crate::compare::{ELAPSED, Sides, gate_metrics, report};
 use crate::model::Section;
 use crate::process::Privileges;
 use crate::report::escaped;
@@ -93,7 +93,8 @@ fn groups(typed: &OsStr) -> Vec<CompletionCandidate> {
 fn gates(typed: &OsStr) -> Vec<CompletionCandidate> {
     let text = typed.to_string_lossy();
     let group = text.rfind(':').map_or("", |end| &text[..=end]);
-    let metrics = Quantity::all().map(|quantity| format!("{group}{}>", quantity.name()));
+    let metrics =
+        gate_metrics().filter(|name| group.is_empty() || *name != ELAPSED).map(|name| format!("{group}{name}>"));
     let groups = group_names().into_iter().map(|name| format!("{name}:"));
     starting_with(typed, groups.chain(metrics))
 }

@@ -106,6 +106,7 @@ fn a_group_on_one_side_did_nothing_on_the_other() {
     let baseline_only = |gate: &str| results(gate, &[app, new], &[app]);
     assert_eq!(baseline_only("*:run_time_ns>10%"), [Passed]);
     assert_eq!(baseline_only("*:run_time_ns<1s"), [Failed], "the other cannot fall by as much");
+    assert_eq!(baseline_only("*:run_time_ns<50%"), [Passed, Failed], "a fall by 100%");
     assert_eq!(baseline_only("new:run_time_ns>10%"), [error(ONLY_IN_BASELINE)]);
 }
 
@@ -125,6 +126,19 @@ fn a_percentage_of_every_group_leaves_out_those_that_do_not_matter() {
     };
     assert_eq!((both("*:run_time_ns>10%"), both("m*:run_time_ns>10%")), (vec![Passed], vec![error(MINOR)]));
     assert_eq!((both("minor:run_time_ns>10%"), both("*:run_time_ns>5ns")), (vec![Failed], vec![Passed, Failed]));
+}
+
+#[test]
+fn the_name_of_an_interpreter_is_a_glob_for_its_scripts() {
+    let [a, b, c] = ["python3 a", "python3 b", "python3 c"].map(|name| (name, Some(100)));
+    let scripts = |gate: &str| results(gate, &[a, b, ("python3 minor", Some(1))], &[a, c, ("python3 minor", Some(1))]);
+    assert_eq!(scripts("python3:run_time_ns>10%"), scripts("python3*:run_time_ns>10%"));
+    assert_eq!(
+        scripts("python3:run_time_ns>1s"),
+        [Passed, Passed, Passed, Passed],
+        "what one side lacks did nothing there"
+    );
+    assert_eq!(scripts("python3 b:run_time_ns>1s"), [error(ONLY_IN_BASELINE)]);
 }
 
 #[test]
