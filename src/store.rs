@@ -28,7 +28,7 @@ pub(crate) use self::place::OutputPlace;
 pub(crate) use self::place::{create_directory, names_in};
 pub use self::segments::{Keep, SegmentWriter, SeriesSegment, segments_in};
 pub use self::series::StoredSeries;
-pub use self::series_writer::SeriesWriter;
+pub use self::series_writer::{SeriesWriter, is_recorded};
 pub use self::source::{Stored, load};
 pub use self::target::{ENDINGS, EXTENSION, OutputTarget, Written, is_snapshot_name};
 

@@ -207,7 +207,8 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
     let mut record = || {
         loop {
             next = following(next, series.every());
-            let end = waiting.wait(&signals, Some(next))?;
+            // The last step is a little longer, instead of another one that is short.
+            let end = waiting.wait(&signals, Some(waiting.end_near(next, series.every() / 10)))?;
             ended = end.as_ref().map(|end| end.of_command);
             let step = match series.step(end, &signals) {
                 // The steps before it are whole.

@@ -10,7 +10,7 @@ use self::renamed::{Kinds, renamed};
 use super::{GroupBy, Grouping, Names, Sides, ThreadNames};
 use crate::diagnose::Side;
 use crate::model::Container;
-use crate::names::{Keys, NameKind, pattern_key, unit_of_path, workload};
+use crate::names::{Keys, NameKind, cgroup_pattern, pattern_key, unit_of_path, workload};
 
 /// The keys of the cgroups of two snapshots. Without grouping by cgroup, every path is its own key.
 #[derive(Default)]
@@ -46,9 +46,13 @@ impl CgroupKeys {
             Names::Patterns => Keys::learn(NameKind::Cgroup, paths.clone().map(|(_, flattened)| flattened)),
             Names::Literal => Keys::literal(),
         };
+        let shown = match grouping.names {
+            Names::Patterns => cgroup_pattern,
+            Names::Literal => str::to_owned,
+        };
         let named = |path: &str| containers.get(path).and_then(|container| name_of(container, grouping));
         let key = |(path, flattened): (&str, &str)| match grouping.axis {
-            GroupBy::Container | GroupBy::Pod => named(path).or_else(|| unit_of_path(path)),
+            GroupBy::Container | GroupBy::Pod => named(path).or_else(|| unit_of_path(path, shown)),
             // Containers with different names are never one group, unless the user merges their cgroups.
             _ if flattened == path => named(path).map(|name| format!("{} [{name}]", patterns.key(path))),
             _ => None,
@@ -58,7 +62,9 @@ impl CgroupKeys {
         let mut counts = HashMap::new();
         keys.values().for_each(|key: &String| *counts.entry(key.clone()).or_default() += 1);
         let mut keys = Self { keys, counts, ..Self::default() };
-        if let (Names::Patterns, Sides { baseline, candidate: Some(candidate) }) = (grouping.names, threads) {
+        // Containers and pods are the same only if their names are.
+        let are_paths = matches!(grouping.axis, GroupBy::Cgroup | GroupBy::All) && grouping.names == Names::Patterns;
+        if let (true, Sides { baseline, candidate: Some(candidate) }) = (are_paths, threads) {
             let numbers = pattern_numbers(baseline.iter().chain(candidate).copied());
             keys.list = renamed(&keys.kinds(baseline, &numbers), &keys.kinds(candidate, &numbers));
             keys.renamed = keys.list.iter().map(|pair| (pair.candidate.clone(), pair.baseline.clone())).collect();
@@ -102,8 +108,17 @@ fn name_of(container: &Container, grouping: &Grouping) -> Option<String> {
     // Without a name, nothing says which pods are of one workload.
     let pod = || container.pod_key(shown).or_else(|| Some(format!("pod{}", container.pod_uid.as_ref()?)));
     let pod = if grouping.axis == GroupBy::Pod { pod() } else { None };
-    pod.or_else(|| container.key(shown))
+    let is_by_container = matches!(grouping.axis, GroupBy::Container | GroupBy::Pod);
+    let unnamed = || {
+        let id = container.id.as_ref().filter(|_| is_by_container)?;
+        let runtime = container.runtime.as_deref().unwrap_or("container");
+        Some(format!("{runtime} {}", id.get(..SHORT_ID).unwrap_or(id)))
+    };
+    pod.or_else(|| container.key(shown)).or_else(unnamed)
 }
+
+/// Number of characters of a container's id that `docker ps` and `podman ps` show.
+const SHORT_ID: usize = 12;
 
 /// A number for the pattern of each process and thread name.
 fn pattern_numbers<'n>(threads: impl Iterator<Item = &'n ThreadNames>) -> HashMap<&'n str, u32> {

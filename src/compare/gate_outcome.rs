@@ -171,11 +171,7 @@ impl GateResult {
 
 /// The results of one gate. Those without data are left out if others have some.
 fn results_of(place: usize, gate: &Gate, judge: &GateJudge, sections: &[&ReportSection]) -> Vec<GateResult> {
-    let of_metric = |metric: &GateMetric| {
-        let of_section = sections.iter().copied().filter(|section| section.section == metric.section);
-        let groups = of_section.flat_map(|section| gate.selected(section).map(move |group| (section, group)));
-        groups.map(|group| result_of((place, gate), metric, judge, group)).collect::<Vec<_>>()
-    };
+    let of_metric = |metric| results_of_metric((place, gate), metric, judge, sections);
     let (results, left_out): (Vec<_>, Vec<_>) = gate.metrics.iter().flat_map(of_metric).partition(Result::is_ok);
     if !results.is_empty() {
         return results.into_iter().flatten().collect();
@@ -205,18 +201,68 @@ fn fault(gate: &Gate, left_out: Option<&str>, sections: &[&ReportSection]) -> St
     }
 }
 
-/// The result for a group, or why the group is left out: it has no data, or a glob matches it and it takes little CPU time
-/// or exists on one side only.
-fn result_of(
+/// A gate, for one of its metrics.
+#[derive(Clone, Copy)]
+struct MetricGate<'g> {
+    place: usize,
+    gate: &'g Gate,
+    metric: &'g GateMetric,
+    looks_at: LooksAt,
+}
+
+/// Which groups a gate looks at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LooksAt {
+    All,
+    Named,
+    /// The groups that a glob matches, or those of an interpreter's name. Some can be on one side only.
+    Several,
+}
+
+/// The results of a gate for one metric, and why groups are left out.
+fn results_of_metric(
     (place, gate): (usize, &Gate),
     metric: &GateMetric,
     judge: &GateJudge,
-    (section, group): (&ReportSection, usize),
+    sections: &[&ReportSection],
+) -> Vec<Result<GateResult, &'static str>> {
+    let of_section = sections.iter().copied().filter(|section| section.section == metric.section);
+    let rows = of_section.flat_map(|section| {
+        gate.selected(section).map(move |group| {
+            let row = section.rows.iter().find(|row| row.group == group && row.name == metric.row);
+            (&section.groups[group].key, row)
+        })
+    });
+    let rows: Vec<_> = rows.collect();
+    let name = gate.group.as_ref().filter(|glob| glob.is_exact());
+    let looks_at = match (&gate.group, name) {
+        (None, _) => LooksAt::All,
+        (_, Some(_)) if rows.len() == 1 => LooksAt::Named,
+        _ => LooksAt::Several,
+    };
+    let exists = |is_there: fn(&Row) -> bool| rows.iter().any(|(_, row)| row.is_some_and(is_there));
+    let exist = Sides::two(
+        exists(|row| row.covered.baseline.is_some()),
+        exists(|row| row.covered.candidate.flatten().is_some()),
+    );
+    if let (Some(name), Err(why)) = (name.filter(|_| rows.len() > 1), check_groups(gate, exist)) {
+        let error = GateOutcome::Error(why.to_owned());
+        return vec![Ok(GateResult::new(place, gate, &metric.name, vec![name.to_string()], error))];
+    }
+    let gate = MetricGate { place, gate, metric, looks_at };
+    rows.into_iter().map(|(key, row)| result_of(gate, judge, key, row.ok_or(NO_DATA)?)).collect()
+}
+
+/// The result for a group, or why the group is left out: it has no data, or a glob matches it and it takes little CPU time
+/// or exists on one side only.
+fn result_of(
+    MetricGate { place, gate, metric, looks_at }: MetricGate<'_>,
+    judge: &GateJudge,
+    key: &[String],
+    row: &Row,
 ) -> Result<GateResult, &'static str> {
-    let row = section.rows.iter().find(|row| row.group == group && row.name == metric.row).ok_or(NO_DATA)?;
-    let key = if gate.group.is_some() { section.groups[group].key.clone() } else { Vec::new() };
-    let is_named = gate.group.as_ref().is_some_and(|glob| glob.is_name_of(&key));
-    let is_glob = gate.group.is_some() && !is_named;
+    let key = if looks_at == LooksAt::All { Vec::new() } else { key.to_vec() };
+    let is_glob = looks_at == LooksAt::Several;
     let is_share = gate.limit.scale == Scale::Ratio;
     let is_on_one_side = row.covered.iter().any(Option::is_none);
     let is_new = row.covered.baseline.is_none();
@@ -231,9 +277,8 @@ fn result_of(
         result.outcome = GateOutcome::Error(why.clone());
         return Ok(result);
     }
-    let groups = if is_named { check_groups(gate, row.covered.map(|covered| covered.is_some())) } else { Ok(()) };
     let is_fall = gate.limit.beyond == Beyond::Below;
-    match groups.and_then(|()| compare(&mut result, gate, judge, row)) {
+    match compare(&mut result, (gate, looks_at), judge, row) {
         Ok(()) if is_glob && is_share && is_on_one_side && !is_new && !is_fall => return Err(ONLY_IN_BASELINE),
         Ok(()) => {}
         Err(NO_DATA) => return Err(NO_DATA),
@@ -244,7 +289,12 @@ fn result_of(
 }
 
 /// Fills in the values, their change, and its p-value or, of too few runs, the outcome.
-fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -> Result<(), &'static str> {
+fn compare(
+    result: &mut GateResult,
+    (gate, looks_at): (&Gate, LooksAt),
+    judge: &GateJudge,
+    row: &Row,
+) -> Result<(), &'static str> {
     let is_bound = row.values.iter().flatten().any(|cell| matches!(cell, Cell::AtLeast { .. }));
     let values = row.samples().ok_or(if is_bound { ONLY_A_BOUND } else { NO_DATA })?;
     let quantum = row.runs.as_ref().map_or(0.0, |runs| runs.quantum);
@@ -254,6 +304,9 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
     let medians = values.as_ref().map(|numbers| median_of_runs(numbers));
     result.values = medians.map(|median| Some(of_kind(like?, median?)));
     result.runs = values.as_ref().map(|numbers| present(numbers).count());
+    if looks_at == LooksAt::Named {
+        check_groups(gate, row.covered.map(|covered| covered.is_some()))?;
+    }
     let (before, after) = match (medians.baseline, medians.candidate.flatten()) {
         (Some(before), Some(after)) => (before, after),
         (None, None) => return Err(NO_DATA),
@@ -281,7 +334,7 @@ fn compare(result: &mut GateResult, gate: &Gate, judge: &GateJudge, row: &Row) -
     Ok(())
 }
 
-/// A gate on one name needs the group in the candidate, and a percentage of it in the baseline.
+/// A gate on a name needs a group with the name in the candidate, and a percentage of it in the baseline.
 fn check_groups(gate: &Gate, exists: Sides<bool>) -> Result<(), &'static str> {
     match (exists.baseline, exists.candidate.unwrap_or(false)) {
         (true, false) => Err(ONLY_IN_BASELINE),

@@ -24,9 +24,9 @@ impl GroupGlob {
         pattern(glob).map(Self)
     }
 
-    /// Whether it is the name of the group with this path, and not a glob that the name matches, or an interpreter's name.
-    pub(super) fn is_name_of(&self, path: &[String]) -> bool {
-        path.last().is_some_and(|name| name == self.0.as_str())
+    /// Whether it is a name: no character of it stands for others.
+    pub(super) fn is_exact(&self) -> bool {
+        !self.0.as_str().contains(['*', '?', '['])
     }
 
     /// Whether it matches the name of a group: the last part of its path.
@@ -39,10 +39,10 @@ impl GroupGlob {
         path.iter().any(|name| self.is_match(name))
     }
 
-    /// The name of an interpreter also means what it runs: `python3` matches `python3 manage.py`. Names with brackets mean
-    /// themselves, too: `redis-server[123]`.
+    /// The name of a program also means what it runs, and its titles: `python3` matches `python3 manage.py`, and `postgres`
+    /// `postgres: checkpointer`. Names with brackets mean themselves, too: `redis-server[123]`.
     pub(super) fn is_match(&self, name: &str) -> bool {
-        let is_rest = |rest: &str| rest.is_empty() || rest.starts_with(' ');
+        let is_rest = |rest: &str| rest.is_empty() || rest.starts_with(' ') || rest.starts_with(": ");
         let is_front = || name.strip_prefix(self.0.as_str()).is_some_and(is_rest);
         self.0.matches(name) || is_front()
     }
@@ -135,6 +135,11 @@ mod tests {
     fn a_name_with_brackets_as_it_is_printed_means_itself() {
         let is_match = |name: &str| GroupGlob::new("redis-server[123]").unwrap().is_match(name);
         assert_eq!(["redis-server[123]", "redis-server1", "redis-server[124]"].map(is_match), [true, true, false]);
+        let is_match = |name: &str| GroupGlob::new("postgres").unwrap().is_match(name);
+        assert_eq!(
+            ["postgres", "postgres: checkpointer", "postgres:x", "postgresql"].map(is_match),
+            [true, true, false, false]
+        );
     }
 
     #[test]

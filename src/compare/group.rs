@@ -10,8 +10,9 @@ use super::{
     ThreadNames, includes_group,
 };
 use crate::diagnose::Side;
+use crate::model::is_title_of;
 use crate::model::{Cell, Section, SnapshotHead, Unit, may_be_cut};
-use crate::names::{Keys, NameKind, is_title_of};
+use crate::names::{Keys, NameKind};
 
 /// Whether a name may be incomplete. The kernel composes the names of its own workers when it prints them.
 fn may_be_incomplete(name: &str) -> bool {

@@ -1,8 +1,10 @@
 //! The names of groups, learned from the names of all captures together, so that each side has the same.
 
+use std::collections::HashMap;
+
 use super::{CgroupKeys, CompareOptions, Digest, GroupBy, Grouping, Naming, Sides, ThreadNames, group, reasons};
 use crate::diagnose::Side;
-use crate::model::CtprofSnapshot;
+use crate::model::{Container, CtprofSnapshot};
 use crate::names::Keys;
 
 /// The keys of the names of processes, programs, threads and cgroups.
@@ -22,8 +24,14 @@ impl GroupKeys {
         let programs = names().filter_map(|names| names.program.as_deref());
         let tasks = digests.as_ref().map(|side| side.iter().flat_map(|digest| tasks(digest, grouping.axis)).collect());
         let recorded = digests.iter().flatten().flat_map(|digest| digest.head.cgroup_stats.keys());
-        let containers = digests.iter().flatten().flat_map(|digest| &digest.head.containers);
-        let containers = containers.map(|(path, container)| (path.as_str(), container)).collect();
+        // A capture without privileges lacks names that another one has.
+        let mut containers: HashMap<&str, &Container> = HashMap::new();
+        for (path, container) in digests.iter().flatten().flat_map(|digest| &digest.head.containers) {
+            let found = containers.entry(path).or_insert(container);
+            if found.name.is_none() {
+                *found = container;
+            }
+        }
         Self {
             process: group::keys(processes, grouping),
             program: group::keys(programs, grouping),

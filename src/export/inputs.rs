@@ -11,9 +11,10 @@ use rayon::prelude::*;
 
 use super::ExportError;
 use super::identity::Identity;
+use crate::model::SnapshotHead;
 use crate::model::sorted::Arrange;
 use crate::process::Progress;
-use crate::store::{Input, PartPath, is_snapshot_name};
+use crate::store::{Input, PartPath, is_recorded, is_snapshot_name};
 
 /// Options of an export: the limit of its inputs, the weight of its captures, and its progress.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +53,7 @@ pub(super) fn captures(paths: &[PathBuf], options: ExportOptions<'_>) -> (Vec<Ca
     let mut seen_ids = BTreeSet::new();
     for (part, small) in files.into_iter().zip(small) {
         match small.map_or_else(|| identify(&part, limit, weight), Ok) {
-            Ok(identity) if seen_ids.insert(identity.capture_id.clone()) => {
+            Ok(Some(identity)) if seen_ids.insert(identity.capture_id.clone()) => {
                 captures.push(CaptureFile { part, identity: identity.into() });
             }
             Ok(_) => {}
@@ -122,14 +123,20 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), ExportError> {
     Ok(())
 }
 
-fn identify(part: &PartPath, limit: u64, weight: f64) -> Result<Identity, ExportError> {
-    let capture_id = id(part).map_err(|source| ExportError::input(&part.file, source))?;
+/// Identifies a capture; `None` if it is a series that is still recorded: its steps would be written again by a later call.
+fn identify(part: &PartPath, limit: u64, weight: f64) -> Result<Option<Identity>, ExportError> {
+    let failed = |source| ExportError::input(&part.file, source);
+    let new = |head: &SnapshotHead| Ok(Some(Identity::new(id(part).map_err(failed)?, head, weight, &part.file)));
     match part.open(limit, &Arc::default())? {
+        Input::Series(_) if part.files().map_err(failed)?.iter().any(|file| is_recorded(file)) => {
+            tracing::warn!("{}: left out until its recording has ended", part.file.display());
+            Ok(None)
+        }
         Input::Series(mut series) => {
             part.range.as_ref().map_or(Ok(()), |range| series.begin(range))?;
-            Ok(Identity::new(capture_id, series.head(), weight, &part.file))
+            new(series.head())
         }
-        Input::File(mut stored) => Ok(Identity::new(capture_id, stored.head()?, weight, &part.file)),
+        Input::File(mut stored) => new(stored.head()?),
         Input::Directory => Err(ExportError::NotAFile(part.file.clone())),
     }
 }
@@ -142,7 +149,7 @@ fn id(part: &PartPath) -> io::Result<String> {
     let Some(range) = &part.range else { return Ok(hasher.finalize().to_hex().to_string()) };
     // Times count from the start of a directory, which is not that of its files.
     if part.file.is_dir() {
-        hasher.update(format!("{:?}", range.since(0)).as_bytes());
+        hasher.update(format!("{:?}", range.since([0; 2])).as_bytes());
     }
     Ok(format!("{}@{range}", hasher.finalize().to_hex()))
 }

@@ -1,6 +1,6 @@
 //! A capture as rows, which are made while its threads are read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -48,11 +48,18 @@ impl CaptureRows {
     }
 
     fn last(identity: &Arc<Identity>, head: SnapshotHead, threads: Vec<ThreadState>, census: Census) -> Self {
-        // The cgroups of a step that did not change have no values.
+        let none = CgroupStats::default();
+        // The cgroups of a step that did not change have no values. Containers that were removed have names and threads.
         let is_of_step = identity.step.is_some();
-        let cgroups = head.cgroup_stats.iter().filter(|(_, stats)| !is_of_step || **stats != CgroupStats::default());
+        let names: BTreeSet<&str> = threads.iter().filter_map(|thread| thread.cgroup.as_deref()).collect();
+        let is_row = |path: &str, stats: &CgroupStats| {
+            let is_name = head.containers.contains_key(path) && (!is_of_step || names.contains(path));
+            is_name || (head.cgroup_stats.contains_key(path) && (!is_of_step || *stats != none))
+        };
+        let removed = head.containers.keys().filter(|path| !head.cgroup_stats.contains_key(*path));
+        let all = head.cgroup_stats.iter().chain(removed.map(|path| (path, &none)));
         let cgroup = |(path, stats): (&String, _)| CgroupRow::new(path.clone(), stats, head.containers.get(path));
-        let cgroups = cgroups.map(cgroup).collect();
+        let cgroups = all.filter(|(path, stats)| is_row(path, stats)).map(cgroup).collect();
         let reasons = head.reasons.as_deref().map(reasons::rows).unwrap_or_default();
         let rest = OtherRows { cgroups, reasons, capture: CaptureRow::new(head, census) };
         Self { rest: Some(rest), ..Self::portion(identity, threads) }
@@ -98,10 +105,14 @@ pub(super) fn read(
     }
     let mut steps = 0..;
     let range = part.range.clone().unwrap_or_default();
-    series.each_window(&range, &mut |CtprofSnapshot { head, threads }, _| {
+    series.each_window(&range, &mut |CtprofSnapshot { head, threads }, moment| {
         let identity = Arc::new(identity.of_step(steps.next().unwrap_or(u64::MAX), &head));
-        let mut census = Census::default();
+        let [mut census, mut all] = [(); 2].map(|()| Census::default());
         threads.iter().for_each(|thread| census.add(thread));
+        // Those that did not change are no rows, and there all the same.
+        moment.threads().values().for_each(|thread| all.add(thread));
+        let Census { threads: alive, processes, kernel_threads, .. } = all;
+        (census.threads, census.processes, census.kernel_threads) = (alive, processes, kernel_threads);
         sink(CaptureRows::last(&identity, head, threads, census))
     })?;
     Ok(series.remarks(&path.to_string_lossy()))
@@ -186,7 +197,7 @@ mod tests {
 
     use super::super::inputs;
     use super::*;
-    use crate::model::{CaptureInfo, HostContext, SeriesInfo};
+    use crate::model::{CaptureInfo, Container, HostContext, SeriesInfo};
     use crate::store::{Keep, SegmentWriter};
 
     fn capture(second: u64) -> CtprofSnapshot {
@@ -220,6 +231,39 @@ mod tests {
         (0..most + 9).for_each(|tid| again.add(thread(tid)));
         let rest: Vec<u32> = again.threads.iter().map(|thread| thread.tid).collect();
         assert_eq!((passed.len(), rest), (PORTION + 5, (most + 5..most + 9).collect()));
+    }
+
+    #[test]
+    fn a_series_is_exported_once_its_recording_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = ExportOptions { limit: 1 << 20, weight: 1.0, progress: &Arc::default() };
+        let found = || {
+            let (found, failed) = inputs::captures(&[dir.path().to_owned()], options);
+            assert!(failed.is_empty(), "{failed:?}");
+            found.len()
+        };
+        let begin =
+            |second| SegmentWriter::create(dir.path(), Keep::Bytes(1 << 20), 1 << 20, &capture(second)).unwrap();
+        begin(1).finish().unwrap();
+        let recording = begin(2);
+        assert_eq!(found(), 1, "the one before");
+        recording.finish().unwrap();
+        drop(begin(3));
+        assert_eq!(found(), 3, "also that of a recorder that was killed");
+    }
+
+    #[test]
+    fn a_container_that_was_removed_in_a_window_has_a_row_for_its_threads() {
+        let identity =
+            Arc::new(Identity::new("id".to_owned(), &SnapshotHead::default(), 1.0, std::path::Path::new("f")));
+        let thread = ThreadState { tid: 1, cgroup: Some("/gone".into()), ..ThreadState::default() };
+        let container = Container { name: Some("job".to_owned()), ..Container::default() };
+        let rows = |identity: &Arc<Identity>| {
+            let containers = [("/gone".to_owned(), container.clone()), ("/idle".to_owned(), container.clone())].into();
+            let head = SnapshotHead { containers, ..SnapshotHead::default() };
+            CaptureRows::last(identity, head, vec![thread.clone()], Census::default()).rest.unwrap().cgroups.len()
+        };
+        assert_eq!((rows(&identity), rows(&Arc::new(identity.of_step(0, &SnapshotHead::default())))), (2, 1));
     }
 
     #[test]

@@ -51,6 +51,12 @@ pub fn kernel_bytes(name: &str) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
+/// Whether a name of what a process runs is its title, which begins with the name of the process, without its version.
+pub(crate) fn is_title_of(process: &str, name: &str) -> bool {
+    let program = process.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    [process, program].iter().any(|program| name.strip_prefix(program).is_some_and(|rest| rest.starts_with(": ")))
+}
+
 /// `TASK_COMM_LEN` of `include/linux/sched.h` without the NUL.
 const LONGEST_COMM: usize = 15;
 
@@ -69,6 +75,13 @@ fn escape_at(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_title_begins_with_the_name_of_its_program_whatever_the_version_of_the_process() {
+        let is_title = |process, name| is_title_of(process, name);
+        assert!(is_title("nginx", "nginx: worker process") && is_title("php-fpm8.2", "php-fpm: pool www"));
+        assert!(!is_title("python3", "nginx: worker") && !is_title("nginx", "nginx worker"));
+    }
 
     #[test]
     fn plain_names_stay_as_they_are() {

@@ -109,7 +109,7 @@ fn pod(stem: &str) -> FoundId {
 fn container(stem: &str) -> FoundId {
     let at = stem.len().checked_sub(64)?;
     let (runtime, id) = stem.split_at_checked(at)?;
-    let is_apart = runtime.is_empty() || runtime.ends_with(['-', ':']);
+    let is_apart = runtime.is_empty() || runtime.ends_with(['-', ':', '_']);
     (is_apart && is_random(id)).then_some((Id::Hex, at))
 }
 
@@ -143,6 +143,7 @@ mod tests {
             ("/system.slice/run-p311-i312.scope".into(), "/system.slice/run-{N}.scope"),
             (format!("/system.slice/docker-{id}.scope"), "/system.slice/docker-{H}.scope"),
             (format!("/docker/{id}"), "/docker/{H}"),
+            (format!("/machine.slice/machine-libpod_pod_{id}.slice"), "/machine.slice/machine-libpod_pod_{H}.slice"),
             (format!("/kubepods.slice/cri-containerd-{id}.scope"), "/kubepods.slice/cri-containerd-{H}.scope"),
             (format!("/machine.slice/libpod-{id}.scope/container"), "/machine.slice/libpod-{H}.scope/container"),
             (

@@ -1,6 +1,6 @@
 //! Containers in the paths of cgroups.
 
-use super::cgroup::{Id, Segment, cgroup_pattern};
+use super::cgroup::{Id, Segment};
 use super::token::is_digits;
 use crate::model::Container;
 
@@ -67,12 +67,12 @@ pub(super) fn split_pod(pod: &str) -> (&str, &str) {
     pod.split_at(name.len())
 }
 
-/// The innermost service or scope of systemd that a cgroup is in, with the user whose it is.
-pub(crate) fn unit_of_path(path: &str) -> Option<String> {
+/// The innermost service or scope of systemd that a cgroup is in, as it is `shown`, with the user whose it is.
+pub(crate) fn unit_of_path(path: &str, shown: impl Fn(&str) -> String) -> Option<String> {
     let segments = || path.split('/');
     let unit = segments().rfind(|segment| [".service", ".scope"].iter().any(|end| segment.ends_with(end)))?;
     let user = segments().find_map(|segment| segment.strip_prefix("user-")?.strip_suffix(".slice"));
-    let unit = cgroup_pattern(unit);
+    let unit = shown(unit);
     Some(user.map_or(unit.clone(), |user| format!("{unit} (user {user})")))
 }
 
@@ -106,6 +106,11 @@ fn container(segment: &str, parent: &str) -> Option<Container> {
     let name = segment.strip_prefix("lxc.payload.").or_else(|| Some(segment).filter(|_| parent == "lxc"));
     if let Some(name) = name.filter(|name| !name.is_empty()) {
         return Some(named("lxc", name));
+    }
+    // As `machinectl start` names it.
+    let service = segment.strip_prefix("systemd-nspawn@").and_then(|name| name.strip_suffix(".service"));
+    if let Some(name) = service.filter(|_| parent == "machine.slice") {
+        return Some(named("systemd-nspawn", name));
     }
     let machine = segment.strip_prefix("machine-")?.strip_suffix(".scope").filter(|_| unit == ".scope")?;
     // Virtual machines of libvirt are `machine-qemu\x2d1\x2dname.scope`.
@@ -202,12 +207,28 @@ mod tests {
 
     #[test]
     fn a_service_is_the_innermost_unit_with_its_user() {
-        let unit = |path| unit_of_path(path);
+        let unit = |path| unit_of_path(path, super::super::cgroup_pattern);
         assert_eq!(unit("/system.slice/nginx.service").as_deref(), Some("nginx.service"));
         assert_eq!(unit("/system.slice/system-getty.slice/getty@tty1.service").as_deref(), Some("getty@{I}.service"));
         let path = "/user.slice/user-1000.slice/user@1000.service/app.slice/app-term.service/tab";
         assert_eq!(unit(path).as_deref(), Some("app-term.service (user 1000)"));
         assert_eq!(unit("/user.slice/user-1000.slice"), None);
+        assert_eq!(unit_of_path("/a/getty@tty1.service", str::to_owned).as_deref(), Some("getty@tty1.service"));
+    }
+
+    #[test]
+    fn machines_have_their_name_however_they_were_started() {
+        for path in
+            ["/machine.slice/machine-web.scope/payload", "/machine.slice/systemd-nspawn@web.service/payload/a.service"]
+        {
+            let containers = containers_of_path(path);
+            assert_eq!(
+                containers.iter().map(|found| found.name.as_deref()).collect::<Vec<_>>(),
+                [Some("web")],
+                "{path}"
+            );
+        }
+        assert!(containers_of_path("/system.slice/systemd-nspawn@web.service").is_empty(), "only below machine.slice");
     }
 
     #[test]

@@ -15,4 +15,4 @@ pub use self::cgroup::cgroup_pattern;
 pub(crate) use self::container::{containers_of_path, unit_of_path, workload};
 pub(crate) use self::keys::{Keys, NameKind};
 pub use self::pattern::pattern_key;
-pub(crate) use self::program::{StartedProgram, base_name, is_title_of};
+pub(crate) use self::program::{StartedProgram, base_name};

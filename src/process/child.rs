@@ -6,9 +6,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
+use nix::libc;
 use nix::sys::prctl::set_child_subreaper;
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getsid};
 
 use super::command_end::{CommandEnd, SpawnError};
 use super::invocation::Invocation;
@@ -45,12 +46,20 @@ impl Child {
         if let Err(errno) = set_child_subreaper(true) {
             tracing::debug!(%errno, "cannot become a subreaper");
         }
-        let mut command = invocation.prepared();
-        command.envs(removed_variables()?);
-        inherit(&mut command, signals.mask, signals.ignored.clone());
-        start_in_turn(&mut command);
+        let removed = removed_variables()?;
+        let start = |invocation: &Invocation| {
+            let mut command = invocation.prepared();
+            command.envs(removed.clone());
+            inherit(&mut command, signals.mask, signals.ignored.clone());
+            start_in_turn(&mut command);
+            command.spawn()
+        };
         let started = Instant::now();
-        let child = command.spawn().map_err(|error| SpawnError::of_spawn(&invocation.program, error))?;
+        let child = match start(invocation) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => start(&invocation.as_script()),
+            started => started,
+        };
+        let child = child.map_err(|error| SpawnError::of_spawn(&invocation.program, error))?;
         let pid = i32::try_from(child.id()).expect("process ids are positive i32");
         Ok(Self { pid: Pid::from_raw(pid), started, interrupted: None })
     }
@@ -69,7 +78,7 @@ impl Child {
     /// children: processes whose parent exited.
     ///
     /// Forwards signals that a process sent to ctprof. Those of the terminal reach the command anyway, which is
-    /// in the same process group.
+    /// in the same process group, but for its end: only the leader of the session is told of that.
     ///
     /// # Errors
     /// Errors of the system calls: out of memory, or the command was reaped elsewhere.
@@ -92,7 +101,8 @@ impl Child {
     }
 
     fn forward(&self, received: Received) {
-        if !received.is_from_process {
+        let is_hangup = received.signal == Signal::SIGHUP && getsid(None).is_ok_and(|leader| leader == Pid::this());
+        if !received.is_from_process && !is_hangup {
             return;
         }
         if let Err(errno) = kill(self.pid, received.signal) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nix::libc;
 
+use super::invocation::find_in_path;
 use super::privileges::CannotDrop;
 
 /// Exit status of a program that runs a command, if the program itself fails. This one and the next two are the same as in
@@ -104,11 +105,8 @@ pub enum SpawnError {
 
 impl SpawnError {
     pub(super) fn of_spawn(program: &OsStr, source: io::Error) -> Self {
-        let in_path = || {
-            let directories = std::env::var_os("PATH").unwrap_or_default();
-            std::env::split_paths(&directories).any(|directory| directory.join(program).is_file())
-        };
-        let is_file = if program.as_bytes().contains(&b'/') { Path::new(program).exists() } else { in_path() };
+        let is_path = program.as_bytes().contains(&b'/');
+        let is_file = if is_path { Path::new(program).exists() } else { find_in_path(program).is_some() };
         let program = program.to_string_lossy().into_owned();
         match source.raw_os_error() {
             Some(libc::ENOENT) if is_file => Self::NoInterpreter { program },

@@ -1,7 +1,10 @@
 //! A command, and how it is started.
 
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::sys::affinity::start_on;
@@ -49,6 +52,13 @@ impl Invocation {
         Some(Self { streams, ..Self::new(program, arguments) })
     }
 
+    /// The program as a script of `sh`, as shells and the execvp(3) of glibc run one without `#!`. That of musl does not.
+    pub(super) fn as_script(&self) -> Self {
+        let path = find_in_path(&self.program).map_or_else(|| self.program.clone(), PathBuf::into_os_string);
+        let arguments = [&[path][..], &self.arguments].concat();
+        Self { arguments, ..Self { program: "sh".into(), ..self.clone() } }
+    }
+
     pub(super) fn prepared(&self) -> Command {
         let Self { program, arguments, streams, cpus } = self;
         let mut command = Command::new(program);
@@ -65,9 +75,27 @@ impl Invocation {
     }
 }
 
+/// The file that a program without a slash names.
+pub(super) fn find_in_path(program: &OsStr) -> Option<PathBuf> {
+    let directories = env::var_os("PATH").filter(|_| !program.as_bytes().contains(&b'/'))?;
+    env::split_paths(&directories).map(|directory| directory.join(program)).find(|path| path.is_file())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_script_without_an_interpreter_is_run_by_sh() {
+        let script = |program: &str| {
+            let Invocation { program, arguments, .. } =
+                Invocation::new(OsStr::new(program), &["a b".into()]).as_script();
+            [vec![program], arguments].concat()
+        };
+        assert_eq!(script("./bench"), ["sh", "./bench", "a b"]);
+        let [sh, path, word] = &script("env")[..] else { panic!("three words") };
+        assert!(sh == "sh" && word == "a b" && path.to_str().unwrap().ends_with("/env"));
+    }
 
     #[test]
     fn words_are_split_at_blanks_outside_of_quotes() {

@@ -163,7 +163,7 @@ impl Signals {
         self.watchdog.iter().for_each(|watchdog| watchdog.set_concludes(true));
     }
 
-    /// Waits for `duration`, or until SIGINT, SIGTERM or SIGHUP arrives, and returns the number of that. One that has arrived
+    /// Waits for `duration`, or until a signal arrives that would have ended ctprof, and returns the number of that. One that has arrived
     /// since the signals were blocked counts too.
     ///
     /// # Errors
@@ -172,8 +172,8 @@ impl Signals {
         // A time that the clock cannot represent is never reached.
         let deadline = Instant::now().checked_add(duration);
         while let Some(received) = self.receive(deadline)? {
-            if ENDING.contains(&received.signal) {
-                return Ok(Some(received.signal as i32));
+            if let Some(signal) = received.interrupts() {
+                return Ok(Some(signal));
             }
         }
         Ok(None)

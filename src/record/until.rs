@@ -90,6 +90,13 @@ impl Waiting {
         }
     }
 
+    /// Returns the end of the time, if it is at most so long after a moment, else the moment.
+    pub fn end_near(&self, moment: Instant, longest: Duration) -> Instant {
+        self.end
+            .filter(|end| end.checked_duration_since(moment).is_some_and(|after| after <= longest))
+            .unwrap_or(moment)
+    }
+
     /// Returns true if [`Waiting::end`] is the end of a command that still runs.
     pub fn runs_on(&self) -> bool {
         self.command.is_some()

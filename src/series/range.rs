@@ -4,8 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use jiff::civil::Time;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
 
 use crate::model::{local_zone, time_written};
 
@@ -28,9 +29,7 @@ enum SeriesTime {
     At(Timestamp),
 }
 
-const NS_PER_DAY: u64 = 86_400 * 1_000_000_000;
-/// A time of the day that is further from the start of a series is before it.
-const LONGEST_NS: u64 = 23 * 3_600 * 1_000_000_000;
+const HALF_DAY_NS: u64 = 12 * 3_600 * 1_000_000_000;
 
 impl FromStr for SeriesRange {
     type Err = String;
@@ -56,19 +55,38 @@ impl SeriesTime {
         seconds().map(Self::Since).or_else(clock).or_else(at).or_else(|| friendly().map(Self::Since))
     }
 
-    /// Returns the nanoseconds since the start of the series, at which a clock in UTC shows this time of day.
-    fn since(self, start: u64, clock_ns: u64) -> u64 {
+    /// Returns the time in nanoseconds since 1970. Of the days on which there is a time of day, it is the first one `after` a time,
+    /// else the last one of the series; outside of it, the day on which it is nearest.
+    fn unix_ns(self, [start, end]: [u64; 2], after: Option<u64>, zone: &TimeZone) -> u64 {
         match self {
-            Self::Since(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+            Self::Since(time) => start.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
+            Self::At(time) => nanoseconds(time),
             Self::Clock(time) => {
-                let clock = time.duration_since(Time::midnight()).as_nanos();
-                let clock = u64::try_from(clock).unwrap_or(0) + NS_PER_DAY;
-                let since = (clock - clock_ns % NS_PER_DAY) % NS_PER_DAY;
-                if since > LONGEST_NS { 0 } else { since }
+                let near = after.unwrap_or(end);
+                let times = on_days_around(time, near, zone);
+                let first_later = times.iter().copied().find(|time| *time > near).unwrap_or(u64::MAX);
+                let last_earlier = times.into_iter().rfind(|time| *time <= near).unwrap_or(0);
+                let is_earlier = match after {
+                    None => last_earlier >= start || start - last_earlier <= first_later.saturating_sub(end),
+                    // The end of a part is written before its start.
+                    Some(after) => first_later > end && first_later - after > HALF_DAY_NS,
+                };
+                if is_earlier { last_earlier } else { first_later }
             }
-            Self::At(time) => u64::try_from(time.as_nanosecond()).unwrap_or(0).saturating_sub(start),
         }
     }
+}
+
+/// The moments at which local clocks show a time of day, on the days around a moment.
+fn on_days_around(time: Time, unix_ns: u64, zone: &TimeZone) -> Vec<u64> {
+    let day = Timestamp::from_nanosecond(unix_ns.into()).unwrap_or(Timestamp::MAX).to_zoned(zone.clone()).date();
+    let days = (-1..=1).filter_map(|days| day.checked_add(days.days()).ok());
+    let moments = days.filter_map(|day| day.to_datetime(time).to_zoned(zone.clone()).ok());
+    moments.map(|moment| nanoseconds(moment.timestamp())).collect()
+}
+
+fn nanoseconds(time: Timestamp) -> u64 {
+    u64::try_from(time.as_nanosecond()).unwrap_or(0)
 }
 
 impl fmt::Display for SeriesRange {
@@ -78,80 +96,111 @@ impl fmt::Display for SeriesRange {
 }
 
 impl SeriesRange {
-    /// The same part by dates: also where the start of the series, in nanoseconds since 1970, is no longer known.
+    /// Whether the end of the series decides where the part is.
     #[must_use]
-    pub fn dated(&self, start: u64) -> Self {
-        let dated = |time: SeriesTime| {
-            let unix_ns = start.saturating_add(time.since(start, local_ns(start)));
-            SeriesTime::At(Timestamp::from_nanosecond(unix_ns.into()).unwrap_or(Timestamp::MAX))
-        };
-        Self { text: self.text.clone(), from: self.from.map(dated), to: self.to.map(dated) }
+    pub fn has_time_of_day(&self) -> bool {
+        [self.from, self.to].into_iter().flatten().any(|time| matches!(time, SeriesTime::Clock(_)))
     }
 
-    /// Returns both ends in nanoseconds since the start of the series. `start` is in nanoseconds since 1970.
+    /// The same part by dates: also where the ends of the series, in nanoseconds since 1970, are no longer known.
     #[must_use]
-    pub fn since(&self, start: u64) -> [u64; 2] {
-        self.since_clock(start, local_ns(start))
+    pub fn dated(&self, ends: [u64; 2]) -> Self {
+        let dated = |unix_ns: u64| SeriesTime::At(Timestamp::from_nanosecond(unix_ns.into()).unwrap_or(Timestamp::MAX));
+        let [from, to] = self.unix_ns(ends, &local_zone()).map(|end| end.map(dated));
+        Self { text: self.text.clone(), from, to }
     }
 
-    fn since_clock(&self, start: u64, clock_ns: u64) -> [u64; 2] {
-        let since = |time: Option<SeriesTime>, missing| time.map_or(missing, |time| time.since(start, clock_ns));
-        [since(self.from, 0), since(self.to, u64::MAX)]
+    /// Returns both ends in nanoseconds since the start of the series, whose `ends` are in nanoseconds since 1970.
+    #[must_use]
+    pub fn since(&self, ends: [u64; 2]) -> [u64; 2] {
+        self.since_in(ends, &local_zone())
     }
-}
 
-/// Returns the time that a clock in UTC would have to show, to show the same time of day as a local clock.
-fn local_ns(unix_ns: u64) -> u64 {
-    let time = Timestamp::from_nanosecond(unix_ns.into()).unwrap_or_default();
-    let offset = local_zone().to_offset(time).seconds();
-    unix_ns.saturating_add_signed(i64::from(offset) * 1_000_000_000)
+    fn since_in(&self, ends: [u64; 2], zone: &TimeZone) -> [u64; 2] {
+        let [from, to] = self.unix_ns(ends, zone).map(|end| end.map(|end| end.saturating_sub(ends[0])));
+        [from.unwrap_or(0), to.unwrap_or(u64::MAX)]
+    }
+
+    fn unix_ns(&self, ends: [u64; 2], zone: &TimeZone) -> [Option<u64>; 2] {
+        let from = self.from.map(|from| from.unix_ns(ends, None, zone));
+        [from, self.to.map(|to| to.unix_ns(ends, from, zone))]
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const SECOND: u64 = 1_000_000_000;
+    const HOUR: u64 = 3_600 * SECOND;
+    const DAY: u64 = 24 * HOUR;
+    /// 2024-10-04T12:00:00.5Z
+    const START: u64 = 20_000 * DAY + 12 * HOUR + SECOND / 2;
+
+    /// The ends of a part of a series of some hours, after its start.
+    fn since_of(range: &str, hours: u64) -> Option<[u64; 2]> {
+        Some(range.parse::<SeriesRange>().ok()?.since_in([START, START + hours * HOUR], &TimeZone::UTC))
+    }
+
     fn since(range: &str) -> Option<[u64; 2]> {
-        // 12:00:00.5
-        let start = 20_000 * NS_PER_DAY + 43_200_500_000_000;
-        Some(range.parse::<SeriesRange>().ok()?.since_clock(start, start))
+        since_of(range, 1)
     }
 
     #[test]
     fn times_of_a_part_are_offsets_times_of_the_day_or_dates() {
-        let second = 1_000_000_000;
-        assert_eq!(since("12s..20s"), Some([12 * second, 20 * second]));
-        assert_eq!(since("1.5..1m30s"), Some([second * 3 / 2, 90 * second]));
+        assert_eq!(since("12s..20s"), Some([12 * SECOND, 20 * SECOND]));
+        assert_eq!(since("1.5..1m30s"), Some([SECOND * 3 / 2, 90 * SECOND]));
         assert_eq!(since(".."), Some([0, u64::MAX]));
-        assert_eq!(since("12:00:02..12:01"), Some([second * 3 / 2, second * 119 / 2]));
+        assert_eq!(since("12:00:02..12:01"), Some([SECOND * 3 / 2, SECOND * 119 / 2]));
         assert_eq!(since("12:00:00.."), Some([0, u64::MAX]), "half a second before the start");
-        assert_eq!(since("11:00:00..").unwrap()[0], 23 * 3600 * second - second / 2, "the next day");
-        assert_eq!(since("11:00:00.5..").unwrap()[0], 23 * 3600 * second, "and the last time of it");
-        assert_eq!(since("11:00:00.6..").unwrap()[0], 0, "within the hour before the start");
-        assert_eq!(since("2024-10-04T12:00:01Z.."), Some([second / 2, u64::MAX]));
+        assert_eq!(since("11:00:00..").unwrap()[0], 0, "before the start");
+        assert_eq!(since("13:30:00..").unwrap()[0], 3 * HOUR / 2 - SECOND / 2, "after the end");
+        assert_eq!(since("10s..12:01").unwrap(), [10 * SECOND, SECOND * 119 / 2]);
+        assert_eq!(since("2024-10-04T12:00:01Z.."), Some([SECOND / 2, u64::MAX]));
         for wrong in ["12s", "a..b", "5..-3", "12s...13s"] {
             assert_eq!(since(wrong), None, "{wrong}");
         }
     }
 
     #[test]
-    fn times_of_the_day_are_those_of_the_local_clock() {
-        let (start, hour) = (20_000 * NS_PER_DAY + 43_200_000_000_000, 3_600_000_000_000);
-        let range: SeriesRange = "14:00:10..".parse().unwrap();
-        assert_eq!(range.since_clock(start, start + 2 * hour)[0], 10_000_000_000, "two hours east");
-        assert_eq!(range.since_clock(start, start - 3 * hour)[0], 5 * hour + 10_000_000_000, "three hours west");
+    fn a_time_of_day_is_the_last_one_of_a_series_of_days() {
+        let half = SECOND / 2;
+        let of_days = |range: &str| since_of(range, 48).unwrap();
+        assert_eq!(of_days("11:30..11:35"), [47 * HOUR + HOUR / 2 - half, 47 * HOUR + 7 * HOUR / 12 - half]);
+        assert_eq!(
+            of_days("23:50..00:10"),
+            [36 * HOUR - HOUR / 6 - half, 36 * HOUR + HOUR / 6 - half],
+            "over midnight"
+        );
+        assert_eq!(of_days("..00:10"), [0, 36 * HOUR + HOUR / 6 - half]);
+        assert_eq!(of_days("0s..12:30")[1], HOUR / 2 - half, "the first one after a time");
+        assert_eq!(of_days("12:00:00..12:05")[0], 48 * HOUR - half, "half a second before its end");
+    }
+
+    #[test]
+    fn times_of_the_day_are_those_of_the_local_clock_also_after_it_was_put_back() {
+        let since = |zone: &str, day: u64, range: &str| {
+            let start = day * DAY + 12 * HOUR;
+            let zone = TimeZone::get(zone).unwrap();
+            range.parse::<SeriesRange>().unwrap().since_in([start, start + 20 * HOUR], &zone)[0]
+        };
+        assert_eq!(since("Europe/Berlin", 20_000, "14:00:10.."), 10 * SECOND, "two hours east");
+        assert_eq!(since("America/Sao_Paulo", 20_000, "14:00:10.."), 5 * HOUR + 10 * SECOND, "three hours west");
+        assert_eq!(since("Europe/Berlin", 20_022, "05:00:00.."), 16 * HOUR, "in the night to 2024-10-27");
     }
 
     #[test]
     fn a_part_by_dates_is_the_same_of_a_series_that_has_lost_its_start() {
-        let (second, start) = (1_000_000_000, 20_000 * NS_PER_DAY);
+        let start = 20_000 * DAY;
         for (range, later) in [
-            ("12s..20s", [2 * second, 10 * second]),
-            ("00:00:11..", [second, u64::MAX]),
-            ("..2024-10-04T00:00:12Z", [0, 2 * second]),
+            ("12s..20s", [2 * SECOND, 10 * SECOND]),
+            ("2024-10-04T00:00:11Z..", [SECOND, u64::MAX]),
+            ("..2024-10-04T00:00:12Z", [0, 2 * SECOND]),
         ] {
-            let dated = range.parse::<SeriesRange>().unwrap().dated(start);
-            assert_eq!((dated.since(start + 10 * second), dated.to_string()), (later, range.to_owned()));
+            let ends = [start, start + HOUR];
+            let dated = range.parse::<SeriesRange>().unwrap().dated(ends);
+            assert_eq!(dated.since([start + 10 * SECOND, start + HOUR]), later);
+            assert_eq!(dated.to_string(), range);
         }
     }
 }

@@ -91,7 +91,7 @@ impl SnapshotRefusal {
 
 fn no_such_part(part: &SeriesRange, ends: [u64; 2]) -> String {
     let length = Duration::from_nanos(ends[1].saturating_sub(ends[0]));
-    let why = match part.since(ends[0]) {
+    let why = match part.since(ends) {
         [from, to] if from >= to => "it does not end after it begins",
         _ => "it has no step",
     };

@@ -53,8 +53,8 @@ impl PartPath {
     /// If the directory cannot be read.
     pub fn dated(self) -> io::Result<Self> {
         let Some(range) = self.range.as_ref().filter(|_| self.file.is_dir()) else { return Ok(self) };
-        let start = of_part(&segments_in(&self.file)?, range).map(|(start, _)| start);
-        Ok(Self { range: Some(start.map_or_else(|| range.clone(), |start| range.dated(start))), file: self.file })
+        let ends = of_part(&segments_in(&self.file)?, range).map(|(ends, _)| ends);
+        Ok(Self { range: Some(ends.map_or_else(|| range.clone(), |ends| range.dated(ends))), file: self.file })
     }
 
     /// The file, or the segments of the directory in which the part is.

@@ -37,7 +37,8 @@ pub enum Keep {
 /// Minimum number of segments of a series. One more segment is kept while it is written.
 const SEGMENTS: u32 = 12;
 /// A part of a series is read from the start of its segment.
-const LONGEST: Duration = Duration::from_secs(600);
+const LONGEST_NS: u64 = 600_000_000_000;
+const LONGEST: Duration = Duration::from_nanos(LONGEST_NS);
 /// Names of segments sort like the times at which they begin.
 const NAME: &str = "%Y%m%dT%H%M%S%.3fZ";
 /// File name extension of segments, by which they differ from runs.
@@ -103,12 +104,14 @@ pub fn segments_in(directory: &Path) -> io::Result<Vec<SeriesSegment>> {
     Ok(segments)
 }
 
-/// When the first of these segments begins, in nanoseconds since 1970, and those in which a part of their series is.
-pub(super) fn of_part(segments: &[SeriesSegment], part: &SeriesRange) -> Option<(u64, Range<usize>)> {
-    let start = segments.first().map(SeriesSegment::unix_ns)?;
+/// When the first of these segments begins and the last one ends at the latest, in nanoseconds since 1970, and those in which a part of
+/// their series is.
+pub(super) fn of_part(segments: &[SeriesSegment], part: &SeriesRange) -> Option<([u64; 2], Range<usize>)> {
+    let [start, last] = [segments.first()?, segments.last()?].map(SeriesSegment::unix_ns);
+    let ends = [start, last.saturating_add(LONGEST_NS)];
     let begun = |time_ns| segments.partition_point(|segment| segment.unix_ns() - start <= time_ns);
-    let [from, to] = part.since(start).map(begun);
-    Some((start, from.saturating_sub(1)..to))
+    let [from, to] = part.since(ends).map(begun);
+    Some((ends, from.saturating_sub(1)..to))
 }
 
 fn sorted(names: Vec<String>) -> Vec<SeriesSegment> {
@@ -127,6 +130,7 @@ impl SegmentWriter {
         let directory = create_directory(path).map_err(failed)?;
         let lock = DirectoryLock::acquire(&directory).map_err(failed)?;
         let mut segments = sorted(names_in(&directory).map_err(failed)?).into();
+        remove_old(&directory, keep, &mut segments, first).map_err(failed)?;
         let writer = begin(&directory, path, limit, (first, &mut segments))?;
         Ok(Self { path: path.to_owned(), directory, keep, limit, writer, segments, _lock: lock })
     }
@@ -142,7 +146,8 @@ impl SegmentWriter {
             let first = moment.capture().map_err(failed)?;
             let next = begin(&self.directory, &self.path, self.limit, (&first, &mut self.segments))?;
             std::mem::replace(&mut self.writer, next).finish()?;
-            self.remove_old(&first).map_err(|error| StoreError::Write(self.path.clone(), error))?;
+            let removed = remove_old(&self.directory, self.keep, &mut self.segments, &first);
+            removed.map_err(|error| StoreError::Write(self.path.clone(), error))?;
         }
         Ok(())
     }
@@ -163,37 +168,42 @@ impl SegmentWriter {
         let age = self.segments.back().and_then(|segment| segment.age(moment.boottime_ns()));
         self.writer.bytes() >= most || age.is_some_and(|age| age >= longest)
     }
+}
 
-    /// Removes the segments that are older than the kept part. A segment ends where the next one begins.
-    fn remove_old(&mut self, now: &CtprofSnapshot) -> io::Result<()> {
-        let mut sizes = Vec::new();
-        for segment in &self.segments {
-            let there = fstatat(&self.directory, &*segment.name, AtFlags::AT_SYMLINK_NOFOLLOW);
-            sizes.push(there.map_or(0, |there| u64::try_from(there.st_size).unwrap_or(0)));
-        }
-        let mut all: u64 = sizes.iter().sum();
-        let boottime_ns = now.head.capture.as_ref().and_then(|capture| capture.boottime_ns);
-        for bytes in sizes {
-            let is_old = match (self.keep, self.segments.get(1)) {
-                (_, None) => false,
-                (Keep::Time(time), Some(next)) => {
-                    // Times of another recording are off by as much as the clock was set ahead since.
-                    let newest = self.segments.back().map_or(next.time, |newest| newest.time);
-                    let since = || newest.duration_since(next.time).unsigned_abs();
-                    next.age(boottime_ns).unwrap_or_else(since) > time
-                }
-                (Keep::Bytes(most), Some(_)) => all > most,
-            };
-            let Some(segment) = self.segments.front().filter(|_| is_old) else { break };
-            match unlinkat(&self.directory, &*segment.name, UnlinkatFlags::NoRemoveDir) {
-                Ok(()) | Err(Errno::ENOENT) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-            all -= bytes;
-            self.segments.pop_front();
-        }
-        Ok(())
+/// Removes the segments that are older than the kept part. A segment ends where the next one begins.
+fn remove_old(
+    directory: &OwnedFd,
+    keep: Keep,
+    segments: &mut VecDeque<SeriesSegment>,
+    now: &CtprofSnapshot,
+) -> io::Result<()> {
+    let mut sizes = Vec::new();
+    for segment in &*segments {
+        let there = fstatat(directory, &*segment.name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        sizes.push(there.map_or(0, |there| u64::try_from(there.st_size).unwrap_or(0)));
     }
+    let mut all: u64 = sizes.iter().sum();
+    let boottime_ns = now.head.capture.as_ref().and_then(|capture| capture.boottime_ns);
+    for bytes in sizes {
+        let is_old = match (keep, segments.get(1)) {
+            (_, None) => false,
+            (Keep::Time(time), Some(next)) => {
+                // Times of another recording are off by as much as the clock was set ahead since.
+                let newest = segments.back().map_or(next.time, |newest| newest.time).max(time_of(now));
+                let since = || newest.duration_since(next.time).unsigned_abs();
+                next.age(boottime_ns).unwrap_or_else(since) > time
+            }
+            (Keep::Bytes(most), Some(_)) => all > most,
+        };
+        let Some(segment) = segments.front().filter(|_| is_old) else { break };
+        match unlinkat(directory, &*segment.name, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        all -= bytes;
+        segments.pop_front();
+    }
+    Ok(())
 }
 
 fn time_of(capture: &CtprofSnapshot) -> Timestamp {

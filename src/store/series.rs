@@ -30,6 +30,8 @@ pub struct StoredSeries {
     later: VecDeque<PathBuf>,
     /// When it began, in nanoseconds since 1970: times of parts count from then.
     start_unix_ns: u64,
+    /// When the last segment of a directory ends at the latest, in nanoseconds since 1970.
+    segments_end_ns: Option<u64>,
     /// Time from the start of the series to the first capture that is read, in nanoseconds: earlier segments of a directory are
     /// left out.
     skipped_ns: u64,
@@ -79,6 +81,7 @@ impl Stored {
             file: self.again(),
             later: VecDeque::new(),
             start_unix_ns: first.captured_at_unix_ns,
+            segments_end_ns: None,
             skipped_ns: 0,
             first,
             moment,
@@ -139,7 +142,7 @@ impl StoredSeries {
         progress: &Arc<Progress>,
     ) -> Result<Option<Self>, StoreError> {
         let segments = segments_in(directory).map_err(|error| StoreError::Read(directory.to_owned(), error))?;
-        let Some((start_unix_ns, of_part)) = of_part(&segments, range) else { return Ok(None) };
+        let Some(([start_unix_ns, end_ns], of_part)) = of_part(&segments, range) else { return Ok(None) };
         // Between two recordings, the step in which a part ends is that up to the next segment.
         let mut of_part = segments[of_part.start..].iter();
         let mut damaged = Vec::new();
@@ -149,7 +152,8 @@ impl StoredSeries {
                 Ok(Some(series)) => {
                     let later = of_part.map(|later| directory.join(&later.name)).collect();
                     let skipped_ns = segment.unix_ns().saturating_sub(start_unix_ns);
-                    return Ok(Some(Self { later, start_unix_ns, skipped_ns, damaged, ..series }));
+                    let segments_end_ns = Some(end_ns);
+                    return Ok(Some(Self { later, start_unix_ns, segments_end_ns, skipped_ns, damaged, ..series }));
                 }
                 Ok(None) => damaged.push(left_out(&path)),
                 // A recorder has removed it since the directory was listed.
@@ -300,7 +304,12 @@ impl StoredSeries {
 
     /// Reads up to the capture that is nearest to the start of a part, and returns the end of the part, which has a step.
     fn seek(&mut self, range: &SeriesRange) -> Result<u64, StoreError> {
-        let [from_ns, to_ns] = range.since(self.start_unix_ns);
+        let end_ns = match self.segments_end_ns {
+            Some(end_ns) => end_ns,
+            None if range.has_time_of_day() => self.start_unix_ns.saturating_add(self.last_ns()?),
+            None => u64::MAX,
+        };
+        let [from_ns, to_ns] = range.since([self.start_unix_ns, end_ns]);
         if from_ns >= to_ns {
             return Err(self.no_such_part(range));
         }

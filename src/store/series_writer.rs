@@ -8,10 +8,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
 use super::error::StoreError;
 use super::format::SnapshotWriter;
 use super::limit::{BYTES, Metered, ReadLimits};
-use super::target::{OutputTarget, Written};
+use super::target::{OutputFile, OutputTarget, Written};
 use crate::model::CtprofSnapshot;
 use crate::series::{Moment, Sleepers, Step};
 
@@ -36,6 +39,14 @@ pub struct SeriesWriter {
     frame_began: Instant,
     /// Whether the file had a name: streams have none.
     is_named: bool,
+    /// Says that the file grows; `None` for streams, and where files cannot be locked.
+    _lock: Option<Flock<File>>,
+}
+
+/// Whether a process still writes the series in a file.
+pub fn is_recorded(path: &Path) -> bool {
+    let locked = File::open(path).map(|file| Flock::lock(file, FlockArg::LockSharedNonblock));
+    matches!(locked, Ok(Err((_, Errno::EWOULDBLOCK))))
 }
 
 impl SeriesWriter {
@@ -50,10 +61,16 @@ impl SeriesWriter {
         let begun = target.output.file().try_clone().and_then(|file| {
             let mut encoder = frame(Metered::new(file, u64::MAX))?;
             write_line(&mut encoder, line)?;
+            let lock = match &target.output {
+                OutputFile::Stream(_) => None,
+                OutputFile::Replacing(file, _) | OutputFile::New(file) => {
+                    Flock::lock(file.file().try_clone()?, FlockArg::LockExclusiveNonblock).ok()
+                }
+            };
             let (path, next_capture) = (target.output.publish(&path)?, json_bytes * (STEPS_PER_CAPTURE + 1));
             let is_named = has_name(&encoder)?;
             let (sleepers, frame_began) = (Sleepers::default(), Instant::now());
-            Ok(Self { path, limit, json_bytes, next_capture, sleepers, encoder, frame_began, is_named })
+            Ok(Self { path, limit, json_bytes, next_capture, sleepers, encoder, frame_began, is_named, _lock: lock })
         });
         begun.map_err(|error| StoreError::Write(path, error))
     }

@@ -1,7 +1,7 @@
 //! The processes of the later capture.
 
 use super::{Living, Work};
-use crate::model::{Name, Owner, ProcessState, ThreadState};
+use crate::model::{Name, Owner, ProcessState, ThreadState, is_title_of};
 
 /// When a process was captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,9 +40,13 @@ pub(super) struct Leader {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Processes(Vec<LaterProcess>);
 
-/// Returns the name of a process, with what it runs if it is an interpreter.
+/// Returns the name of a process, with what it runs if it is an interpreter, or its title.
 pub(super) fn whole_name(name: &Name, program: Option<&Name>) -> Name {
-    program.map_or_else(|| Name::clone(name), |program| format!("{name} {program}").into())
+    match program {
+        None => Name::clone(name),
+        Some(title) if is_title_of(name, title) => Name::clone(title),
+        Some(program) => format!("{name} {program}").into(),
+    }
 }
 
 impl Processes {

@@ -22,7 +22,7 @@ impl Done {
     }
 
     fn kept(&self, name: &str) -> PathBuf {
-        self.runner.0.path().join("temp/ctprof-results").join(name)
+        self.runner.0.path().join("temp/ctprof-results/ctprof").join(name)
     }
 }
 
@@ -57,8 +57,9 @@ fn script(step: &str, inputs: &BTreeMap<&str, String>, outputs: &BTreeMap<String
     let environment = below(&step, "      env:").into_iter().map(|line| {
         let (name, value) = line.trim().split_once(": ").unwrap();
         let (before, rest) = value.split_once("${{ ").unwrap();
-        let (inner, after) = rest.split_once(" }}").unwrap();
-        let value = format!("{before}{}{after}", expression(inner, inputs, outputs));
+        let parts = rest.split("${{ ").map(|part| part.split_once(" }}").unwrap());
+        let parts = parts.map(|(inner, after)| expression(inner, inputs, outputs) + after);
+        let value = before.to_owned() + &parts.collect::<String>();
         format!("export {name}='{}'\n", value.replace('\'', "'\\''"))
     });
     let short = step.lines().find_map(|line| line.strip_prefix("      run: ")).filter(|line| *line != "|");
@@ -123,28 +124,45 @@ fn the_action_compares_a_command_with_its_last_run_if_there_is_one() {
 }
 
 #[test]
+fn the_action_runs_twice_in_a_job_and_refuses_to_compare_nothing() {
+    let inputs = [("baseline", "true"), ("candidate", "true"), ("runs", "1")];
+    let first = act(Runner::new(), &inputs);
+    let kept = fs::read(first.kept("report.html")).unwrap();
+    let second = act(first.runner, &[&inputs[..], &[("artifact", "other")]].concat());
+    assert_eq!((second.output("verdict"), fs::read(second.kept("report.html")).unwrap() == kept), ("passed", true));
+    assert!(second.kept("../other/report.html").exists());
+    for inputs in [&[][..], &[("baseline", "true")]] {
+        let inputs: BTreeMap<_, _> = inputs.iter().map(|&(name, value): &(_, &str)| (name, value.to_owned())).collect();
+        let refused = second.runner.run(&script("Compare", &inputs, &BTreeMap::new()));
+        assert_eq!(refused.status.code(), Some(2));
+    }
+}
+
+#[test]
 fn the_action_cuts_a_summary_that_github_would_refuse() {
     let runner = Runner::new();
     runner.file("long", "#!/bin/sh\nyes line | head -c 3000000\n");
     let path = runner.0.path().join("long").display().to_string();
-    let summary = act(runner, &[("path", &path)]).runner.summary();
+    let summary = act(runner, &[("path", &path), ("baseline", "true"), ("candidate", "true")]).runner.summary();
     assert!(summary.len() < 1 << 20 && summary.ends_with("\n\nCut here: the artifact has the whole summary.\n"));
 }
 
 #[test]
 fn the_action_keeps_what_was_recorded_until_the_job_was_cancelled() {
     let runner = Runner::new();
-    let inputs = [("command", "touch started; sleep 60"), ("path", env!("CARGO_BIN_EXE_ctprof"))];
+    let of_command = "trap 'touch interrupted' INT; kill -INT $$; trap - INT; touch started; exec sleep 60";
+    let inputs = [("command", of_command), ("path", env!("CARGO_BIN_EXE_ctprof"))];
     let inputs: BTreeMap<_, _> = inputs.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
     let compare = script("Compare", &inputs, &BTreeMap::new());
     // The runner signals the shell of the step, and nothing else.
     let cancelled = format!(
-        "cat > step.sh <<'END_OF_STEP'\n{compare}\nEND_OF_STEP\nbash -e step.sh & shell=$!
+        "cat > step.sh <<'END_OF_STEP'\n{compare}\nEND_OF_STEP\nenv --default-signal bash -e step.sh & shell=$!
         while ! test -e started; do sleep 0.05; done; kill -INT $shell; kill -TERM $shell; wait $shell || true"
     );
     let done = runner.run(&cancelled);
-    let results = runner.0.path().join("temp/ctprof-results");
+    let results = runner.0.path().join("temp/ctprof-results/ctprof");
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(results.join("window.ctprof.zst").exists() && results.join("report.html").exists(), "{said}");
     assert!(fs::read_to_string(runner.0.path().join("outputs")).unwrap().starts_with("verdict=error\n"), "{said}");
+    assert!(runner.0.path().join("interrupted").exists(), "commands can be interrupted as in any other step: {said}");
 }

@@ -244,7 +244,10 @@ impl Runner {
     /// The last run on the main branch has the artifact in `artifact`, if there is one. If there is the file `expired`, it had one.
     /// With `no-token`, nobody may ask.
     const GH: &str = "test ! -e no-token || exit 4
-        case $2 in list) test ! -d artifact && test ! -e expired || echo 1 ;; esac
+        case \"$2 $*\" in
+        list*pull_request*|list*--event*) test ! -d artifact && test ! -e expired || echo 1 ;;
+        list*) echo other people can have a branch of that name >&2; exit 1 ;;
+        esac
         while [ $# -gt 1 ]; do [ \"$1\" = --dir ] && { cp -r artifact \"$2\" || exit 1; }; shift; done";
 
     pub(super) fn new() -> Self {

@@ -381,3 +381,39 @@ fn a_row_by_cgroup_says_how_many_cgroups_it_stands_for() {
     let (several, one) = (("/kubepods/pod{U}/{H}", Some(2)), ("/kubepods/pod{U}/{H} [lonely]", Some(1)));
     assert_eq!(counts, [several, one, ("all groups", None)].into());
 }
+
+/// The groups of a comparison of containers, by the names in its rows.
+fn compared(baseline: &CtprofSnapshot, candidate: &CtprofSnapshot, axis: &str) -> BTreeSet<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let [a, b] = [("a", baseline), ("b", candidate)].map(|(name, snapshot)| {
+        let path = directory.path().join(name);
+        snapshot.write(&path).unwrap();
+        path.to_str().unwrap().to_owned()
+    });
+    let report = crate::stored::program::printed(&["compare", &a, &b, "-g", axis, "--unchanged", "--format", "json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let rows = report["rows"].as_array().unwrap().iter().filter(|row| row["path"] != json!([]));
+    rows.map(|row| row["group"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn containers_are_the_same_only_by_their_names_and_those_without_one_are_apart() {
+    let [one, two] = [1, 2].map(|byte| format!("/docker/{}", id(byte)));
+    let container = |id: &str, name: Option<&str>| json!({"runtime": "docker", "id": id, "name": name});
+    let of = |names: [Option<&str>; 2]| {
+        snapshot(&[(&one, container(&id(1), names[0]), 8), (&two, container(&id(2), names[1]), 4)])
+    };
+    let names = |groups: [&str; 2]| groups.map(str::to_owned).into();
+    let (named, unnamed, others) = (of([Some("web"), Some("db")]), of([None, None]), of([Some("api"), Some("cache")]));
+    for sides in [(&named, &unnamed), (&unnamed, &named)] {
+        assert_eq!(compared(sides.0, sides.1, "container"), names(["web", "db"]), "one capture knows the names");
+    }
+    let short = [1, 2].map(|byte| format!("docker {}", &id(byte)[..12]));
+    assert_eq!(compared(&unnamed, &unnamed, "container"), short.into());
+    let paths = [3, 4].map(|byte| format!("/docker/{}", id(byte)));
+    let mut renamed = others;
+    renamed.threads.iter_mut().zip(&paths).for_each(|(thread, path)| thread.cgroup = Some(path.as_str().into()));
+    renamed.head.containers =
+        renamed.head.containers.into_values().zip(paths).map(|(named, path)| (path, named)).collect();
+    assert_eq!(compared(&named, &renamed, "container"), ["web", "db", "api", "cache"].map(str::to_owned).into());
+}

@@ -139,6 +139,10 @@ fn the_name_of_an_interpreter_is_a_glob_for_its_scripts() {
         "what one side lacks did nothing there"
     );
     assert_eq!(scripts("python3 b:run_time_ns>1s"), [error(ONLY_IN_BASELINE)]);
+    let (gate, none) = ("python3:run_time_ns>10%", &[("sh", Some(1))]);
+    assert_eq!(results(gate, &[a, b], none), [error(ONLY_IN_BASELINE)], "not one of them is left");
+    assert_eq!(results(gate, none, &[a, b]), [error(ONLY_IN_CANDIDATE)]);
+    assert_eq!(results(gate, &[a], none), [error(ONLY_IN_BASELINE)]);
 }
 
 #[test]

@@ -71,9 +71,12 @@ enum FoundOption<'a> {
 }
 
 impl Interpreter {
-    /// Returns true if `name` is the name of the interpreter's file, which may end with a version: `python3.13`.
+    /// Returns true if `name` is the name of the interpreter's file, which may end with a version: `python3.13`, or `python3.14t` and
+    /// `python3-dbg` of builds of CPython.
     pub(super) fn is_named(&self, name: &[u8]) -> bool {
         let is_version = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
+        let build = [&b"-dbg"[..], b"t", b"d"].iter().find_map(|build| name.strip_suffix(*build));
+        let name = build.filter(|version| version.last().is_some_and(u8::is_ascii_digit)).unwrap_or(name);
         let end = name.iter().rposition(|byte| !is_version(byte)).map_or(0, |last| last + 1);
         self.names.split(' ').any(|listed| matches(listed, &name[..end]) || matches(listed, name))
     }

@@ -10,7 +10,6 @@ mod title;
 pub(crate) use self::grammar::base_name;
 use self::grammar::{Interpreter, WhatRuns};
 use self::interpreters::INTERPRETERS;
-pub(crate) use self::title::is_title_of;
 use self::title::{sets_title, title};
 use crate::model::{Name, may_be_cut, printable};
 

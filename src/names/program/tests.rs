@@ -63,6 +63,8 @@ fn the_name_is_that_of_the_file_module_or_class_that_runs() {
         ("/lib64/ld-linux-x86-64.so.2 --library-path /lib /bin/FILEsum secret", "FILEsum"),
         ("/lib/ld-musl-x86_64.so.1 /FILE/python3 -u FILE.py secret", "FILE.py"),
         ("/lib64/ld-linux-x86-64.so.2 /FILE/perl -e secret", "perl"),
+        ("/usr/bin/python3.14t FILE.py", "FILE.py"),
+        ("/usr/bin/python3-dbg FILE.py", "FILE.py"),
     ] {
         assert_eq!(program_of(line).as_deref(), Some(expected), "{line}");
     }

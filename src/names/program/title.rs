@@ -15,21 +15,22 @@ pub(super) fn sets_title(comm: &str) -> bool {
 }
 
 /// The title in a list of arguments, up to its first digit or bracket, and without anything that is an argument or a path; `None`
-/// without one. A title begins with the name of the program and a colon.
+/// without one. A title begins with the name of the program and a colon. The name of a cluster of PostgreSQL, which ends with another
+/// colon, is left out.
 pub(super) fn title(arguments: &[u8]) -> Option<String> {
     let first = arguments.split(|&byte| byte == 0).next()?;
     let text = printable(first);
+    let in_cluster = |(program, rest): (&str, &str)| {
+        let (_, title) = rest.split_once(": ").filter(|(cluster, _)| !cluster.contains(' '))?;
+        Some(format!("{program}: {title}").into())
+    };
+    let text = text.split_once(": ").and_then(in_cluster).unwrap_or(text);
     let end = text.find(|c: char| c.is_ascii_digit() || "[](){}<>".contains(c)).unwrap_or(text.len());
     let is_argument = |word: &&str| word.starts_with(['-', '/']);
     let words = text[..end].split(' ').take_while(|word| !word.is_empty() && !is_argument(word)).take(MOST_WORDS);
     let title = words.collect::<Vec<_>>().join(" ");
     let title = title.trim_end_matches(|c: char| !c.is_alphanumeric());
     title.split_once(": ").filter(|(program, _)| sets_title(program)).map(|_| title.to_owned())
-}
-
-/// Whether a name of what a process runs is its title, which begins with the name of the process.
-pub(crate) fn is_title_of(process: &str, name: &str) -> bool {
-    name.strip_prefix(process).is_some_and(|rest| rest.starts_with(": "))
 }
 
 #[cfg(test)]
@@ -43,6 +44,8 @@ mod tests {
             ("postgres: logical replication launcher", Some("postgres: logical replication")),
             ("postgres: alice shop 10.0.0.1(5123) SELECT", Some("postgres: alice shop")),
             ("postgres: walsender alice [local] streaming", Some("postgres: walsender alice")),
+            ("postgres: 15/main: checkpointer ", Some("postgres: checkpointer")),
+            ("postgres: db1: alice shop [local] idle", Some("postgres: alice shop")),
             ("nginx: worker process", Some("nginx: worker process")),
             ("nginx: master process /usr/sbin/nginx -g secret", Some("nginx: master process")),
             ("sshd: alice@pts/0", Some("sshd: alice@pts")),
@@ -57,6 +60,5 @@ mod tests {
             assert_eq!(title(arguments.as_bytes()).as_deref(), expected, "{arguments}");
         }
         assert!(["postgres", "php-fpm8.2", "sshd-session"].iter().all(|comm| sets_title(comm)) && !sets_title("make"));
-        assert!(is_title_of("nginx", "nginx: worker process") && !is_title_of("python3", "nginx: worker"));
     }
 }

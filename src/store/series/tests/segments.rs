@@ -3,7 +3,10 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use jiff::Timestamp;
+
 use super::*;
+use crate::model::local_zone;
 use crate::store::segments::{self, Keep};
 
 /// Returns the sizes of all segments in a directory in bytes, including the one that is still written.
@@ -158,6 +161,30 @@ fn of_24_hours_the_last_one_is_kept() {
     assert!(files <= 15 && bytes < 200_000, "{files} files with {bytes} bytes");
     let last = runs_in(dir.path(), &format!("{}..", kept * 10 - 300));
     assert_eq!(last, [60; 30], "each step of the last five minutes");
+}
+
+#[test]
+fn recordings_that_end_before_their_first_segment_is_full_keep_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let files: Vec<_> = (0..200).map(|run| record(dir.path(), HOUR, 240 * run..240 * run + 120).0).collect();
+    assert!(files.iter().all(|files| *files <= 17), "{files:?}: four minutes each");
+    let dir = tempfile::tempdir().unwrap();
+    let bytes: Vec<_> = (0..40).map(|run| record(dir.path(), Keep::Bytes(4096), 240 * run..240 * run + 30).1).collect();
+    assert!(bytes.last() < Some(&8192), "{bytes:?}");
+}
+
+#[test]
+fn a_time_of_day_is_the_last_one_of_a_directory_of_days() {
+    let dir = tempfile::tempdir().unwrap();
+    record_with(dir.path(), Keep::Time(Duration::from_secs(48 * 3600)), (0..=25 * 360).map(|at| capture(10 * at)));
+    let start = Timestamp::from_second(0).unwrap() + Duration::from_nanos(capture(0).head.captured_at_unix_ns);
+    let time =
+        |seconds: u64| (start + Duration::from_secs(seconds)).to_zoned(local_zone()).strftime("%H:%M:%S").to_string();
+    let half_an_hour_ago = format!("{}..{}", time(25 * 3600 - 1800), time(25 * 3600 - 1500));
+    assert_eq!(runs_in(dir.path(), &half_an_hour_ago), [60; 30]);
+    let twice = format!("{}..{}", time(1800), time(2100));
+    let (of_both_days, dated) = (runs_in(dir.path(), &twice), format!("{}s..{}s", 24 * 3600 + 1800, 24 * 3600 + 2100));
+    assert_eq!(of_both_days, runs_in(dir.path(), &dated), "of two, the later one");
 }
 
 #[test]
