@@ -21,8 +21,12 @@ use crate::model::{Activity, BpfObstacle, KernelEntry, Name, PassScope, RunSampl
 fn start_running() -> Option<RunningSampler> {
     RunningSampler::start()
         .inspect_err(|errno| {
+            let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+            let is_paranoid = paranoid.is_ok_and(|level| level.trim().parse().is_ok_and(|level: i32| level > 2));
             let fix = match errno {
-                Errno::EACCES | Errno::EPERM => "run as root, or give the file cap_perfmon",
+                // Of Debian and Ubuntu: only CAP_SYS_ADMIN is enough then, which ctprof has dropped.
+                Errno::EACCES | Errno::EPERM if is_paranoid => "sudo sysctl kernel.perf_event_paranoid=2",
+                Errno::EACCES | Errno::EPERM => "blocked by an LSM, seccomp or lockdown",
                 _ => "this kernel has no perf events of the CPU's clock",
             };
             tracing::warn!("--on-cpu: CPUs cannot be sampled ({errno}): {fix}");

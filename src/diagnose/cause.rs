@@ -134,7 +134,9 @@ fn fix_of_obstacle(obstacle: &BpfObstacle) -> Option<Fix> {
         BpfObstacle::Seccomp => {
             "allow bpf(2) in the seccomp profile of the container, or start it with --security-opt seccomp=unconfined"
         }
-        BpfObstacle::MemoryLock => "ulimit -l unlimited",
+        BpfObstacle::MemoryLock => {
+            return Some(Fix::setcap([Capability::Bpf, Capability::Perfmon, Capability::SysResource]));
+        }
         _ => return None,
     }))
 }

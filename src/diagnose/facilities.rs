@@ -186,8 +186,9 @@ pub(super) fn reasons(evidence: &Evidence<'_>) -> Option<Finding> {
     let is_by_bpf = sampling.source == "bpf";
     match (is_by_bpf, &sampling.no_functions) {
         // `syscall` and `wchan` are for those who may attach to the process.
-        (false, _) if !evidence.holds(&Capability::SysPtrace) => {
-            partial(Cause::Denied { capability: Capability::SysPtrace, errno: Errno::EPERM })
+        (false, _) if missing(evidence).is_some() => {
+            let capability = missing(evidence).unwrap_or(Capability::SysPtrace);
+            partial(Cause::Denied { capability, errno: Errno::EPERM })
         }
         (true, Some(why)) => partial(Cause::NoFunctionNames { why: why.clone() }),
         (_, None) if no_stacks.is_some() => partial(Cause::NoStacks { why: no_stacks.cloned().unwrap_or_default() }),
@@ -196,10 +197,15 @@ pub(super) fn reasons(evidence: &Evidence<'_>) -> Option<Finding> {
     }
 }
 
+/// A capability that the caller lacks for memory and `syscall` of other users' processes, which have modes 0600 and 0400.
+fn missing(evidence: &Evidence<'_>) -> Option<Capability> {
+    [Capability::SysPtrace, Capability::DacReadSearch].into_iter().find(|capability| !evidence.holds(capability))
+}
+
 /// Why access to processes was denied. With BPF, no thread is stopped, so a debugger is no obstacle.
 fn denial(evidence: &Evidence<'_>) -> Cause {
     let (capability, errno) = (Capability::SysPtrace, Errno::EPERM);
-    if !evidence.holds(&capability) {
+    if let Some(capability) = missing(evidence) {
         return Cause::Denied { capability, errno };
     }
     if !evidence.is_by_bpf() && !evidence.is_root {

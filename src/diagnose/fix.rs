@@ -22,6 +22,8 @@ stored_names! {
         Perfmon = "cap_perfmon",
         /// Includes the two above, and most of what root may do.
         SysAdmin = "cap_sys_admin",
+        /// Lock more memory than the limit, which BPF programs need before Linux 5.11.
+        SysResource = "cap_sys_resource",
         /// Open the files that other users' processes have mapped.
         CheckpointRestore = "cap_checkpoint_restore",
     }

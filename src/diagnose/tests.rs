@@ -50,6 +50,9 @@ fn setcap(capabilities: &[Capability]) -> Option<Fix> {
     Some(Fix::Setcap(capabilities.iter().cloned().collect()))
 }
 
+/// Capabilities for files and memory of other users' processes.
+const OF_PROCESSES: [Capability; 2] = [Capability::DacReadSearch, Capability::SysPtrace];
+
 #[test]
 fn a_denial_is_fixed_by_capabilities_and_a_missing_file_by_a_kernel() {
     let denied = finding(&holding(failing(SourceFile::Io, Errno::EACCES), &[]), SourceFile::Io);
@@ -320,7 +323,7 @@ fn delays_that_cannot_be_true_are_not_blamed_on_the_time_at_which_they_were_enab
 
 #[test]
 fn with_bpf_a_debugger_is_not_blamed_for_memory_that_cannot_be_read() {
-    let denied = by_bpf(holding(probed(ProbeFailure::PtraceSeize, 2), &[Capability::SysPtrace]), BpfUse::default());
+    let denied = by_bpf(holding(probed(ProbeFailure::PtraceSeize, 2), &OF_PROCESSES), BpfUse::default());
     let expected = "jemalloc: not read for 2 processes or threads: permission denied (EPERM) despite cap_sys_ptrace: \
                     blocked by an LSM or a user namespace";
     assert_eq!(finding(&denied, DataSource::Jemalloc).to_string(), expected);
@@ -392,7 +395,9 @@ fn failed_attachments_are_counted_and_explained() {
         "not read for 1 process or thread: permission denied (EPERM): requires cap_sys_ptrace"
     );
     assert_eq!(without.fix, setcap(&[Capability::SysPtrace]));
-    let mut held = holding(denied, &[Capability::SysPtrace]);
+    let files = holding(probed(ProbeFailure::PtraceSeize, 1), &[Capability::SysPtrace]);
+    assert_eq!(finding(&files, DataSource::Jemalloc).fix, setcap(&[Capability::DacReadSearch, Capability::SysPtrace]));
+    let mut held = holding(denied, &OF_PROCESSES);
     assert_eq!(finding(&held, DataSource::Jemalloc).cause, Some(Cause::StopsOfUserOnly));
     held.head.capture.iter_mut().for_each(|capture| capture.euid = 0);
     let held = finding(&held, DataSource::Jemalloc);
@@ -497,7 +502,12 @@ fn reasons_that_are_not_of_all_threads_or_lack_functions_say_what_helps() {
     };
     let of_others = sampled("procfs", None, &[]);
     assert_eq!((of_others.code(), of_others.fix), (Some("permission-denied"), setcap(&[Capability::SysPtrace])));
-    assert_eq!(sampled("procfs", None, &[Capability::SysPtrace]).cause, None);
+    assert_eq!(
+        sampled("procfs", None, &[Capability::SysPtrace]).code(),
+        Some("permission-denied"),
+        "`syscall` has mode 0400"
+    );
+    assert_eq!(sampled("procfs", None, &OF_PROCESSES).cause, None);
     assert_eq!(sampled("bpf", None, &[]).cause, None);
     let unnamed = sampled("bpf", Some("kernel lacks CONFIG_KALLSYMS"), &[]);
     assert_eq!(unnamed.to_string(), "reasons: no kernel functions (kernel lacks CONFIG_KALLSYMS)");
@@ -506,7 +516,7 @@ fn reasons_that_are_not_of_all_threads_or_lack_functions_say_what_helps() {
 #[test]
 fn it_is_said_whose_stacks_reasons_lack() {
     let sampled_by = |source: &str, no_stacks: Option<&str>, stack: Option<&str>, is_root: bool| {
-        let mut snapshot = holding(CtprofSnapshot::default(), &[Capability::SysPtrace]);
+        let mut snapshot = holding(CtprofSnapshot::default(), &OF_PROCESSES);
         snapshot.head.capture.as_mut().unwrap().euid = if is_root { 0 } else { 1000 };
         let no_stacks = no_stacks.map(str::to_owned);
         let sampling = Sampling { source: source.to_owned(), no_stacks, ..Sampling::default() };

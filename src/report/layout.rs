@@ -51,8 +51,10 @@ const SHORT_NAME: usize = 20;
 /// And to this before one of the core is.
 const SHORTER_NAME: usize = 12;
 const SHORT_PROSE: usize = 24;
-/// The minimum width of a few words: `unclear: ±246%`.
-const SHORT_PHRASE: usize = 14;
+/// The minimum width of a few words, with the direction of a verdict: `sleep: 109.0% worse`.
+const SHORT_PHRASE: usize = 20;
+/// Columns of ` by ` and some letters of a parent's name.
+const SHORT_PARENT: usize = 8;
 /// Names are cut to this if no more columns can be left out.
 const SHORTEST_NAME: usize = 3;
 pub(super) const GAP: usize = 2;
@@ -192,13 +194,14 @@ fn cut(text: &str, shape: ColumnShape, width: usize) -> String {
         return text.to_owned();
     }
     let available = width.saturating_sub(1);
-    if let ColumnShape::Count { changes, .. } = shape
-        && width <= changes
-    {
-        let whole = taken(text.graphemes(true), width).concat();
-        let whole =
-            whole.rsplit_once(" (").filter(|(_, changes)| !changes.contains(')')).map_or(&*whole, |(count, _)| count);
-        return whole.trim_end().trim_end_matches(" by").to_owned();
+    if let ColumnShape::Count { .. } = shape {
+        let (counts, _) = text.split_once(" by ").unwrap_or((text, ""));
+        if counts.width() > width {
+            return counts.split(" (").next().unwrap_or_default().to_owned();
+        }
+        if width < counts.width() + SHORT_PARENT {
+            return counts.to_owned();
+        }
     }
     let is_cut_at_end = matches!(shape, ColumnShape::Prose | ColumnShape::Phrase | ColumnShape::Count { .. });
     let back = if is_cut_at_end { 0 } else { available / 2 };

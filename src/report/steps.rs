@@ -31,8 +31,8 @@ pub fn write_step(
     });
     let lines: Vec<Vec<_>> = lines.collect();
     let texts: Vec<_> = pivot.columns.iter().map(PivotColumn::heading).collect();
-    let columns = pivot.columns.iter().zip(&texts);
-    let heads = columns.map(|(column, text)| Head { text, shape: column.shape(), dispensable: None });
+    let heads = texts.iter().enumerate();
+    let heads = heads.map(|(place, text)| Head { text, shape: pivot.shape(place), dispensable: None });
     let why = Head { text: "why", shape: ColumnShape::Prose, dispensable: Some(CORE) };
     let heads: Vec<_> = heads.chain((!reasons.is_empty()).then_some(why)).collect();
     let width = terminal.width.map(|width| width.saturating_sub(2));

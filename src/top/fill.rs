@@ -4,7 +4,7 @@ use super::content::Content;
 use super::state::{ScreenState, Shown, ShownColumns, View};
 use crate::compare::{GroupBy, GroupGlob, Report, show, with_members_of};
 use crate::diagnose::{Finding, counted};
-use crate::model::{CtprofSnapshot, Section};
+use crate::model::{CtprofSnapshot, ExitedWork, Section};
 use crate::report::{DisplayOptions, OverviewLines, RowLines, Terminal, UserNames, window_heading, write_table};
 
 /// Columns that matter most for what to look at next.
@@ -100,11 +100,20 @@ fn stalled(window: &CtprofSnapshot) -> Option<String> {
 
 /// Why the time of a group passes, and the overview of its threads.
 fn details(path: &[String], state: &ScreenState, window: &CtprofSnapshot, terminal: Terminal) -> String {
+    // Nothing is known of exited work: that of the group which counts it is shown.
+    let is_exited = |name: &str| {
+        [ExitedWork::Threads, ExitedWork::Children].iter().any(|work| name == format!("({})", work.name()))
+    };
+    let path = path.split_last().filter(|(name, _)| is_exited(name)).map_or(path, |(_, above)| above);
     let mut options = state.options();
     let name = path.last().map_or("", String::as_str);
     options.selection.only = GroupGlob::new(&glob::Pattern::escape(name)).into_iter().collect();
     options.selection.sections = vec![Section::Reasons];
-    let reasons = show(window, &options);
+    let mut reasons = show(window, &options);
+    // Others can have the name in another place, or before that of a script.
+    for section in &mut reasons.sections {
+        section.rows.retain(|row| section.groups[row.group].key.starts_with(path));
+    }
     let members = with_members_of(path, window, &options);
     options.grouping.axis = GroupBy::Tid;
     (options.selection.only, options.selection.sections) = (Vec::new(), vec![Section::Overview]);

@@ -1,5 +1,7 @@
 //! The lines of a screen of some size.
 
+use std::ops::RangeInclusive;
+
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
@@ -28,7 +30,10 @@ pub(super) fn lines(state: &mut ScreenState, content: &Content, height: usize, t
     let body: Vec<_> = rows.flat_map(of_row).collect();
     state.visible_lines = height.saturating_sub(lines.len() + 1);
     let selected = content.selectable().find(|(_, path)| Some(*path) == state.selected.as_deref()).map(|(row, _)| row);
-    state.offset = offset(state.offset, &body, selected, state.visible_lines);
+    // Below the last group are lines that cannot be selected.
+    let is_last = |row: usize| content.selectable().all(|(other, _)| other <= row);
+    let shown = selected.map(|row| row..=if is_last(row) { content.rows.len() } else { row });
+    state.offset = offset(state.offset, &body, shown, state.visible_lines);
     state.rows_of_lines = vec![None; lines.len()];
     for (row, line) in body.iter().skip(state.offset).take(state.visible_lines) {
         state.rows_of_lines.push(Some(*row));
@@ -52,11 +57,18 @@ fn fitted(line: &str, width: usize) -> String {
     line.graphemes(true).take_while(fits).collect()
 }
 
-/// The first line of the body that is shown: as before, unless the selected row or nothing would be seen.
-fn offset(before: usize, body: &[(usize, String)], selected: Option<usize>, visible_lines: usize) -> usize {
+/// The first line of the body that is shown: as before, unless these rows, or nothing, would be seen. The first of them is seen in any
+/// case.
+fn offset(
+    before: usize,
+    body: &[(usize, String)],
+    shown: Option<RangeInclusive<usize>>,
+    visible_lines: usize,
+) -> usize {
     let mut offset = before;
-    if let Some(first) = body.iter().position(|(row, _)| Some(*row) == selected) {
-        let last = body.iter().rposition(|(row, _)| Some(*row) == selected).unwrap_or(first);
+    let is_shown = |(row, _): &(usize, String)| shown.as_ref().is_some_and(|shown| shown.contains(row));
+    if let Some(first) = body.iter().position(is_shown) {
+        let last = body.iter().rposition(is_shown).unwrap_or(first);
         offset = offset.max((last + 1).saturating_sub(visible_lines)).min(first);
     }
     offset.min(body.len().saturating_sub(visible_lines))
@@ -125,6 +137,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn behind_the_last_group_is_what_the_table_does_not_show() {
+        let names: Vec<_> = (0..30).map(|number| format!("group{}", char::from(b'a' + number))).collect();
+        let window = window(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut state = state();
+        let hidden = |lines: &[String]| lines.iter().any(|line| line.contains("not available: "));
+        assert!(!hidden(&drawn(&mut state, &window, (80, 12))));
+        let last = format!("{}[30]", names.last().unwrap());
+        state.selected = Some(vec![last.clone()]);
+        let end = drawn(&mut state, &window, (80, 12));
+        assert!(hidden(&end) && end.iter().any(|line| line.contains(&last)), "{end:#?}");
     }
 
     #[test]

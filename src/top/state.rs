@@ -120,7 +120,11 @@ impl ScreenState {
         let selection = &mut options.selection;
         (selection.form, selection.sections) = (Form::Overview, vec![Section::Host, Section::Overview]);
         let is_glob = self.filter.contains(['*', '?']);
-        let glob = if is_glob { self.filter.clone() } else { format!("*{}*", glob::Pattern::escape(&self.filter)) };
+        let glob = if is_glob {
+            self.filter.replace('[', "[[]")
+        } else {
+            format!("*{}*", glob::Pattern::escape(&self.filter))
+        };
         selection
             .only
             .extend(Some(glob).filter(|_| !self.filter.is_empty()).and_then(|glob| GroupGlob::new(&glob).ok()));
@@ -369,7 +373,7 @@ mod tests {
         assert_eq!(filtered("/ake[7\r").as_deref(), Some("*ake[[]7*"));
         assert_eq!(filtered("/q\x1b").as_deref(), Some("*ake[[]7*"), "as before");
         assert_eq!(filtered("/\x7f\x7f*\r").as_deref(), Some("ake*"));
-        assert_eq!(filtered("/[*\r").as_deref(), None, "no glob");
+        assert_eq!(filtered("/[*\r").as_deref(), Some("ake*[[]*"), "names have brackets");
         assert_eq!(filtered(&format!("/{}\r", "\x7f".repeat(9))), None);
     }
 }

@@ -180,6 +180,21 @@ fn a_script_of_python_waits_in_its_own_functions_if_python_writes_their_names_an
 }
 
 #[test]
+fn a_library_that_is_loaded_while_its_process_is_recorded_has_names() {
+    let [directory, of_library] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let library = compiled("cc", "loads_late.c", &["-DLIBRARY", "-shared", "-fPIC"], of_library.path());
+    let Some((program, library)) = compiled("cc", "loads_late.c", &["-ldl"], directory.path()).zip(library) else {
+        return;
+    };
+    let start = || started(Command::new(&program).arg(&library)).unwrap();
+    if !has_stacks(&start().0) {
+        return;
+    }
+    let shows_it = || recorded(&start(), &[], &[]).contains("late_wait");
+    assert!((0..ATTEMPTS).any(|_| shows_it()), "not in one recording");
+}
+
+#[test]
 fn a_program_of_go_waits_in_the_function_that_makes_the_system_call() {
     let directory = tempfile::tempdir().unwrap();
     let (source, program) = (directory.path().join("main.go"), directory.path().join("server"));

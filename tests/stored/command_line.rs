@@ -98,6 +98,22 @@ fn no_file_is_left_out_because_nobody_reads_what_is_printed() {
 }
 
 #[test]
+fn no_width_cuts_a_verdict_to_a_number_or_a_name_to_a_letter() {
+    let runs = ["fast", "slow"].map(|side| format!("{}/tests/fixtures/runs/{side}", env!("CARGO_MANIFEST_DIR")));
+    let shown =
+        |args: &[&str], width: usize| text(&ctprof(args).env("COLUMNS", width.to_string()).output().unwrap().stdout);
+    let compared = shown(&["compare", &runs[0], &runs[1]], 80);
+    assert!(compared.contains("sleep: 109.0% worse"), "{compared}");
+    for width in 60..100 {
+        let page = shown(&["show", SERIES], width);
+        let group = page.lines().find(|line| line.starts_with("neighbor")).unwrap();
+        assert_eq!(group.contains(" b"), group.contains(" by ash "), "{width}: {group}");
+    }
+    let steps = shown(&["show", "--steps", SERIES], 40);
+    assert!(steps.contains("neighbor") && !steps.contains(" by "), "{steps}");
+}
+
+#[test]
 fn what_is_asked_for_together_is_shown_or_refused() {
     let shown = text(&run(&["show", SERIES, "--why", "-m", "run,minflt"]).stdout);
     for part in ["reasons", "sleep: idle", "minflt", "run over time"] {

@@ -313,7 +313,7 @@ export const isUnclear = ({ verdict }: Row): boolean => verdict?.number === 0;
 
 /** Candidate minus baseline; the value of the only side in a report of one. */
 export function changeOf(row: Row | undefined): number | null {
-  if (row?.delta && row.delta.number !== null) return row.delta.number;
+  if (row?.delta) return row.delta.number;
   const [first, second] = numbersOf(row) ?? [];
   if (first === undefined) return null;
   return second === undefined ? first : second - first;

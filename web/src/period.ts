@@ -78,7 +78,7 @@ function reportOf(whole: Report, { trends, period }: Selected): Report {
 function reasonsOf(trends: Trends, period: Period): Rates[] {
   const byKey = new Map<string, Rates>();
   for (const { name, reason, unit, group, values } of trends.reasons) {
-    const rate = average(trends, values, period);
+    const rate = average(trends, values, period) ?? 0;
     // Groups with the same reason have stacks of their own.
     const key = keyOf([name, ...reason.stack]);
     const found = byKey.get(key) ?? { name, reason, unit, rates: new Map<number, number>() };

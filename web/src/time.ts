@@ -105,7 +105,7 @@ export class TimeView {
     const lines = groups.map((index, at) => ({
       name: this.app.report.pathOf(index).join(" » "),
       values: values[at] ?? [],
-      average: trends.average(this.trends, values[at] ?? [], period),
+      average: trends.average(this.trends, values[at] ?? [], period) ?? 0,
     }));
     return sortedBy(lines, false, (line) => line.average);
   }
@@ -130,7 +130,7 @@ export class TimeView {
         // Columns overlap a little, so that no line shows between them.
         const width = Number(this.place(part).width) + 0.5;
         const size = { y: to.toFixed(1), height: (from - to).toFixed(1), width };
-        return this.cell(part, size, `${name}: ${text(values[part] ?? 0)}`, `all groups: ${text(sums[part] ?? 0)}`);
+        return this.cell(part, size, `${name}: ${text(values[part] ?? 0)}`, `together: ${text(sums[part] ?? 0)}`);
       });
       below = above;
       return svg("g", { class: at < LEADING ? `band${at}` : "other" }, ...rects);

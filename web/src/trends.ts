@@ -36,15 +36,16 @@ export function partAt(trends: Trends, share: number): number {
   return found < 0 ? ends.length - 1 : found;
 }
 
-/** The average of rates in a period. */
-export function average(trends: Trends, values: (number | null)[], [from, to]: Period): number {
+/** The average of rates in a period; null if none is known. */
+export function average(trends: Trends, values: (number | null)[], [from, to]: Period): number | null {
   let [sum, time] = [0, 0];
   for (let part = from; part <= to; part += 1) {
     const duration = trends.duration_ns[part] ?? 0;
     sum += (values[part] ?? 0) * duration;
     time += duration;
   }
-  return time > 0 ? sum / time : 0;
+  const isKnown = values.slice(from, to + 1).some((value) => value !== null);
+  return time > 0 && isKnown ? sum / time : null;
 }
 
 /** A time since the start as `show` reads it: `1.25s`, `12m3s`. */

@@ -101,6 +101,8 @@ impl BootConstants {
             Err(_) => match self.kconfig.built("PSI") {
                 Built::On => Switch::RuntimeOff,
                 Built::Off => Switch::ConfigOff,
+                // No kernel has the files otherwise: one that lacks the option, or one that has disabled it.
+                Built::Unknown if files.roots.tree() == Tree::Live => Switch::RuntimeOff,
                 Built::Unknown => Switch::Unknown,
             },
         }

@@ -6,9 +6,12 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use gimli::{BaseAddresses, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, UnwindContext, UnwindSection};
+use gimli::{
+    BaseAddresses, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, UnwindContext, UnwindSection, Vendor,
+};
+use nix::unistd::{SysconfVar, sysconf};
 use object::Endianness;
 use object::elf::{self, ProgramHeader64};
 use object::read::elf::{ProgramHeader, SectionHeader};
@@ -26,6 +29,19 @@ const TABLE_START: [u8; 4] = [1, 0x1b, 3, 0x3b];
 const LONGEST_ENTRY: usize = 1 << 16;
 /// Executable segments of a file, at most: linkers make one or two.
 const MAX_SEGMENTS: usize = 16;
+
+/// A section of these entries. On aarch64, they say where return addresses are signed.
+fn section_of(bytes: &[u8]) -> EhFrame<Bytes<'_>> {
+    let mut section = EhFrame::new(bytes, LittleEndian);
+    section.set_vendor(if cfg!(target_arch = "aarch64") { Vendor::AArch64 } else { Vendor::Default });
+    section
+}
+
+/// Size of the pages that are mapped, in bytes: 4096, or on aarch64 up to 64 KiB.
+static PAGE: LazyLock<u64> = LazyLock::new(|| {
+    let size = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+    size.and_then(|size| u64::try_from(size).ok()).filter(|size| *size > 0).unwrap_or(4096)
+});
 
 type Bytes<'b> = EndianSlice<'b, LittleEndian>;
 
@@ -82,8 +98,8 @@ impl CodeFile {
     /// The file's own address for the start of a mapping at this offset. Segments can share a page of the file: the mapping is of
     /// the one that begins in its first page, or before.
     pub(super) fn address_of(&self, offset: u64) -> Option<u64> {
-        const PAGE: u64 = 4096;
-        let is_of = |range: &Range<u64>| (range.start / PAGE * PAGE..range.end).contains(&offset);
+        let page = *PAGE;
+        let is_of = |range: &Range<u64>| (range.start / page * page..range.end).contains(&offset);
         let (range, address) = self.segments.iter().rev().find(|(range, _)| is_of(range))?;
         Some(address.wrapping_add(offset).wrapping_sub(range.start))
     }
@@ -118,7 +134,7 @@ impl CodeFile {
         let distance = u32::try_from(common + 4).ok()?;
         bytes.get_mut(common + 4..common + 8)?.copy_from_slice(&distance.to_le_bytes());
         let bases = BaseAddresses::default().set_eh_frame(description.wrapping_sub(u64::try_from(common).ok()?));
-        let section = EhFrame::new(&bytes, LittleEndian);
+        let section = section_of(&bytes);
         let entry = section.fde_from_offset(&bases, common.into(), EhFrame::cie_from_offset).ok()?;
         let entry = Some(entry).filter(|entry| entry.contains(address))?;
         read(&entry, &section, &bases)

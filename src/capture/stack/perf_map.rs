@@ -1,7 +1,7 @@
 //! Names of functions that a just-in-time compiler wrote, from the file that it writes for `perf`.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -16,15 +16,28 @@ use crate::model::{CodeFunction, Name, printable};
 
 /// Maximum size that is read of a file, in bytes: any process may write to it without end.
 const MAX_BYTES: u64 = 16 << 20;
+const LONGEST_LINE: u64 = 64 << 10;
 
 /// The functions at `addresses`, which are sorted, as [`CodeFunction`] reads them. The file is in `/tmp` of the process's own root, and not of another
 /// user; a link is not followed.
 pub(super) fn names(process: u32, addresses: &[u64]) -> Vec<Option<Name>> {
     let mut names = vec![None; addresses.len()];
-    if let Some(map) = ProcDirectory::open(Path::new(&format!("/proc/{process}"))).ok().and_then(|of| open_map(&of)) {
+    let map = ProcDirectory::open(Path::new(&format!("/proc/{process}"))).ok().and_then(|of| open_map(&of));
+    if let Some(map) = map.and_then(|map| last_lines(map).ok()) {
         read(map, addresses, &mut names);
     }
     names
+}
+
+/// The last lines of a map, as far as they are read: compilers only add lines.
+fn last_lines(mut map: File) -> io::Result<impl Read> {
+    let skipped = map.metadata()?.len().saturating_sub(MAX_BYTES);
+    map.seek(SeekFrom::Start(skipped))?;
+    let mut map = BufReader::new(map);
+    if skipped > 0 {
+        map.by_ref().take(LONGEST_LINE).skip_until(b'\n')?;
+    }
+    Ok(map)
 }
 
 fn open_map(process: &ProcDirectory) -> Option<File> {
@@ -134,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_regular_file_of_the_user_is_a_map_and_only_its_beginning_is_read() {
+    fn only_a_regular_file_of_the_user_is_a_map_and_only_its_end_is_read() {
         let map = std::path::PathBuf::from(format!("/tmp/perf-{}.map", std::process::id()));
         let named = || names(std::process::id(), &[0x1000]).pop().flatten();
         let directory = tempfile::tempdir().unwrap();
@@ -153,6 +166,6 @@ mod tests {
         let late = named();
         std::fs::remove_file(&map).unwrap();
         assert_eq!([by_link, by_fifo], [None, None]);
-        assert_eq!([early, late].map(|name| name.unwrap().to_string()), [":early", ":early"]);
+        assert_eq!([early, late].map(|name| name.unwrap().to_string()), [":early", ":late"], "what was compiled last");
     }
 }

@@ -11,7 +11,7 @@ use super::registers::numbered;
 use super::stack_list::StackList;
 use super::stack_memory::StackMemory;
 use super::stack_names::StackNames;
-use super::unwinder::Unwinder;
+use super::unwinder::{CodeAddress, FoundCode, Unwinder};
 use crate::model::{CODE_REGISTERS, Name};
 
 /// Processes whose memory and mappings stay open, at most: each has two files open.
@@ -50,6 +50,14 @@ pub(in crate::capture) struct Stacks {
     names: StackNames,
     began: Instant,
     used: Duration,
+}
+
+/// The stack of a sleeper, as far as it can be read.
+struct ReadStack {
+    /// Addresses in functions, the innermost first.
+    addresses: Vec<CodeAddress>,
+    /// Whether an address was in no file.
+    is_unmapped: bool,
 }
 
 impl Stacks {
@@ -102,27 +110,42 @@ impl Stacks {
     fn read(&mut self, sleeper: &Sleeper) -> Option<u32> {
         let Sleeper { tid, tgid, switches, registers } = *sleeper;
         let [instruction, stack, ..] = registers;
-        self.open(tgid, instruction);
+        let mut read = self.unwind_memory(sleeper)?;
+        let code = self.processes.get(&tgid).and_then(|(code, _)| code.as_ref());
+        if read.is_unmapped && code.is_some_and(ProcessCode::is_old) {
+            // A library may have been loaded since the list of mappings was read.
+            self.processes.remove(&tgid);
+            read = self.unwind_memory(sleeper)?;
+        }
+        let place = (tid, instruction, stack);
+        // Meanwhile, the thread may have gone on, and sleep elsewhere: what was read can be of both sleeps.
+        if self.check.switches_asleep(tid) == Some(switches) {
+            self.list.add(place, &read.addresses)
+        } else {
+            self.list.add_unread(place, *read.addresses.first()?)
+        }
+    }
+
+    /// Returns the stack of a sleeper; `None` if its process is gone.
+    fn unwind_memory(&mut self, sleeper: &Sleeper) -> Option<ReadStack> {
+        let Sleeper { tgid, registers, .. } = *sleeper;
+        self.open(tgid, registers[0]);
         let code = self.processes.get_mut(&tgid)?.0.as_mut()?;
         // What is read and what is found are parts of the same process: their borrows are apart.
         let (space, mappings) = code.parts();
-        let mut memory = StackMemory::new(space);
-        let addresses =
-            self.unwinder.unwind(tgid, numbered(&registers), &mut |at| mappings.find(at, &mut self.files), &mut |at| {
-                memory.word(at)
-            });
+        let (mut memory, mut is_unmapped) = (StackMemory::new(space), false);
+        let mut find = |at| {
+            let found = mappings.find(at, &mut self.files);
+            is_unmapped |= matches!(found, FoundCode::OfNoFile);
+            found
+        };
+        let addresses = self.unwinder.unwind(tgid, numbered(&registers), &mut find, &mut |at| memory.word(at));
         if memory.is_gone {
             // It executed another program, or exited.
             self.processes.remove(&tgid);
             return None;
         }
-        let place = (tid, instruction, stack);
-        // Meanwhile, the thread may have gone on, and sleep elsewhere: what was read can be of both sleeps.
-        if self.check.switches_asleep(tid) == Some(switches) {
-            self.list.add(place, &addresses)
-        } else {
-            self.list.add_unread(place, *addresses.first()?)
-        }
+        Some(ReadStack { addresses, is_unmapped })
     }
 
     /// Opens a process, if that has not been done, or if it may have mapped the code at this address since.
