@@ -630,7 +630,7 @@ fn marks_say_their_numbers_on_hover_and_on_focus() {
     browser.value("document.querySelector('.plot svg').focus()");
     browser.press("ArrowRight");
     browser.press("ArrowRight");
-    assert_eq!(browser.value(shown), "late: 0%1s..2sall groups: 50%");
+    assert_eq!(browser.value(shown), "late: 0%1s..2stogether: 50%");
     let marks = "[...document.querySelectorAll('.marks rect:not(.shade, .capacity, .cut, .axis), .marks circle')].every((one) => one.dataset.says)";
     assert_eq!(browser.value(marks), true);
     assert_eq!(browser.console(), Vec::<Value>::new());
