@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -379,17 +379,28 @@ fn a_step_in_which_the_recorder_was_stopped_has_its_true_length_and_no_other_is_
 #[test]
 fn a_full_disk_ends_a_series_with_its_cause_and_keeps_what_was_written() {
     let directory = tempfile::tempdir().unwrap();
-    let mount = ["-t", "tmpfs", "-o", "size=64k", "none"];
+    let mount = ["-t", "tmpfs", "-o", "size=8m", "none"];
     let mounted =
         nix::unistd::geteuid().is_root().then(|| Command::new("mount").args(mount).arg(directory.path()).status());
     if !mounted.is_some_and(|mounted| mounted.is_ok_and(|status| status.success())) {
         return skipped(Missing::Privilege("only root may mount a small file system"));
     }
     let file = directory.path().join("s").to_str().unwrap().to_owned();
-    let ended = ctprof(&["record", "--every", "20ms", "-q", "-d", "60s", "-o", &file]).output();
+    let mut recorder = ctprof(&["record", "--every", "20ms", "-q", "-d", "60s", "-o", &file]);
+    let recorder = recorder.stderr(Stdio::piped()).spawn().unwrap();
+    // The first capture of a busy host takes more than that of an idle one: the disk is full some steps later.
+    let (mut last, mut grown, begin) = (0, 0, Instant::now());
+    while grown < 5 && begin.elapsed() < Duration::from_secs(60) {
+        let length = std::fs::metadata(&file).map_or(0, |file| file.len());
+        grown += usize::from(length > std::mem::replace(&mut last, length));
+        thread::sleep(Duration::from_millis(5));
+    }
+    let filled = std::fs::write(directory.path().join("filled"), vec![0; 8 << 20]);
+    let ended = recorder.wait_with_output();
     let shown = ctprof(&["show", &file]).output();
     assert!(Command::new("umount").arg(directory.path()).status().unwrap().success());
     let (ended, shown) = (ended.unwrap(), shown.unwrap());
+    assert_eq!(filled.unwrap_err().raw_os_error(), Some(nix::libc::ENOSPC));
     assert_eq!(ended.status.code(), Some(125));
     let error = String::from_utf8(ended.stderr).unwrap();
     assert!(error.contains(&file) && error.contains("No space left on device"), "{error}");

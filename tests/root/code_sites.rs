@@ -11,7 +11,7 @@ use crate::root::stacks::{compiled, has_stacks};
 use crate::support::{Missing, skipped};
 
 /// Recordings on a busy host, of which one has to show what is wanted.
-const ATTEMPTS: usize = 5;
+const ATTEMPTS: usize = 12;
 
 /// Starts a program that prints lines, and waits for the first one.
 fn started(command: &mut Command) -> Option<Killed> {

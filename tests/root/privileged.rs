@@ -320,7 +320,15 @@ fn a_quota_in_another_hierarchy_than_the_threads_group_is_captured() {
     let child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     let child = Killed(child);
     cgroup.take(child.0.id());
-    thread::sleep(Duration::from_millis(600));
+    let throttled = || {
+        let stat = fs::read_to_string(cgroup.directories[0].0.join("cpu.stat")).unwrap();
+        stat.lines().find_map(|line| line.strip_prefix("nr_throttled ")?.parse::<u64>().ok()).unwrap()
+    };
+    // On a busy host, it takes long to use up the quota twice.
+    let begin = Instant::now();
+    while throttled() < 2 && begin.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(50));
+    }
 
     let snapshot = capture_pid(child.0.id()).unwrap();
     let stats = &snapshot.head.cgroup_stats[&format!("/{}", cgroup.name)];
