@@ -168,7 +168,8 @@ impl Capturer {
         })?
     }
 
-    /// Reads the counters of cgroups again in which these threads were, when they exited before a capture of changes.
+    /// Reads the counters of cgroups again in which these threads were, when they exited before a capture of changes. `before` has
+    /// the values of the capture before that.
     ///
     /// # Errors
     /// [`CaptureError`] if the capabilities of the file of ctprof cannot be set aside again.
@@ -176,12 +177,17 @@ impl Capturer {
         &self,
         exited: impl Iterator<Item = &'t ThreadState>,
         stats: &mut BTreeMap<String, CgroupStats>,
+        before: &BTreeMap<String, CgroupStats>,
     ) -> Result<(), CaptureError> {
         let exited: BTreeSet<&str> = exited.filter_map(|thread| thread.cgroup.as_deref()).collect();
         let files = HostFiles::new(&self.options.roots);
         let read_again = || {
             for (path, stats) in stats.iter_mut().filter(|(path, _)| exited.iter().any(|below| is_in(below, path))) {
-                *stats = cgroup::read_again(&files, &self.lasting.mounts, path, stats);
+                let again = cgroup::read_again(&files, &self.lasting.mounts, path, stats);
+                // What the capture has read of a cgroup that was removed since then is the last that is known.
+                if again != CgroupStats::default() || before.get(path) == Some(stats) {
+                    *stats = again;
+                }
             }
         };
         Ok(with_file_capabilities(read_again)?)

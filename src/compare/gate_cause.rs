@@ -1,5 +1,6 @@
 //! The largest contribution to the failure of a gate: a group, and the reason of its time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{BLOCK, Delta, ELAPSED, GroupReason, Headline, Quantity, RUN, ReportSection, Row, SLEEP, WAIT, is_gated};
@@ -67,12 +68,13 @@ fn most<'r>(rows: impl Iterator<Item = &'r Row>, beyond: Beyond) -> Option<&'r R
     most.filter(|row| contribution(row, beyond) > 0.0)
 }
 
-/// The lowest groups of a tree, each with its rows.
+/// The rows of the groups of a tree that no other groups are below.
 fn rows_of_groups(section: &ReportSection) -> impl Iterator<Item = &Row> {
-    let depth = section.groups.iter().filter(|group| is_gated(group)).map(|group| group.key.len()).max();
+    let gated = section.groups.iter().filter(|group| is_gated(group));
+    let above: BTreeSet<_> = gated.filter_map(|group| Some(group.key.split_last()?.1)).collect();
     let is_lowest = move |row: &&Row| {
         let group = &section.groups[row.group];
-        is_gated(group) && Some(group.key.len()) == depth
+        is_gated(group) && !above.contains(&group.key[..])
     };
     section.rows.iter().filter(is_lowest)
 }

@@ -210,12 +210,13 @@ struct MetricGate<'g> {
     looks_at: LooksAt,
 }
 
-/// Which groups a gate looks at.
+/// Groups that a gate looks at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LooksAt {
     All,
+    /// The group whose name the gate has.
     Named,
-    /// The groups that a glob matches, or those of an interpreter's name. Some can be on one side only.
+    /// A group that a glob matches, or that the name of its interpreter or program stands for. Each can be missing on a side.
     Several,
 }
 
@@ -235,10 +236,11 @@ fn results_of_metric(
     });
     let rows: Vec<_> = rows.collect();
     let name = gate.group.as_ref().filter(|glob| glob.is_exact());
-    let looks_at = match (&gate.group, name) {
-        (None, _) => LooksAt::All,
-        (_, Some(_)) if rows.len() == 1 => LooksAt::Named,
-        _ => LooksAt::Several,
+    let is_named = |key: &[String]| name.is_some_and(|glob| rows.len() == 1 || glob.is_name_of(key));
+    let looks_at = |key: &[String]| match &gate.group {
+        None => LooksAt::All,
+        Some(_) if is_named(key) => LooksAt::Named,
+        Some(_) => LooksAt::Several,
     };
     let exists = |is_there: fn(&Row) -> bool| rows.iter().any(|(_, row)| row.is_some_and(is_there));
     let exist = Sides::two(
@@ -249,8 +251,8 @@ fn results_of_metric(
         let error = GateOutcome::Error(why.to_owned());
         return vec![Ok(GateResult::new(place, gate, &metric.name, vec![name.to_string()], error))];
     }
-    let gate = MetricGate { place, gate, metric, looks_at };
-    rows.into_iter().map(|(key, row)| result_of(gate, judge, key, row.ok_or(NO_DATA)?)).collect()
+    let gate = |key| MetricGate { place, gate, metric, looks_at: looks_at(key) };
+    rows.iter().map(|(key, row)| result_of(gate(key), judge, key, row.ok_or(NO_DATA)?)).collect()
 }
 
 /// The result for a group, or why the group is left out: it has no data, or a glob matches it and it takes little CPU time

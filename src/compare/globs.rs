@@ -29,6 +29,11 @@ impl GroupGlob {
         !self.0.as_str().contains(['*', '?', '['])
     }
 
+    /// Whether it is the name of the group with this path.
+    pub(super) fn is_name_of(&self, path: &[String]) -> bool {
+        path.last().is_some_and(|name| name == self.0.as_str())
+    }
+
     /// Whether it matches the name of a group: the last part of its path.
     pub(super) fn matches(&self, path: &[String]) -> bool {
         path.last().is_some_and(|name| self.is_match(name))

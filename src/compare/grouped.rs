@@ -83,7 +83,9 @@ impl Grouped {
             let naming = keys.naming(grouping.axis, side);
             let reasons = digests
                 .iter()
-                .map(|Digest { head, threads, .. }| Some(reasons::grouped(head.reasons.as_deref()?, threads, &naming)))
+                .map(|Digest { head, threads, .. }| {
+                    Some(reasons::grouped(head, head.reasons.as_deref()?, threads, &naming))
+                })
                 .collect();
             let threads = digests.iter_mut().map(|Digest { head, threads, .. }| {
                 head.reasons.iter().for_each(|reasons| reasons::tell_longest_waits(threads, reasons));

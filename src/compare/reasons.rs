@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::longest_wait::LongestWait;
 use super::shared_waits::SharedWaits;
 use super::{
-    BLOCK, COARSEST, CompareOptions, GroupBy, GroupReason, ITSELF, Measurement, Naming, RUN, ReasonName, SLEEP,
-    SideGroup, SideSection, Sides, ThreadNames, ThreadTotals, WAIT, ZOMBIE, number, of_kind,
+    BLOCK, COARSEST, CompareOptions, GroupBy, GroupReason, ITSELF, Measurement, Naming, OverviewColumn, RUN,
+    ReasonName, SLEEP, SideGroup, SideSection, Sides, ThreadNames, ThreadTotals, WAIT, ZOMBIE, number, of_kind,
 };
 use crate::diagnose::{Note, Side};
 use crate::model::sorted::CollectSorted;
@@ -29,7 +29,12 @@ pub(super) fn names(reasons: &Reasons) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// Groups the reasons of a capture, also for the upper levels of a tree. Places that do not exist are left out.
-pub(super) fn grouped(reasons: &Reasons, threads: &ThreadTotals, naming: &Naming<'_>) -> GroupedReasons {
+pub(super) fn grouped(
+    head: &SnapshotHead,
+    reasons: &Reasons,
+    threads: &ThreadTotals,
+    naming: &Naming<'_>,
+) -> GroupedReasons {
     let is_in_scope = |sampled: &SampledThreads| threads.filter.includes(sampled.owner, sampled.cgroup.as_deref());
     let only_threads = threads.only_threads();
     let path = |process: &Name, (pid, program): (Option<u32>, Option<&Name>), thread: &Name, cgroup: &Option<Name>| {
@@ -43,7 +48,8 @@ pub(super) fn grouped(reasons: &Reasons, threads: &ThreadTotals, naming: &Naming
     let all: Vec<_> = reasons.threads.iter().map(victim).collect();
     // Which script or process a culprit is of is only known if there is one of its name.
     let mut only: HashMap<&str, Option<&[String]>> = HashMap::new();
-    if matches!(naming.by, GroupBy::Command | GroupBy::Pid) {
+    let are_all = head.capture.as_ref().is_none_or(|capture| capture.options.pids.is_empty());
+    if are_all && matches!(naming.by, GroupBy::Command | GroupBy::Pid) {
         for (sampled, path) in reasons.threads.iter().zip(&all) {
             let only_path = only.entry(&*sampled.pcomm).or_insert(Some(path));
             *only_path = only_path.filter(|earlier| earlier == path);
@@ -51,7 +57,7 @@ pub(super) fn grouped(reasons: &Reasons, threads: &ThreadTotals, naming: &Naming
     }
     // In a tree, the same of its script.
     let mut programs: HashMap<&str, Option<Option<&Name>>> = HashMap::new();
-    for sampled in reasons.threads.iter().filter(|_| naming.by == GroupBy::All) {
+    for sampled in reasons.threads.iter().filter(|_| are_all && naming.by == GroupBy::All) {
         let program = program_of(sampled, threads);
         let only_program = programs.entry(&*sampled.pcomm).or_insert(Some(program));
         *only_program = only_program.filter(|earlier| *earlier == program);
@@ -283,7 +289,10 @@ impl<'g> GroupTime<'g> {
 
     /// The time of reasons that have so many nanoseconds of the samples of a column.
     fn amount(&self, column: &str, ns: f64) -> Option<f64> {
-        let (counter, all) = self.columns.get(column)?;
+        let Some((counter, all)) = self.columns.get(column) else {
+            // Groups that were never in a rare state have no time of it.
+            return OverviewColumn::named(column).filter(|column| column.is_rare() && ns == 0.0).map(|_| 0.0);
+        };
         let time = number(counter.cell.as_ref()?)?;
         match () {
             () if *all > 0.0 => Some(time * ns / all),

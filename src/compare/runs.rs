@@ -348,6 +348,11 @@ impl MeasurementRuns {
         let kind = measured.cell.take();
         if others.is_empty() {
             without.iter().for_each(|run| numbers[*run] = runs_with_values.total_of_none(*run, &measured));
+            if measured.is_of_rare_state() {
+                // A run in which its threads were never in the state has no row of it.
+                let none = |(run, number): (usize, &mut f64)| *number = runs_with_values.total_of_none(run, &measured);
+                numbers.iter_mut().enumerate().filter(|(_, number)| number.is_nan()).for_each(none);
+            }
             let cell = kind.zip(median_of_runs(&numbers)).map(|(kind, median)| of_kind(&kind, median));
             return Measurement { cell, runs: Some(numbers), ..measured };
         }

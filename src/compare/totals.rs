@@ -214,8 +214,13 @@ impl GroupTotals {
     }
 
     /// Returns the longest time out of quota: as if each thread had waited whenever one of its cgroups was out of quota, on all
-    /// CPUs.
+    /// CPUs. `None` if a cgroup of the threads is not known at both ends of the window.
     fn longest_quota_ns(&self, snapshot: &SnapshotHead) -> Option<u64> {
+        let cpu = |path: &Name| snapshot.cgroup_stats.get(&**path).map(|stats| &stats.cpu);
+        let is_known = |path| cpu(path).is_some_and(|cpu| cpu.throttled_usec.is_some() || cpu.usage_usec.is_some());
+        if !self.cgroups.iter().all(is_known) {
+            return None;
+        }
         let throttled = self.waited_in(snapshot).filter_map(|cpu| cpu.throttled_usec);
         let all_us = throttled.map(u64::from).reduce(u64::saturating_add)?;
         let threads = self.threads.saturating_add(self.turnover.exited);

@@ -107,12 +107,10 @@ pub(super) fn read(
     let range = part.range.clone().unwrap_or_default();
     series.each_window(&range, &mut |CtprofSnapshot { head, threads }, moment| {
         let identity = Arc::new(identity.of_step(steps.next().unwrap_or(u64::MAX), &head));
-        let [mut census, mut all] = [(); 2].map(|()| Census::default());
+        let mut census = Census::default();
         threads.iter().for_each(|thread| census.add(thread));
-        // Those that did not change are no rows, and there all the same.
-        moment.threads().values().for_each(|thread| all.add(thread));
-        let Census { threads: alive, processes, kernel_threads, .. } = all;
-        (census.threads, census.processes, census.kernel_threads) = (alive, processes, kernel_threads);
+        // Threads that did not change have no rows, and are there all the same.
+        census.count_living(moment.threads().values());
         sink(CaptureRows::last(&identity, head, threads, census))
     })?;
     Ok(series.remarks(&path.to_string_lossy()))

@@ -78,6 +78,18 @@ impl Census {
         }
     }
 
+    /// Takes the numbers of threads, processes and kernel threads from all living threads, which must be sorted by process. Threads
+    /// that were added before are only some of them.
+    pub fn count_living<'t>(&mut self, all: impl Iterator<Item = &'t ThreadState>) {
+        (self.threads, self.processes, self.kernel_threads) = (0, 0, 0);
+        let mut last = None;
+        for thread in all {
+            self.threads += 1;
+            self.processes += u64::from(last.replace(thread.tgid) != Some(thread.tgid));
+            self.kernel_threads += u64::from(thread.kernel_thread);
+        }
+    }
+
     /// Counts the threads that follow these.
     pub fn append(&mut self, next: Self) {
         let Self { threads, processes, user_processes, kernel_threads, runnable, started, exited, .. } = next;

@@ -77,8 +77,8 @@ impl Child {
     /// Waits until the command's process has exited, and leaves it a zombie; `None` if the deadline comes first. Reaps other
     /// children: processes whose parent exited.
     ///
-    /// Forwards signals that a process sent to ctprof. Those of the terminal reach the command anyway, which is
-    /// in the same process group, but for its end: only the leader of the session is told of that.
+    /// Forwards signals that a process sent to ctprof. Signals of the terminal reach the command anyway, which is in the same process
+    /// group. Only the hangup of a terminal goes to the leader of its session alone, and is forwarded.
     ///
     /// # Errors
     /// Errors of the system calls: out of memory, or the command was reaped elsewhere.

@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use nix::unistd::{AccessFlags, access};
+
 use crate::sys::affinity::start_on;
 
 /// A command to run.
@@ -16,7 +18,7 @@ pub struct Invocation {
     pub program: OsString,
     /// The arguments after the name of the program.
     pub arguments: Vec<OsString>,
-    /// What its standard streams are.
+    /// Standard streams of the command.
     pub streams: Streams,
     /// CPUs that the command may run on; ctprof's own if empty.
     pub cpus: Vec<u32>,
@@ -75,10 +77,12 @@ impl Invocation {
     }
 }
 
-/// The file that a program without a slash names.
+/// The file that is executed for a program without a slash.
 pub(super) fn find_in_path(program: &OsStr) -> Option<PathBuf> {
     let directories = env::var_os("PATH").filter(|_| !program.as_bytes().contains(&b'/'))?;
-    env::split_paths(&directories).map(|directory| directory.join(program)).find(|path| path.is_file())
+    env::split_paths(&directories)
+        .map(|directory| directory.join(program))
+        .find(|path| path.is_file() && access(path, AccessFlags::X_OK).is_ok())
 }
 
 #[cfg(test)]

@@ -202,8 +202,7 @@ impl OpenSeries<'_> {
             mark_command(self.info.recorder, self.moment.threads(), &mut later.threads, &mut exits);
         }
         if let Some(gone_threads) = &gone_threads {
-            let gone = gone_threads.iter().filter_map(|id| self.moment.threads().get(id));
-            self.recorder.capturer.read_cgroups_of(exits.states().chain(gone), &mut later.head.cgroup_stats)?;
+            self.read_cgroups(gone_threads, &exits, &mut later.head)?;
         }
         let mut exited = CtprofSnapshot { head: later.head, threads: exits.states().cloned().collect() };
         records.iter_mut().for_each(|records| records.name_containers(&mut exited));
@@ -244,6 +243,18 @@ impl OpenSeries<'_> {
         let requested_ns = Some(self.info.every_ns).filter(|_| !is_last);
         let window = part.end(CtprofSnapshot { head: later_head, threads }, step.command.clone(), requested_ns)?;
         Ok(RecordedStep { step, exits, window })
+    }
+
+    /// Reads the cgroups again in which threads were that exited, or are gone, before this capture of changes.
+    fn read_cgroups(
+        &self,
+        gone_threads: &[ThreadId],
+        exits: &StepExits,
+        later: &mut SnapshotHead,
+    ) -> Result<(), RecordError> {
+        let gone = gone_threads.iter().filter_map(|id| self.moment.threads().get(id));
+        let exited = exits.states().chain(gone);
+        Ok(self.recorder.capturer.read_cgroups_of(exited, &mut later.cgroup_stats, &self.head.cgroup_stats)?)
     }
 
     /// Returns the exits in the step that ends with this capture, and later exits. A capture of changes comes with the ids of

@@ -162,7 +162,7 @@ impl WindowEnd {
     }
 
     /// Reaps the command, adds its I/O and what its interpreter ran where the later capture could not read it, and returns what
-    /// was recorded of it. `recorder` is the process id of ctprof in procfs, which can be that of another PID namespace.
+    /// was recorded of it. `recorder` is the process id of ctprof in procfs: procfs can be of another PID namespace.
     pub(super) fn conclude(
         self,
         later: &mut CtprofSnapshot,

@@ -1,5 +1,6 @@
 //! A part of a series by its times: `12s..20s`, `12:03:05..`, `..2026-11-23T12:03:05Z`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -29,7 +30,8 @@ enum SeriesTime {
     At(Timestamp),
 }
 
-const HALF_DAY_NS: u64 = 12 * 3_600 * 1_000_000_000;
+/// A part whose end is the time of day before its start is longer, and an error.
+const LONGEST_OVER_NIGHT_NS: u64 = 23 * 3_600 * 1_000_000_000;
 
 impl FromStr for SeriesRange {
     type Err = String;
@@ -69,7 +71,7 @@ impl SeriesTime {
                 let is_earlier = match after {
                     None => last_earlier >= start || start - last_earlier <= first_later.saturating_sub(end),
                     // The end of a part is written before its start.
-                    Some(after) => first_later > end && first_later - after > HALF_DAY_NS,
+                    Some(after) => first_later > end && first_later - after > LONGEST_OVER_NIGHT_NS,
                 };
                 if is_earlier { last_earlier } else { first_later }
             }
@@ -81,8 +83,13 @@ impl SeriesTime {
 fn on_days_around(time: Time, unix_ns: u64, zone: &TimeZone) -> Vec<u64> {
     let day = Timestamp::from_nanosecond(unix_ns.into()).unwrap_or(Timestamp::MAX).to_zoned(zone.clone()).date();
     let days = (-1..=1).filter_map(|days| day.checked_add(days.days()).ok());
-    let moments = days.filter_map(|day| day.to_datetime(time).to_zoned(zone.clone()).ok());
-    moments.map(|moment| nanoseconds(moment.timestamp())).collect()
+    // Where clocks are put back, they show a time twice.
+    let moments = days.flat_map(|day| {
+        let shown = zone.to_ambiguous_timestamp(day.to_datetime(time));
+        [shown.earlier(), shown.later()]
+    });
+    let moments: BTreeSet<_> = moments.flatten().map(nanoseconds).collect();
+    moments.into_iter().collect()
 }
 
 fn nanoseconds(time: Timestamp) -> u64 {
@@ -174,6 +181,11 @@ mod tests {
         );
         assert_eq!(of_days("..00:10"), [0, 36 * HOUR + HOUR / 6 - half]);
         assert_eq!(of_days("0s..12:30")[1], HOUR / 2 - half, "the first one after a time");
+        assert_eq!(
+            since_of("19:00..08:00", 18).unwrap(),
+            [7 * HOUR - half, 20 * HOUR - half],
+            "over a night that ends later"
+        );
         assert_eq!(of_days("12:00:00..12:05")[0], 48 * HOUR - half, "half a second before its end");
     }
 
@@ -187,6 +199,7 @@ mod tests {
         assert_eq!(since("Europe/Berlin", 20_000, "14:00:10.."), 10 * SECOND, "two hours east");
         assert_eq!(since("America/Sao_Paulo", 20_000, "14:00:10.."), 5 * HOUR + 10 * SECOND, "three hours west");
         assert_eq!(since("Europe/Berlin", 20_022, "05:00:00.."), 16 * HOUR, "in the night to 2024-10-27");
+        assert_eq!(since("Europe/Berlin", 20_022, "02:30:00.."), 13 * HOUR + HOUR / 2, "the second one of this night");
     }
 
     #[test]

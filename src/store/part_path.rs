@@ -53,7 +53,7 @@ impl PartPath {
     /// If the directory cannot be read.
     pub fn dated(self) -> io::Result<Self> {
         let Some(range) = self.range.as_ref().filter(|_| self.file.is_dir()) else { return Ok(self) };
-        let ends = of_part(&segments_in(&self.file)?, range).map(|(ends, _)| ends);
+        let ends = of_part(&self.file, &segments_in(&self.file)?, range).map(|(ends, _)| ends);
         Ok(Self { range: Some(ends.map_or_else(|| range.clone(), |ends| range.dated(ends))), file: self.file })
     }
 
@@ -66,7 +66,7 @@ impl PartPath {
             return Ok(vec![self.file.clone()]);
         };
         let segments = segments_in(&self.file)?;
-        let of_part = of_part(&segments, range).and_then(|(_, of_part)| segments.get(of_part));
+        let of_part = of_part(&self.file, &segments, range).and_then(|(_, of_part)| segments.get(of_part));
         Ok(of_part.into_iter().flatten().map(|segment| self.file.join(&segment.name)).collect())
     }
 

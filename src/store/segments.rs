@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -104,11 +104,18 @@ pub fn segments_in(directory: &Path) -> io::Result<Vec<SeriesSegment>> {
     Ok(segments)
 }
 
-/// When the first of these segments begins and the last one ends at the latest, in nanoseconds since 1970, and those in which a part of
-/// their series is.
-pub(super) fn of_part(segments: &[SeriesSegment], part: &SeriesRange) -> Option<([u64; 2], Range<usize>)> {
+/// When the first of these segments of a directory begins and the last one was written, in nanoseconds since 1970, and the segments in
+/// which a part of their series is.
+pub(super) fn of_part(
+    directory: &Path,
+    segments: &[SeriesSegment],
+    part: &SeriesRange,
+) -> Option<([u64; 2], Range<usize>)> {
     let [start, last] = [segments.first()?, segments.last()?].map(SeriesSegment::unix_ns);
-    let ends = [start, last.saturating_add(LONGEST_NS)];
+    // Copies can be written at any time later.
+    let written = fs::metadata(directory.join(&segments.last()?.name)).and_then(|file| file.modified()).ok();
+    let written = written.and_then(|time| u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok());
+    let ends = [start, written.unwrap_or(u64::MAX).clamp(last, last.saturating_add(LONGEST_NS))];
     let begun = |time_ns| segments.partition_point(|segment| segment.unix_ns() - start <= time_ns);
     let [from, to] = part.since(ends).map(begun);
     Some((ends, from.saturating_sub(1)..to))

@@ -142,7 +142,7 @@ impl StoredSeries {
         progress: &Arc<Progress>,
     ) -> Result<Option<Self>, StoreError> {
         let segments = segments_in(directory).map_err(|error| StoreError::Read(directory.to_owned(), error))?;
-        let Some(([start_unix_ns, end_ns], of_part)) = of_part(&segments, range) else { return Ok(None) };
+        let Some(([start_unix_ns, end_ns], of_part)) = of_part(directory, &segments, range) else { return Ok(None) };
         // Between two recordings, the step in which a part ends is that up to the next segment.
         let mut of_part = segments[of_part.start..].iter();
         let mut damaged = Vec::new();

@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 
 use super::error::StoreError;
 use super::format::SnapshotWriter;
@@ -39,14 +39,19 @@ pub struct SeriesWriter {
     frame_began: Instant,
     /// Whether the file had a name: streams have none.
     is_named: bool,
-    /// Says that the file grows; `None` for streams, and where files cannot be locked.
-    _lock: Option<Flock<File>>,
 }
 
-/// Whether a process still writes the series in a file.
+/// Whether a process still writes the series in a file: only who may write a file can hold a lock that keeps readers away.
 pub fn is_recorded(path: &Path) -> bool {
-    let locked = File::open(path).map(|file| Flock::lock(file, FlockArg::LockSharedNonblock));
-    matches!(locked, Ok(Err((_, Errno::EWOULDBLOCK))))
+    let mut lock = whole_file(libc::F_RDLCK);
+    let asked = File::open(path).is_ok_and(|file| fcntl(&file, FcntlArg::F_OFD_GETLK(&mut lock)).is_ok());
+    asked && i32::from(lock.l_type) != libc::F_UNLCK
+}
+
+/// A lock of fcntl(2) on all of a file, of this type.
+fn whole_file(lock_type: i32) -> libc::flock {
+    let [l_type, l_whence] = [lock_type, libc::SEEK_SET].map(|value| value.try_into().unwrap_or_default());
+    libc::flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 }
 }
 
 impl SeriesWriter {
@@ -61,16 +66,14 @@ impl SeriesWriter {
         let begun = target.output.file().try_clone().and_then(|file| {
             let mut encoder = frame(Metered::new(file, u64::MAX))?;
             write_line(&mut encoder, line)?;
-            let lock = match &target.output {
-                OutputFile::Stream(_) => None,
-                OutputFile::Replacing(file, _) | OutputFile::New(file) => {
-                    Flock::lock(file.file().try_clone()?, FlockArg::LockExclusiveNonblock).ok()
-                }
-            };
+            if !matches!(target.output, OutputFile::Stream(_)) {
+                // The lock says that the file grows, until it is closed. Some file systems have none.
+                let _ = fcntl(target.output.file(), FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK)));
+            }
             let (path, next_capture) = (target.output.publish(&path)?, json_bytes * (STEPS_PER_CAPTURE + 1));
             let is_named = has_name(&encoder)?;
             let (sleepers, frame_began) = (Sleepers::default(), Instant::now());
-            Ok(Self { path, limit, json_bytes, next_capture, sleepers, encoder, frame_began, is_named, _lock: lock })
+            Ok(Self { path, limit, json_bytes, next_capture, sleepers, encoder, frame_began, is_named })
         });
         begun.map_err(|error| StoreError::Write(path, error))
     }

@@ -57,8 +57,8 @@ fn fitted(line: &str, width: usize) -> String {
     line.graphemes(true).take_while(fits).collect()
 }
 
-/// The first line of the body that is shown: as before, unless these rows, or nothing, would be seen. The first of them is seen in any
-/// case.
+/// Returns the number of the first visible line of the body: `before`, unless the rows `shown`, or no line at all, would be hidden. The
+/// first row of `shown` is visible in any case.
 fn offset(
     before: usize,
     body: &[(usize, String)],

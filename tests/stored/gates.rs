@@ -101,6 +101,22 @@ fn a_gate_that_holds_exits_with_3_and_says_why_last() {
 }
 
 #[test]
+fn in_a_tree_the_cause_can_be_a_process_with_one_kind_of_threads() {
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    let thread = |tid: u64, tgid: u64, names: [&str; 2], ms: u64| json!({"tid": tid, "tgid": tgid, "pcomm": names[0], "comm": names[1], "cgroup": "/a", "run_time_ns": ms * 1_000_000});
+    for (name, single, multi) in [("a", 100, 200), ("b", 600, 210)] {
+        let threads = [
+            thread(1, 1, ["single", "single"], single),
+            thread(2, 2, ["multi", "multi"], multi),
+            thread(3, 2, ["multi", "helper"], 1),
+        ];
+        sides.write(name, &json!({"format_version": 1, "threads": threads}));
+    }
+    let failed = text(&sides.compare(&["-g", "all", "--fail-on", "run_time_ns>1%"]).stderr);
+    assert!(failed.contains("mostly /a » single run_time_ns +500ms"), "{failed}");
+}
+
+#[test]
 fn a_gate_on_all_groups_combines_them_as_the_metric_does() {
     let sides = slower();
     let said = |gates: &[&str]| sides.gates(gates).1;

@@ -268,6 +268,37 @@ fn threads_wait_no_longer_for_a_cpu_quota_than_their_cgroups_were_throttled() {
 }
 
 #[test]
+fn a_cgroup_that_was_made_in_the_window_limits_no_wait_to_what_those_above_it_say() {
+    let waits = vec![(json!({"class": "cpu_quota"}), 25)];
+    let mut file = window(&[Sampled { reasons: waits, ..database(1000) }]);
+    for list in ["/threads/0", "/reasons/threads/0"] {
+        file.pointer_mut(list).unwrap()["cgroup"] = "/job".into();
+    }
+    let mut quota = |of_job: Value| {
+        file["cgroup_stats"] = json!({"/": {"cpu": {"usage_usec": 9, "throttled_usec": 0}}, "/job": {"cpu": of_job}});
+        let (_directory, path) = stored(&file);
+        let rows = rows(&["show", &path]);
+        of_group(&rows, "redis-server").into_iter().find(|(name, _)| *name == "wait: CPU quota").unwrap().1
+    };
+    assert_eq!([quota(json!({})), quota(json!({"usage_usec": 5}))], [500, 0], "unknown, and no quota");
+}
+
+#[test]
+fn of_selected_processes_a_culprit_can_be_another_one_with_the_same_name() {
+    let mut served = window(&[Sampled { name: "python3", reasons: vec![(ran("python3"), 400)], ..database(1000) }]);
+    served["threads"][0]["program"] = "serve.py".into();
+    served["reasons"]["threads"][0]["program"] = "serve.py".into();
+    let names = |file: &Value| {
+        let (_directory, path) = stored(file);
+        let rows = rows(&["show", &path]);
+        rows.into_iter().map(|(_, name, _)| name).filter(|name| name.ends_with(" ran")).collect::<Vec<_>>()
+    };
+    assert!(names(&served).contains(&"wait: itself ran".to_owned()));
+    served["capture"] = json!({"options": {"pids": [1]}});
+    assert!(names(&served).contains(&"wait: python3 ran".to_owned()), "{:?}", names(&served));
+}
+
+#[test]
 fn what_many_threads_did_at_few_moments_is_not_told() {
     let mut file = slow_database(1000);
     file["reasons"]["sampling"]["passes"] = 4.into();

@@ -541,3 +541,23 @@ fn the_verdict_of_a_group_is_about_the_time_that_explains_elapsed_time() {
     let headline = headlines.iter().find(|row| row["headline"].is_string()).unwrap();
     assert_eq!((&headline["metric"], &headline["headline"]), (&json!("wait"), &json!("other-load")));
 }
+
+#[test]
+fn a_run_in_which_a_group_was_never_a_zombie_has_no_time_of_it_and_is_not_unknown() {
+    let lab = Lab::new();
+    // Each run has another group that was a zombie, so that the state could be seen in all.
+    let run = |zombie_ms: u64| {
+        let zombie = |ms: u64| json!({"run_time_ns": 0, "alive_ns": 1, "zombie_ns": ms * 1_000_000, "state": "Z"});
+        window(0, &[("app", zombie(zombie_ms)), ("other", zombie(700))])
+    };
+    for (side, zombies) in [("three", 3), ("two", 2), ("none", 0)] {
+        (0..6).for_each(|number| lab.write(side, number, &run(if number < zombies { 500 } else { 0 })));
+    }
+    let value = |side: &str| {
+        let report = lab.json(&["none", side, "--sections", "overview"]);
+        row(&report, "app", "zombie")["candidate"].clone()
+    };
+    assert_eq!([value("three"), value("two")], [json!(250_000_000), json!(0)]);
+    let judged = lab.compare(&["none", "two", "--fail-on", "app:zombie>100ms"]);
+    assert_ne!(judged.status.code(), Some(1), "{}", text(&judged.stderr));
+}

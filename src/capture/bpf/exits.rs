@@ -176,7 +176,7 @@ impl ExitListener {
     }
 }
 
-/// What happens to the records of threads that still exit.
+/// Treatment of the records of threads that still exit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unfinished {
     /// They are completed, and taken later.
@@ -341,7 +341,8 @@ impl Inbox {
         !self.received.exiting_in(lately, |id| !read.contains(&id)).is_empty()
     }
 
-    /// Takes the records of threads that exited before this time. Where nothing says which of them are dead, all count as dead.
+    /// Takes the records of threads that exited before this time. Without the program that finds dead
+    /// threads, all of these threads count as dead.
     fn drain(&mut self, exited_before_ns: u64, unfinished: Unfinished) -> (Vec<u8>, ExitRecords) {
         if unfinished == Unfinished::Taken || self.programs.dead.is_none() {
             self.received.store_before(exited_before_ns);

@@ -14,8 +14,6 @@ use crate::sys::memory::AddressSpace;
 
 /// Mappings of code of one process, at most.
 const MAX_MAPPINGS: usize = 1 << 12;
-/// How long the list of mappings is believed to have all.
-const LASTS: Duration = Duration::from_secs(1);
 /// The kernel's code for processes takes less.
 const VDSO_BYTES: u64 = 1 << 16;
 
@@ -55,9 +53,9 @@ impl ProcessCode {
         Some(Self { space, mappings })
     }
 
-    /// Whether the process may have mapped code since its list was read.
-    pub(super) fn is_old(&self) -> bool {
-        self.mappings.read_at.elapsed() > LASTS
+    /// How long ago the list of mappings was read: the process may have mapped code since.
+    pub(super) fn age(&self) -> Duration {
+        self.mappings.read_at.elapsed()
     }
 
     /// Whether an address is in code of a file.

@@ -19,6 +19,8 @@ const MAX_PROCESSES: usize = 48;
 /// The part of one CPU that stacks may take: one in so many seconds, and at first this long.
 const PART_OF_CPU: u32 = 200;
 const FIRST_TIME: Duration = Duration::from_millis(200);
+/// How long the list of mappings of a process is believed to have all.
+const LASTS: Duration = Duration::from_secs(1);
 
 /// A thread that sleeps, as its sample says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +43,7 @@ pub(in crate::capture) struct RunningThread {
 /// Reads stacks, and names their functions.
 pub(in crate::capture) struct Stacks {
     files: CodeFiles,
-    /// `None` if the caller may not read the process. With the number of the stack that used it last.
-    processes: HashMap<u32, (Option<ProcessCode>, u64)>,
+    processes: HashMap<u32, OpenProcess>,
     read: u64,
     unwinder: Unwinder,
     check: SleepCheck,
@@ -50,6 +51,16 @@ pub(in crate::capture) struct Stacks {
     names: StackNames,
     began: Instant,
     used: Duration,
+}
+
+/// A process whose stacks are read.
+struct OpenProcess {
+    /// `None` if the caller may not read the process.
+    code: Option<ProcessCode>,
+    /// Number of the stack that used it last.
+    used: u64,
+    /// How long its list of mappings is believed though a caller is in none of them: longer for code of a just-in-time compiler.
+    lasts: Duration,
 }
 
 /// The stack of a sleeper, as far as it can be read.
@@ -99,7 +110,7 @@ impl Stacks {
         let RunningThread { tgid, registers, ref stack, .. } = *thread;
         let [instruction, start, ..] = registers;
         self.open(tgid, instruction);
-        let (_, mappings) = self.processes.get_mut(&tgid)?.0.as_mut()?.parts();
+        let (_, mappings) = self.processes.get_mut(&tgid)?.code.as_mut()?.parts();
         let word = |at: u64| stack.get(usize::try_from(at.checked_sub(start)? / 8).ok()?).copied();
         let addresses =
             self.unwinder
@@ -111,11 +122,14 @@ impl Stacks {
         let Sleeper { tid, tgid, switches, registers } = *sleeper;
         let [instruction, stack, ..] = registers;
         let mut read = self.unwind_memory(sleeper)?;
-        let code = self.processes.get(&tgid).and_then(|(code, _)| code.as_ref());
-        if read.is_unmapped && code.is_some_and(ProcessCode::is_old) {
+        let lasts = self.processes.get(&tgid).map_or(LASTS, |process| process.lasts);
+        let is_old = |process: &OpenProcess| process.code.as_ref().is_some_and(|code| code.age() > lasts);
+        if read.is_unmapped && self.processes.get(&tgid).is_some_and(is_old) {
             // A library may have been loaded since the list of mappings was read.
             self.processes.remove(&tgid);
-            read = self.unwind_memory(sleeper)?;
+            read = self.unwind_memory(sleeper).unwrap_or(read);
+            let again = self.processes.get_mut(&tgid).filter(|_| read.is_unmapped);
+            again.into_iter().for_each(|process| process.lasts = lasts * 2);
         }
         let place = (tid, instruction, stack);
         // Meanwhile, the thread may have gone on, and sleep elsewhere: what was read can be of both sleeps.
@@ -130,7 +144,7 @@ impl Stacks {
     fn unwind_memory(&mut self, sleeper: &Sleeper) -> Option<ReadStack> {
         let Sleeper { tgid, registers, .. } = *sleeper;
         self.open(tgid, registers[0]);
-        let code = self.processes.get_mut(&tgid)?.0.as_mut()?;
+        let code = self.processes.get_mut(&tgid)?.code.as_mut()?;
         // What is read and what is found are parts of the same process: their borrows are apart.
         let (space, mappings) = code.parts();
         let (mut memory, mut is_unmapped) = (StackMemory::new(space), false);
@@ -151,16 +165,16 @@ impl Stacks {
     /// Opens a process, if that has not been done, or if it may have mapped the code at this address since.
     fn open(&mut self, id: u32, instruction: u64) {
         self.read += 1;
-        if let Some((code, used)) = self.processes.get_mut(&id) {
+        if let Some(OpenProcess { code, used, .. }) = self.processes.get_mut(&id) {
             *used = self.read;
-            if code.as_ref().is_none_or(|code| code.has(instruction) || !code.is_old()) {
+            if code.as_ref().is_none_or(|code| code.has(instruction) || code.age() <= LASTS) {
                 return;
             }
         } else if self.processes.len() >= MAX_PROCESSES {
-            let oldest = self.processes.iter().min_by_key(|(_, (_, used))| *used).map(|(id, _)| *id);
+            let oldest = self.processes.iter().min_by_key(|(_, process)| process.used).map(|(id, _)| *id);
             oldest.map(|oldest| self.processes.remove(&oldest));
         }
-        self.processes.insert(id, (ProcessCode::open(id), self.read));
+        self.processes.insert(id, OpenProcess { code: ProcessCode::open(id), used: self.read, lasts: LASTS });
     }
 
     /// The functions of these stacks, as [`CodeFunction`](crate::model::CodeFunction) reads them.

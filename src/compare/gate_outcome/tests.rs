@@ -143,6 +143,20 @@ fn the_name_of_an_interpreter_is_a_glob_for_its_scripts() {
     assert_eq!(results(gate, &[a, b], none), [error(ONLY_IN_BASELINE)], "not one of them is left");
     assert_eq!(results(gate, none, &[a, b]), [error(ONLY_IN_CANDIDATE)]);
     assert_eq!(results(gate, &[a], none), [error(ONLY_IN_BASELINE)]);
+    // A group with the very name is judged as alone, whatever has a longer name.
+    let [app, slower, helper] = [("app", Some(100)), ("app", Some(180)), ("app helper", Some(1))];
+    for gate in ["app:run_time_ns>10%", "app:run_time_ns>1s"] {
+        assert!(results(gate, &[app, helper], &[helper]).contains(&error(ONLY_IN_BASELINE)), "{gate}");
+    }
+    assert!(
+        results(
+            "minor:run_time_ns>10%",
+            &[("minor", Some(1)), ("minor x", None)],
+            &[("minor", Some(9)), ("minor x", None)]
+        )
+        .contains(&Failed)
+    );
+    assert!(results("app:run_time_ns>10%", &[app, helper], &[slower, helper]).contains(&Failed));
 }
 
 #[test]

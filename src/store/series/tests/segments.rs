@@ -185,6 +185,12 @@ fn a_time_of_day_is_the_last_one_of_a_directory_of_days() {
     let twice = format!("{}..{}", time(1800), time(2100));
     let (of_both_days, dated) = (runs_in(dir.path(), &twice), format!("{}s..{}s", 24 * 3600 + 1800, 24 * 3600 + 2100));
     assert_eq!(of_both_days, runs_in(dir.path(), &dated), "of two, the later one");
+    let last = segments_in(dir.path()).unwrap().pop().unwrap();
+    let end = start + Duration::from_secs(25 * 3600);
+    let file = std::fs::File::options().write(true).open(dir.path().join(last.name)).unwrap();
+    file.set_modified(end.into()).unwrap();
+    let after = format!("{}..{}", time(25 * 3600 + 120), time(25 * 3600 + 180));
+    assert_eq!(runs_in(dir.path(), &after).len(), 6, "two minutes after the end, the day before");
 }
 
 #[test]
@@ -242,7 +248,7 @@ fn a_part_of_a_directory_is_in_the_segments_that_overlap_it() {
     let dir = tempfile::tempdir().unwrap();
     names.iter().for_each(|name| std::fs::write(dir.path().join(name), []).unwrap());
     let segments = segments_in(dir.path()).unwrap();
-    let of_part = |range: &str| segments::of_part(&segments, &range.parse().unwrap()).unwrap().1;
+    let of_part = |range: &str| segments::of_part(dir.path(), &segments, &range.parse().unwrap()).unwrap().1;
     let parts = ["..", "15m..25m", "10m..19m", "..9m", "40m.."].map(of_part);
     assert_eq!(parts, [0..4, 1..3, 1..2, 0..1, 3..4]);
 }
