@@ -79,7 +79,7 @@ impl Capturer {
         files.check_descriptors()?;
         // Before Linux 5.19, opening an iterator needs the capabilities that loading needs. Each is a file.
         let most = if boot.is_at_least((5, 19)) { 2 } else { 512 };
-        let engine = SelectedEngine::select(&options, &procfs, captures.min(most), passes)?;
+        let engine = SelectedEngine::select(&options, captures.min(most), passes)?;
         Ok(Self {
             lasting: Lasting::new(&options.roots),
             options,
@@ -161,7 +161,8 @@ impl Capturer {
         with_file_capabilities(|| {
             without_stops(|| {
                 let _raised = RaisedPriority::of_all_if_crowded();
-                let pass = self.read(scope)?;
+                // What the engine has noted by then, a pass over changes would not find again.
+                let pass = self.read(scope).inspect_err(|_| self.lasting.forget_whole())?;
                 // What changed cannot always be told.
                 pass.map_or_else(|| self.read(scope.of_all()).map(|all| all.expect("all threads were read")), Ok)
             })
@@ -319,7 +320,7 @@ impl Capturer {
             smaps,
             page_size: host.page_size.unwrap_or(4096),
             start: start.instant,
-            capturing_process: (roots.tree() == Tree::Live).then(|| pids::own(procfs)).flatten(),
+            capturing_process: (roots.tree() != Tree::Elsewhere).then(|| pids::own(procfs)).flatten(),
             progress: Arc::clone(&options.progress),
             cgroup_names: Arc::clone(cgroup_names),
             readers: Arc::clone(readers),

@@ -8,9 +8,8 @@ use super::bpf::setup::{BpfEngine, Passes};
 use super::context::CaptureContext;
 use super::error::CaptureError;
 use super::options::{Engine, Options, Tree};
-use super::procfs::directory::ProcDirectory;
 use super::procfs::last_schedstats::KnownThreads;
-use super::procfs::{pids, walk};
+use super::procfs::walk;
 use super::read_threads::{ChangedThreads, ReadThreads};
 use super::start::{Start, nanoseconds};
 use crate::model::{BpfObstacle, BpfUse, CaptureInfo, HostContext, NoBpf, ThreadId};
@@ -25,21 +24,15 @@ pub(super) enum SelectedEngine {
 
 impl SelectedEngine {
     /// BPF if it is wanted and available, for so many captures.
-    pub(super) fn select(
-        options: &Options,
-        procfs: &ProcDirectory,
-        captures: usize,
-        passes: Passes,
-    ) -> Result<Self, CaptureError> {
+    pub(super) fn select(options: &Options, captures: usize, passes: Passes) -> Result<Self, CaptureError> {
         if options.engine == Engine::Procfs {
             return Ok(Self::Procfs(None));
         }
-        // A procfs at `/proc` may be mounted for another PID namespace.
-        let own = pids::own(procfs).filter(|&id| options.roots.tree() == Tree::Live && id == std::process::id());
-        let loaded = match own {
-            None => Err(BpfObstacle::NotLive.into()),
-            Some(_) if !options.pids.is_empty() => Err(BpfObstacle::SelectedProcesses.into()),
-            Some(_) => BpfEngine::load(captures, passes),
+        let loaded = match options.roots.tree() {
+            Tree::Live if !options.pids.is_empty() => Err(BpfObstacle::SelectedProcesses.into()),
+            Tree::Live => BpfEngine::load(captures, passes),
+            Tree::OtherIds => Err(BpfObstacle::PidNamespace.into()),
+            Tree::Elsewhere => Err(BpfObstacle::NotLive.into()),
         };
         match loaded {
             Ok(engine) => Ok(Self::Bpf(Box::new(engine))),
@@ -150,7 +143,7 @@ mod tests {
     fn chosen(engine: Engine, procfs: &Path) -> Result<SelectedEngine, CaptureError> {
         let mut options = Options { engine, ..Options::default() };
         options.roots.procfs = procfs.to_owned();
-        SelectedEngine::select(&options, &ProcDirectory::open(procfs).unwrap(), 1, Passes::OfAll)
+        SelectedEngine::select(&options, 1, Passes::OfAll)
     }
 
     #[test]
@@ -190,9 +183,7 @@ mod tests {
     #[test]
     fn selected_processes_are_read_by_procfs() {
         let mut options = Options { pids: vec![std::process::id()], ..Options::default() };
-        let by = |options: &Options| {
-            SelectedEngine::select(options, &ProcDirectory::open("/proc".as_ref()).unwrap(), 1, Passes::OfAll)
-        };
+        let by = |options: &Options| SelectedEngine::select(options, 1, Passes::OfAll);
         let Ok(SelectedEngine::Procfs(Some(no_bpf))) = by(&options) else { panic!("procfs reads fewer files") };
         assert_eq!(no_bpf, BpfObstacle::SelectedProcesses.into());
         options.engine = Engine::Bpf;
@@ -202,7 +193,6 @@ mod tests {
     #[test]
     fn a_recorded_tree_is_read_by_procfs() {
         let dir = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(std::process::id().to_string(), dir.path().join("self")).unwrap();
         let Ok(SelectedEngine::Procfs(Some(no_bpf))) = chosen(Engine::Auto, dir.path()) else {
             panic!("it has no threads")
         };

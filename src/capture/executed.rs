@@ -27,15 +27,24 @@ pub(super) struct ExecutedPrograms {
 }
 
 /// A process that has executed a file.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Executed {
     tgid: u32,
     /// When it started, in ticks.
     start: u64,
+    /// Its name since.
+    comm: Name,
 }
 
-/// Programs of processes, by process id: the start of the process in ticks, and the name of the program.
-pub(super) struct ProgramNames(Mutex<Recent<u32, (u64, Name)>>);
+/// The program that a process runs.
+#[derive(Clone)]
+struct NamedProgram {
+    executed: Executed,
+    name: Name,
+}
+
+/// Programs of processes, by process id.
+pub(super) struct ProgramNames(Mutex<Recent<u32, NamedProgram>>);
 
 impl ExecutedPrograms {
     pub(super) fn start() -> io::Result<Self> {
@@ -48,10 +57,10 @@ impl ExecutedPrograms {
 
     /// Names what a process with this name runs, if the name does not say it, soon: the process has just executed it. Returns
     /// what it ran before.
-    pub(super) fn add(&self, tgid: u32, start: u64, comm: &str) -> Option<Name> {
+    pub(super) fn add(&self, tgid: u32, start: u64, comm: Name) -> Option<Name> {
         let before = self.names.remove(tgid, start);
-        let started = StartedProgram { comm, exe: None, arguments: b"" };
-        if started.may_have_name() && self.processes.try_send(Executed { tgid, start }).is_err() {
+        let started = StartedProgram { comm: &comm, exe: None, arguments: b"" };
+        if started.may_have_name() && self.processes.try_send(Executed { tgid, start, comm }).is_err() {
             tracing::debug!(tgid, "too many programs start to name this one");
         }
         before
@@ -73,10 +82,11 @@ impl ProgramNames {
     /// Returns the program of an exited thread's process; `None` if the process's own name says it, or if it is not known.
     pub(super) fn of_exited(&self, thread: &ThreadState) -> Option<Name> {
         let started = thread.start_time_clock_ticks?;
-        let (start, name) = lock(&self.0).get(thread.tgid)?;
+        let NamedProgram { executed: Executed { start, comm, .. }, name } = lock(&self.0).get(thread.tgid)?;
         // The id can have been that of another process.
         let is_same = if thread.is_leader() { start == started } else { start <= started };
-        is_same.then_some(name)
+        // Threads that the execution has ended ran what was before.
+        (is_same && comm == thread.pcomm).then_some(name)
     }
 
     /// Forgets names that were not asked for since the call before: captures name what runs on.
@@ -94,7 +104,7 @@ impl ProgramNames {
         if !names.has_room() {
             names.turn();
         }
-        names.insert(executed.tgid, (executed.start, name));
+        names.insert(executed.tgid, NamedProgram { executed, name });
     }
 
     /// Forgets what a process ran, and returns it if the process started then.
@@ -102,7 +112,7 @@ impl ProgramNames {
         let mut names = lock(&self.0);
         let before = names.get(tgid);
         names.remove(&tgid);
-        before.filter(|(started, _)| *started == start).map(|(_, name)| name)
+        before.filter(|before| before.executed.start == start).map(|before| before.name)
     }
 }
 
@@ -113,7 +123,7 @@ impl CanHang for Executed {
 }
 
 impl Executed {
-    fn name(self, procfs: &ProcDirectory) -> Option<Name> {
+    fn name(&self, procfs: &ProcDirectory) -> Option<Name> {
         let process = Process::new(self.tgid, procfs.directory(&self.tgid.to_string()).ok()?);
         let comm = Name::clone(process.name());
         program::name(&process, &comm).filter(|_| process.start_time() == Some(self.start))
@@ -128,7 +138,9 @@ fn name_all(processes: &Receiver<Executed>, names: &ProgramNames) {
         let own = Arc::clone(&procfs);
         let named = readers.map(1, executed.clone(), move |(), executed| executed.name(&own));
         for (executed, name) in executed.into_iter().zip(named) {
-            name.flatten().into_iter().for_each(|name| names.insert(executed, name));
+            if let Some(name) = name.flatten() {
+                names.insert(executed, name);
+            }
         }
         readers.forget();
     }
@@ -138,16 +150,22 @@ fn name_all(processes: &Receiver<Executed>, names: &ProgramNames) {
 mod tests {
     use super::*;
 
+    fn python() -> Executed {
+        Executed { tgid: 7, start: 100, comm: "python3".into() }
+    }
+
     #[test]
     fn a_name_is_that_of_the_process_that_ran_the_program() {
         let names = ProgramNames::default();
-        names.insert(Executed { tgid: 7, start: 100 }, "job.py".into());
-        let of = |tid, start| {
-            let thread = ThreadState { tgid: 7, tid, start_time_clock_ticks: Some(start), ..ThreadState::default() };
-            names.of_exited(&thread).as_deref().map(str::to_owned)
+        names.insert(python(), "job.py".into());
+        let of = |pcomm: &str, tid, start| {
+            let pcomm = pcomm.into();
+            let start_time_clock_ticks = Some(start);
+            names.of_exited(&ThreadState { tgid: 7, tid, start_time_clock_ticks, pcomm, ..ThreadState::default() })
         };
-        assert_eq!([of(7, 100), of(8, 120)].map(Option::unwrap), ["job.py"; 2]);
-        assert_eq!([of(7, 101), of(8, 99)], [None, None], "of another process with the id");
+        assert_eq!([of("python3", 7, 100), of("python3", 8, 120)].map(|name| name.unwrap().to_string()), ["job.py"; 2]);
+        assert_eq!([of("python3", 7, 101), of("python3", 8, 99)], [None, None], "of another process with the id");
+        assert_eq!([of("launcher", 7, 100), of("launcher", 8, 120)], [None, None], "of what has executed it");
     }
 
     #[test]
@@ -155,8 +173,8 @@ mod tests {
         for comm in ["python3", "sleep"] {
             let (processes, _waiting) = sync_channel(1);
             let programs = ExecutedPrograms { processes, names: Arc::default() };
-            programs.names.insert(Executed { tgid: 7, start: 100 }, "job.py".into());
-            let before = programs.add(7, 100, comm);
+            programs.names.insert(python(), "job.py".into());
+            let before = programs.add(7, 100, comm.into());
             assert_eq!((before.as_deref(), programs.names.entries()), (Some("job.py"), 0), "{comm}");
         }
     }

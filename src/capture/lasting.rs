@@ -102,6 +102,11 @@ impl Lasting {
         readers.forget();
     }
 
+    /// The next pass is over all threads.
+    pub(super) fn forget_whole(&mut self) {
+        self.whole_at = None;
+    }
+
     /// Learns from a pass over all threads that began then.
     pub(super) fn learn(&mut self, begin: Instant, host: &HostContext, threads: &[ReadThread]) {
         self.whole_at = Some(begin);

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, process};
 
 use super::enrich::smaps::Smaps;
 use crate::model::HostContext;
@@ -28,16 +29,23 @@ impl Default for Roots {
 
 impl Roots {
     pub(super) fn tree(&self) -> Tree {
-        if self.procfs == Path::new("/proc") { Tree::Live } else { Tree::Elsewhere }
+        let own = || fs::read_link("/proc/self").ok()?.to_str()?.parse().ok();
+        match self.procfs == Path::new("/proc") {
+            false => Tree::Elsewhere,
+            true if own() == Some(process::id()) => Tree::Live,
+            true => Tree::OtherIds,
+        }
     }
 }
 
-/// Whether thread ids of the procfs are valid in system calls of this process.
+/// Whose threads a procfs has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tree {
-    /// `/proc`: thread ids are valid.
+    /// `/proc`: its thread ids are valid in system calls.
     Live,
-    /// Another procfs, or a recorded tree.
+    /// `/proc` of another PID namespace: in system calls, its ids are those of other threads, or of none.
+    OtherIds,
+    /// Another procfs, or a recorded tree, which may be of another boot.
     Elsewhere,
 }
 

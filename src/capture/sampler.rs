@@ -15,6 +15,7 @@ use super::procfs::samples::ProcfsSampler;
 use super::procfs::wait_functions::WaitFunctions;
 use super::running::RunningSampler;
 use super::sampled_stacks::SampledStacks;
+use crate::diagnose::fix_of_descriptors;
 use crate::model::{Activity, BpfObstacle, KernelEntry, Name, PassScope, RunSample, Sampling, ThreadEnd, ThreadSample};
 
 /// Starts to sample what runs; says why that is not possible.
@@ -25,11 +26,13 @@ fn start_running() -> Option<RunningSampler> {
             let is_paranoid = paranoid.is_ok_and(|level| level.trim().parse().is_ok_and(|level: i32| level > 2));
             let fix = match errno {
                 // Of Debian and Ubuntu: only CAP_SYS_ADMIN is enough then, which ctprof has dropped.
-                Errno::EACCES | Errno::EPERM if is_paranoid => "sudo sysctl kernel.perf_event_paranoid=2",
-                Errno::EACCES | Errno::EPERM => "blocked by an LSM, seccomp or lockdown",
-                _ => "this kernel has no perf events of the CPU's clock",
+                Errno::EACCES | Errno::EPERM if is_paranoid => ": sudo sysctl kernel.perf_event_paranoid=2",
+                Errno::EACCES | Errno::EPERM => ": blocked by an LSM, seccomp or lockdown",
+                Errno::EMFILE => &fix_of_descriptors(*errno),
+                Errno::ENFILE | Errno::ENOMEM => "",
+                _ => ": this kernel has no perf events of the CPU's clock",
             };
-            tracing::warn!("--on-cpu: CPUs cannot be sampled ({errno}): {fix}");
+            tracing::warn!("--on-cpu: CPUs cannot be sampled ({errno}){fix}");
         })
         .ok()
 }
@@ -52,7 +55,7 @@ pub struct ThreadSampler {
 const MAX_WCHANS: usize = 1024;
 
 /// Reason for the lack of stacks: no program can ask whether a thread still sleeps when its stack has been read.
-const NO_THREADS_BY_ID: &str = "BPF programs find threads by their ids only since Linux 6.2";
+const NO_THREADS_BY_ID: &str = "BPF programs can ask whether a thread still sleeps since Linux 6.10";
 const NO_BPF_SAMPLES: &str = "threads are sampled without BPF";
 
 /// Why threads cannot be sampled.
@@ -73,11 +76,13 @@ impl ThreadSampler {
     /// # Errors
     /// [`NoSamples`] if threads cannot be sampled here.
     pub fn load(options: &Options) -> Result<Self, NoSamples> {
-        if options.roots.tree() != Tree::Live {
+        let tree = options.roots.tree();
+        if tree == Tree::Elsewhere {
             return Err(NoSamples(finding_without_bpf(&BpfObstacle::NotLive.into()).to_string()));
         }
         let mut bpf = match options.engine {
             Engine::Procfs => None,
+            _ if tree == Tree::OtherIds => None,
             _ => BpfSampler::load().inspect_err(|no_bpf| tracing::info!("{}", finding_without_bpf(no_bpf))).ok(),
         };
         let procfs = ProcDirectory::open(&options.roots.procfs).map_err(|errno| NoSamples::because(&errno))?;

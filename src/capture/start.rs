@@ -23,7 +23,7 @@ impl Start {
     pub(super) fn now(tree: Tree) -> Self {
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let since_boot = |clock| match tree {
-            Tree::Live => clock_gettime(clock).ok().map(|time| nanoseconds(time.into())),
+            Tree::Live | Tree::OtherIds => clock_gettime(clock).ok().map(|time| nanoseconds(time.into())),
             Tree::Elsewhere => None,
         };
         Self {

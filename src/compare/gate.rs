@@ -149,7 +149,10 @@ fn glob_and_metrics<'t>(text: &'t str, sign: &str) -> Result<(Option<&'t str>, V
             Err(NoMetric::Unknown) => drop(first_unknown.get_or_insert(name)),
         }
     }
-    if let Some(of_reasons) = of_reasons(text, |name| ReasonName::parse(name).is_some()) {
+    // A thread can be called `in:imuxsock`.
+    let of_others = |name: &str| !name.starts_with("in:") && ReasonName::parse(name).is_some();
+    let of_any = || of_reasons(text, |name| ReasonName::parse(name).is_some());
+    if let Some(of_reasons) = of_reasons(text, of_others).or_else(of_any) {
         return Ok(of_reasons);
     }
     let name = first_unknown.unwrap_or(text);
@@ -343,6 +346,7 @@ mod tests {
         assert_eq!(split("app:in:std::run>20%"), named("app", "in:std::run"));
         assert_eq!(split("a:b: sleep/in:wait>20%"), named("a:b", "sleep/in:wait"));
         assert_eq!(split("in:imuxsock:run>20%"), named("in:imuxsock", "run"), "a thread of rsyslogd");
+        assert_eq!(split("in:imuxsock:futex>20%"), named("in:imuxsock", "futex"));
         assert_eq!(split("python3:wait/shop/api:server>1s"), named("python3", "wait/shop/api:server"));
         assert_eq!(split("wait/kworker/{N}:{N}>1s"), named("", "wait/kworker/{N}:{N}"));
         assert_eq!(split("kworker/0:1:futex>1s"), named("kworker/0:1", "futex"));

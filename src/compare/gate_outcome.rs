@@ -210,14 +210,22 @@ struct MetricGate<'g> {
     looks_at: LooksAt,
 }
 
-/// Groups that a gate looks at.
+/// How a gate selects the group that it looks at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LooksAt {
+    /// It selects none: all groups together.
     All,
-    /// The group whose name the gate has.
+    /// By its very name: whatever else that stands for, it is judged as alone.
     Named,
-    /// A group that a glob matches, or that the name of its interpreter or program stands for. Each can be missing on a side.
+    /// A glob matches it, or the name of its interpreter or program stands for it. Each can be missing on a side.
     Several,
+}
+
+impl MetricGate<'_> {
+    /// Whether the gate is in error without this value, though others have one. A reason without samples took no time.
+    fn needs_value(&self) -> bool {
+        self.looks_at == LooksAt::Named && self.metric.reason.is_none() && self.gate.metrics.len() == 1
+    }
 }
 
 /// The results of a gate for one metric, and why groups are left out.
@@ -236,10 +244,9 @@ fn results_of_metric(
     });
     let rows: Vec<_> = rows.collect();
     let name = gate.group.as_ref().filter(|glob| glob.is_exact());
-    let is_named = |key: &[String]| name.is_some_and(|glob| rows.len() == 1 || glob.is_name_of(key));
     let looks_at = |key: &[String]| match &gate.group {
         None => LooksAt::All,
-        Some(_) if is_named(key) => LooksAt::Named,
+        Some(glob) if name.is_some() && rows.len() == 1 || glob.is_name_of(key) => LooksAt::Named,
         Some(_) => LooksAt::Several,
     };
     let exists = |is_there: fn(&Row) -> bool| rows.iter().any(|(_, row)| row.is_some_and(is_there));
@@ -251,8 +258,16 @@ fn results_of_metric(
         let error = GateOutcome::Error(why.to_owned());
         return vec![Ok(GateResult::new(place, gate, &metric.name, vec![name.to_string()], error))];
     }
-    let gate = |key| MetricGate { place, gate, metric, looks_at: looks_at(key) };
-    rows.iter().map(|(key, row)| result_of(gate(key), judge, key, row.ok_or(NO_DATA)?)).collect()
+    let judged = |key: &[String], row: Option<&Row>| {
+        let of_metric = MetricGate { place, gate, metric, looks_at: looks_at(key) };
+        match row.ok_or(NO_DATA).and_then(|row| result_of(of_metric, judge, key, row)) {
+            Err(NO_DATA) if of_metric.needs_value() => {
+                Ok(GateResult::new(place, gate, &metric.name, key.to_vec(), GateOutcome::Error(NO_DATA.to_owned())))
+            }
+            result => result,
+        }
+    };
+    rows.iter().map(|(key, row)| judged(key, *row)).collect()
 }
 
 /// The result for a group, or why the group is left out: it has no data, or a glob matches it and it takes little CPU time

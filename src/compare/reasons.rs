@@ -78,6 +78,10 @@ pub(super) fn grouped(
         for depth in 0..=path.len() {
             let by = culprits[place].as_ref().zip(reason.by.as_ref());
             let by = by.map(|(culprit, other)| match culprit_name(culprit, path, depth) {
+                // Of other processes with its name, some may have run that were not selected.
+                itself if &*itself == ITSELF && reason.class == ReasonClass::Wait && !are_all => {
+                    culprit[depth - 1].as_str().into()
+                }
                 itself if &*itself == ITSELF && reason.class != ReasonClass::Wait => {
                     format!("its thread {}", naming.thread.key(&other.comm)).into()
                 }

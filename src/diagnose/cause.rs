@@ -82,7 +82,7 @@ coded! {
         /// Disabled by an option of `ctprof capture`.
         DisabledByOption { option: &'static str } = "disabled-by-option", ("disabled by {option}");
         /// Only a live host has it, and the capture read another procfs.
-        NotLive = "not-live", ("only available on a live host");
+        NotLive = "not-live", ("only available on a live host, with the procfs of ctprof's own PID namespace");
         /// taskstats did not answer.
         NoAnswer = "no-answer", ("no answer from taskstats");
         /// Delays longer than the thread's lifetime were discarded.

@@ -98,6 +98,9 @@ fn no_file(section: Section, head: &SnapshotHead) -> String {
     let is_v1 = matches!(layout, Some(CgroupLayout::Legacy | CgroupLayout::Hybrid));
     let has = |what: fn(&CgroupStats) -> bool| head.cgroup_stats.values().any(what);
     match section {
+        Section::IoStat if is_v1 && has(|stats| stats.io.stat.is_some()) => {
+            "the cgroup v1 blkio controller counted no I/O of these cgroups".to_owned()
+        }
         Section::IoStat if has(|stats| stats.io.stat.is_some()) => "these cgroups did no I/O".to_owned(),
         Section::IoStat if is_v1 => "no data from the cgroup v1 blkio controller".to_owned(),
         Section::MemoryEvents if is_v1 => "no data: cgroup v1 has no memory.events".to_owned(),

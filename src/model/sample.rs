@@ -96,9 +96,9 @@ pub struct ThreadEnd {
 }
 
 impl ThreadEnd {
-    /// The end of a thread whose exit was recorded.
+    /// The end of a thread whose exit was recorded; `None` for a first thread whose ids another one has got, and goes on with.
     pub fn from_exit(exit: &ExitedThread) -> Option<Self> {
-        let state = &exit.state;
+        let state = exit.replaced_by.is_none().then_some(&exit.state)?;
         Some(Self {
             tid: state.tid,
             start_time_clock_ticks: state.start_time_clock_ticks?,

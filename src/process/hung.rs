@@ -25,7 +25,11 @@ pub(crate) enum Subject {
         start: Option<u64>,
     },
     /// Files in a directory.
-    Directory(&'static str),
+    Directory {
+        path: &'static str,
+        /// The user whose directory of this kind it is; `None` for the host's.
+        user: Option<u32>,
+    },
 }
 
 /// A part of what is read, in threads that can be given up.
@@ -39,7 +43,7 @@ pub(crate) struct Hung {
     waits: Mutex<HashMap<Key, Wait>>,
 }
 
-/// Kind of the files, and id of the process.
+/// Kind of the files, and id of the process or user.
 type Key = (&'static str, Option<u32>);
 
 struct Wait {
@@ -52,7 +56,7 @@ impl Subject {
     fn key(self) -> Key {
         match self {
             Self::Process { what, id, .. } => (what, Some(id)),
-            Self::Directory(path) => (path, None),
+            Self::Directory { path, user } => (path, user),
         }
     }
 
@@ -65,7 +69,8 @@ impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Process { what, id, .. } => write!(f, "{what} of process {id}"),
-            Self::Directory(path) => f.write_str(path),
+            Self::Directory { path, user: None } => f.write_str(path),
+            Self::Directory { path, user: Some(user) } => write!(f, "{path} of user {user}"),
         }
     }
 }
@@ -87,7 +92,7 @@ impl Hung {
         let is_same = |wait: &Wait| match wait.start.zip(subject.start()) {
             Some((before, now)) => before == now,
             // While its reader waits, its id is that of no other process.
-            None => !wait.is_over || matches!(subject, Subject::Directory(_)),
+            None => !wait.is_over || matches!(subject, Subject::Directory { .. }),
         };
         is_full(&waits, subject) || waits.get(&subject.key()).is_some_and(is_same)
     }
@@ -175,7 +180,7 @@ mod tests {
             hung.begin(process(id, None));
         }
         assert!(hung.leaves_alone(process(1000, None)));
-        assert!(!hung.leaves_alone(Subject::Directory("/elsewhere")));
+        assert!(!hung.leaves_alone(Subject::Directory { path: "/elsewhere", user: None }));
         hung.end(process(3, None));
         assert!(!hung.leaves_alone(process(1000, None)));
     }

@@ -11,6 +11,7 @@ use nix::unistd::{Pid, gettid};
 use super::hung::{CanHang, Hung};
 use super::lock::lock;
 use super::worker::Worker;
+use crate::sys::ptrace::release_late;
 
 /// How long an item may take before it is looked at. The more items were given up, the shorter.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -144,6 +145,11 @@ impl<I: CanHang, O> Queue<I, O> {
                 return;
             }
             state.results[index] = Some(result);
+            // A thread that it could not stop in time stops later, until this thread can resume it: what keeps this one waiting
+            // must not keep that one, too.
+            if state.workers > 1 && release_late() {
+                break;
+            }
         }
         state.workers -= 1;
         // The thread ends with the others: one of them may be reading the threads of this process.

@@ -1,6 +1,6 @@
 //! A window in steps: a capture at the end of each, and what changed since the one before.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -293,7 +293,7 @@ impl OpenSeries<'_> {
         };
         let is_later = |exit: &ExitedThread| exit.started_monotonic_ns >= end_ns || is_later(exit);
         let (carried, mut each): (Vec<_>, Vec<_>) = all.partition(is_later);
-        each.iter_mut().for_each(|exit| add_later_counters(self.moment.threads(), &mut exit.state));
+        complete_exits(self.moment.threads(), &mut each);
         let cgroup = |key| self.recorder.capturer.cgroup(key);
         let exits = StepExits {
             records: records.map(|records| records.summary.clone()),
@@ -334,10 +334,21 @@ fn pass_in_time(
     }
 }
 
-/// Gives a record of an exit the counters that the last capture had read later: of a zombie, it has all, and the record has them
-/// only if the kernel has freed the thread since. The last capture had the `last_threads` threads.
-fn add_later_counters(last_threads: &BTreeMap<ThreadId, ThreadState>, exited: &mut ThreadState) {
-    let same = |last: &&ThreadState| last.start_time_clock_ticks == exited.start_time_clock_ticks;
+/// Adds what only the last capture has, which had the `last_threads` threads.
+fn complete_exits(last_threads: &BTreeMap<ThreadId, ThreadState>, exits: &mut [ExitedThread]) {
+    let place = |exit: &ExitedThread| (exit.state.id(), exit.state.start_time_clock_ticks);
+    // The ids of these first threads are those of another thread since.
+    let replaced: HashSet<_> = exits.iter().filter(|exit| exit.replaced_by.is_some()).map(place).collect();
+    for exit in exits {
+        add_program(last_threads, &mut exit.state);
+        if exit.replaced_by.is_some() || !replaced.contains(&place(exit)) {
+            add_later_counters(last_threads, &mut exit.state);
+        }
+    }
+}
+
+/// Gives a record of an exit the name of what its process ran in the last capture.
+fn add_program(last_threads: &BTreeMap<ThreadId, ThreadState>, exited: &mut ThreadState) {
     let leader = last_threads.get(&ThreadId { tgid: exited.tgid, tid: exited.tgid });
     // The id can have been that of another process.
     let is_its_leader = |leader: &&ThreadState| {
@@ -349,6 +360,12 @@ fn add_later_counters(last_threads: &BTreeMap<ThreadId, ThreadState>, exited: &m
     // A part of the series may have no capture of the process.
     let program = leader.filter(is_its_leader).and_then(|leader| leader.program.clone());
     exited.program = exited.program.take().or(program);
+}
+
+/// Gives a record of an exit the counters that the last capture had read later: of a zombie, it has all, and the record has them
+/// only if the kernel has freed the thread since.
+fn add_later_counters(last_threads: &BTreeMap<ThreadId, ThreadState>, exited: &mut ThreadState) {
+    let same = |last: &&ThreadState| last.start_time_clock_ticks == exited.start_time_clock_ticks;
     let Some(last) = last_threads.get(&exited.id()).filter(same) else { return };
     for metric in METRICS.iter().filter(|metric| metric.window == WindowRule::Increase) {
         if let (Some(Value::Unsigned(recorded)), Some(Value::Unsigned(read))) =
@@ -490,12 +507,22 @@ mod tests {
         let last = ThreadState { metrics: metrics(7, 7, 9), ..thread((30, 30), 3, 1) };
         let last_threads = BTreeMap::from([(last.id(), last)]);
         let completed = |start| {
-            let mut exit = ThreadState { metrics: metrics(5, 9, 1), ..thread((30, 30), start, 1) };
-            add_later_counters(&last_threads, &mut exit);
-            exit.metrics
+            let state = ThreadState { metrics: metrics(5, 9, 1), ..thread((30, 30), start, 1) };
+            let mut exits = [ExitedThread { state, ..ExitedThread::default() }];
+            complete_exits(&last_threads, &mut exits);
+            exits[0].state.metrics.clone()
         };
         assert_eq!(completed(3), metrics(7, 9, 1));
         assert_eq!(completed(4), metrics(5, 9, 1), "another process with the id");
+        let exit = |run: u64, replaced_by| ExitedThread {
+            state: ThreadState { metrics: metrics(run, 9, 1), ..thread((30, 30), 3, 1) },
+            replaced_by,
+            ..ExitedThread::default()
+        };
+        let mut exits = [exit(6, Some(31)), exit(5, None)];
+        complete_exits(&last_threads, &mut exits);
+        let runs = exits.map(|exit| exit.state.metrics.run_time_ns);
+        assert_eq!(runs, [Some(7_u64.into()), Some(5_u64.into())], "another thread got the ids of the first one");
     }
 
     #[test]
@@ -504,7 +531,7 @@ mod tests {
         let last_threads = BTreeMap::from([(leader.id(), leader)]);
         let program = |ids, start| {
             let mut exit = thread(ids, start, 1);
-            add_later_counters(&last_threads, &mut exit);
+            add_program(&last_threads, &mut exit);
             exit.program.as_deref().map(str::to_owned)
         };
         assert_eq!([((30, 30), 3), ((30, 31), 9)].map(|(ids, start)| program(ids, start).unwrap()), ["job.py"; 2]);

@@ -35,7 +35,7 @@ fn complete(thread: &mut ThreadState, exited: ExitedThread) {
     let exited_ns = exited.exited_monotonic_ns();
     let exit = exited.state;
     // Another thread can have had the ids.
-    if thread.start_time_clock_ticks != exit.start_time_clock_ticks {
+    if thread.start_time_clock_ticks != exit.start_time_clock_ticks || exited.replaced_by.is_some() {
         return;
     }
     thread.exited_monotonic_ns = Some(exited_ns);

@@ -30,9 +30,6 @@ enum SeriesTime {
     At(Timestamp),
 }
 
-/// A part whose end is the time of day before its start is longer, and an error.
-const LONGEST_OVER_NIGHT_NS: u64 = 23 * 3_600 * 1_000_000_000;
-
 impl FromStr for SeriesRange {
     type Err = String;
 
@@ -70,8 +67,8 @@ impl SeriesTime {
                 let last_earlier = times.into_iter().rfind(|time| *time <= near).unwrap_or(0);
                 let is_earlier = match after {
                     None => last_earlier >= start || start - last_earlier <= first_later.saturating_sub(end),
-                    // The end of a part is written before its start.
-                    Some(after) => first_later > end && first_later - after > LONGEST_OVER_NIGHT_NS,
+                    // An end that is nearer to the time before it than to the series is written in the wrong place.
+                    Some(after) => first_later > end && first_later - end > after - last_earlier,
                 };
                 if is_earlier { last_earlier } else { first_later }
             }
@@ -186,6 +183,8 @@ mod tests {
             [7 * HOUR - half, 20 * HOUR - half],
             "over a night that ends later"
         );
+        let swapped = since_of("14:00..12:30", 4).unwrap();
+        assert!(swapped[1] < swapped[0], "{swapped:?}");
         assert_eq!(of_days("12:00:00..12:05")[0], 48 * HOUR - half, "half a second before its end");
     }
 

@@ -112,9 +112,10 @@ pub(super) fn of_part(
     part: &SeriesRange,
 ) -> Option<([u64; 2], Range<usize>)> {
     let [start, last] = [segments.first()?, segments.last()?].map(SeriesSegment::unix_ns);
-    // Copies can be written at any time later.
+    // Copies can be written at any time, with any time.
     let written = fs::metadata(directory.join(&segments.last()?.name)).and_then(|file| file.modified()).ok();
     let written = written.and_then(|time| u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok());
+    let written = written.filter(|written| *written >= last);
     let ends = [start, written.unwrap_or(u64::MAX).clamp(last, last.saturating_add(LONGEST_NS))];
     let begun = |time_ns| segments.partition_point(|segment| segment.unix_ns() - start <= time_ns);
     let [from, to] = part.since(ends).map(begun);

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::model::{
-    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupStats, InWindow, MEMORY_EVENTS, PSI_HALF, Psi,
-    PsiHalf, PsiResource, RecordField, SCHED_EXT, SchedExtSysfs, SnapshotHead, Value, ValueType, memory_stat_type,
+    CGROUP_CPU, CGROUP_DEVICE, CGROUP_MEMORY, CGROUP_PIDS, CgroupDeviceStats, CgroupStats, InWindow, MEMORY_EVENTS,
+    PSI_HALF, Psi, PsiHalf, PsiResource, RecordField, SCHED_EXT, SchedExtSysfs, SnapshotHead, Value, ValueType,
+    memory_stat_type,
 };
 
 /// Turns the values of `later` into the values of the window that started with `earlier`. Counters of a cgroup that only the
@@ -36,9 +37,9 @@ fn cgroup(earlier: &CgroupStats, later: &mut CgroupStats) {
     map(earlier.memory.stat.as_ref(), later.memory.stat.as_mut(), memory_stat_type);
     map(earlier.memory.events.as_ref(), later.memory.events.as_mut(), |_| Some(&MEMORY_EVENTS[0].value_type));
     for (device, stats) in later.io.stat.iter_mut().flatten() {
-        let earlier = earlier.io.stat.as_ref().and_then(|devices| devices.get(device));
-        // The kernel lists a device of a cgroup after its first request.
-        if let Some(earlier) = earlier {
+        // The kernel lists a device of a cgroup, or its values, after the first request.
+        let has_values = |stats: &&CgroupDeviceStats| **stats != CgroupDeviceStats::default();
+        if let Some(earlier) = earlier.io.stat.as_ref().and_then(|devices| devices.get(device)).filter(has_values) {
             fields(CGROUP_DEVICE, earlier, stats);
         }
     }
@@ -113,17 +114,17 @@ mod tests {
     fn counters_of_cgroups_subtract_and_limits_and_gauges_are_the_later_ones() {
         let earlier = snapshot(
             r#""cgroup_stats":{"/a":{"cpu":{"usage_usec":5,"weight":100},"memory":{"current":7,"peak":9,"max":"max",
-               "stat":{"anon":1,"pgfault":10}},"io":{"stat":{"8:0":{"rbytes":4}}}}}"#,
+               "stat":{"anon":1,"pgfault":10}},"io":{"stat":{"8:0":{"rbytes":4},"8:2":{}}}}}"#,
         );
         let mut later = snapshot(
             r#""cgroup_stats":{"/a":{"cpu":{"usage_usec":8,"weight":50},"memory":{"current":3,"peak":9,"max":5,
-               "stat":{"anon":2,"pgfault":25,"pgmajfault":1}},"io":{"stat":{"8:0":{"rbytes":6},"8:1":{"rbytes":1}}}},
+               "stat":{"anon":2,"pgfault":25,"pgmajfault":1}},"io":{"stat":{"8:0":{"rbytes":6},"8:1":{"rbytes":1},"8:2":{"rbytes":5}}}},
                "/new":{"cpu":{"usage_usec":3,"weight":10}}}"#,
         );
         subtract(&earlier, &mut later);
         let expected = snapshot(
             r#""cgroup_stats":{"/a":{"cpu":{"usage_usec":3,"weight":50},"memory":{"current":3,"max":5,
-               "stat":{"anon":2,"pgfault":15}},"io":{"stat":{"8:0":{"rbytes":2},"8:1":{"rbytes":1}}}},
+               "stat":{"anon":2,"pgfault":15}},"io":{"stat":{"8:0":{"rbytes":2},"8:1":{"rbytes":1},"8:2":{"rbytes":5}}}},
                "/new":{"cpu":{"weight":10}}}"#,
         );
         assert_eq!(later, expected);

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ctprof::CtprofSnapshot;
+use ctprof::store::OutputTarget;
+
 use crate::guides::Runner;
 
 const ACTION: &str = include_str!("../../action.yml");
@@ -116,6 +119,14 @@ fn the_action_compares_a_command_with_its_last_run_if_there_is_one() {
             let next = act(first.runner, &of_command);
             assert_eq!((next.output("verdict"), next.status), ("passed", Some(0)));
             assert!(next.runner.summary().contains("- **baseline** ") && !next.kept("before").exists());
+            let before = next.runner.0.path().join("artifact/window.ctprof.zst");
+            let mut elsewhere = CtprofSnapshot::load(&before).unwrap();
+            elsewhere.head.host.as_mut().unwrap().cpu_model = Some("another".to_owned());
+            OutputTarget::create(&before).unwrap().write(&elsewhere, u64::MAX).unwrap();
+            let refused = act(next.runner, &of_command);
+            assert_eq!((refused.output("verdict"), refused.status), ("error", Some(1)));
+            let allowed = act(refused.runner, &[&of_command[..], &[("allow-different-hosts", "true")]].concat());
+            assert_eq!((allowed.output("verdict"), allowed.status), ("passed", Some(0)));
         }
     }
     let failed = act(Runner::new(), &[("command", "exit 3")]);

@@ -338,7 +338,9 @@ fn the_first_command_of_the_guide_is_a_gate() {
 fn the_step_for_a_comment_writes_what_a_comment_can_hold() {
     let runner = Runner::new();
     runner.program("tools/gh", "while [ $# -gt 1 ]; do [ \"$1\" = --body-file ] && cp \"$2\" posted; shift; done");
-    let all = steps(&part(&guide("ci.md"), "## Compare both checkouts"));
+    let part = part(&guide("ci.md"), "## Compare both checkouts");
+    assert!(part.contains("GH_REPO: ${{ github.repository }}"), "gh finds no checkout where it runs");
+    let all = steps(&part);
     let comment = &all.iter().find(|(name, _)| name == "Comment").unwrap().1;
     succeeded(&runner.run(&format!("yes line | head -c 100000 > long.md; export NUMBER=7 SUMMARY=long.md\n{comment}")));
     assert_eq!(fs::metadata(runner.0.path().join("posted")).unwrap().len(), 60_000);

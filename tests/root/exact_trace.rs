@@ -209,7 +209,8 @@ fn times_of_reasons_are_those_of_an_exact_trace() {
     let convoy = example("convoy");
     let loads = [
         ("pair", pair.display().to_string() + " 5"),
-        ("convoy", format!("timeout 5 {}; true", convoy.display())),
+        // A pass keeps a CPU from what wakes up meanwhile: sleeps have to be longer.
+        ("convoy", format!("timeout 5 {} 2000; true", convoy.display())),
         // As often as it is sampled.
         ("mixes", format!("{} periodic", compile("mixes", directory.path()).display())),
         ("dd", "timeout 5 dd if=/dev/zero of=f bs=4k oflag=dsync conv=notrunc; true".to_owned()),

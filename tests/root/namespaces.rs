@@ -72,14 +72,18 @@ fn in_a_pid_or_time_namespace_procfs_reads_the_threads_and_says_why() {
         return;
     }
     let pid = &["unshare", "--pid", "--fork", "--mount-proc"][..];
-    let time = &["unshare", "--time", "--boottime", "1000", "--monotonic", "-100", "--fork"];
-    for starter in [pid, time] {
+    let time = &["unshare", "--time", "--boottime", "1000", "--monotonic", "-100", "--fork"][..];
+    let procfs_of_host = &["unshare", "--pid", "--fork"][..];
+    for starter in [pid, time, procfs_of_host] {
         let directory = tempfile::tempdir().unwrap();
         if runs(starter, "true", &capture_script(directory.path())) {
             let snapshot = capture_in(directory.path(), &BpfObstacle::PidNamespace, INITIAL_NAMESPACES);
             if starter == pid {
                 check_ids(&snapshot);
             }
+            // Numbers of another namespace would be the values of other threads.
+            let asks_by_number = snapshot.threads.iter().any(|thread| thread.metrics.hiwater_vm_bytes.is_some());
+            assert_eq!(asks_by_number, starter != procfs_of_host, "{starter:?}");
         }
     }
 }

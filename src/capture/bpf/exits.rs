@@ -69,8 +69,11 @@ impl ExitListener {
     pub fn start(options: &Options, ring_bytes: u32) -> Result<Self, NoExitRecords> {
         let listener = match options.engine {
             Engine::Procfs => return Err(NoExitRecords("only BPF has them. Fix: use --engine auto".to_owned())),
-            _ if options.roots.tree() != Tree::Live => Err(BpfObstacle::NotLive.into()),
-            _ => Self::start_with_bpf(ring_bytes),
+            _ => match options.roots.tree() {
+                Tree::Live => Self::start_with_bpf(ring_bytes),
+                Tree::OtherIds => Err(BpfObstacle::PidNamespace.into()),
+                Tree::Elsewhere => Err(BpfObstacle::NotLive.into()),
+            },
         };
         listener.map_err(|no_bpf| NoExitRecords(finding_without_bpf(&no_bpf).to_string()))
     }
@@ -309,7 +312,7 @@ impl Inbox {
             match executed {
                 Some((fields, programs)) if trailer.event == ThreadEvent::Exec as u64 => {
                     let executed = fields.executed(record);
-                    let before = executed.and_then(|(tgid, start, comm)| programs.add(tgid, start, &comm));
+                    let before = executed.and_then(|(tgid, start, comm)| programs.add(tgid, start, comm));
                     received.execute(trailer, before);
                 }
                 _ => received.add(record, trailer),

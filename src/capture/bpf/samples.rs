@@ -164,7 +164,8 @@ impl BpfSampler {
         self.functions.is_err()
     }
 
-    /// Program that asks once whether a thread still sleeps; `None` for a kernel that finds no threads by their ids (Linux 6.4).
+    /// Program that asks once whether a thread still sleeps; `None` for a kernel on which a program that is called once finds no thread by
+    /// its id (before Linux 6.10).
     pub(in crate::capture) fn take_check(&mut self) -> Option<SleepCheck> {
         self.check.take()
     }

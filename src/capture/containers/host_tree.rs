@@ -52,12 +52,12 @@ impl HostTree {
         let has_own_mounts = has_own_mounts();
         let (root, name) = match roots.tree() {
             Tree::Elsewhere => (roots.procfs.parent().unwrap_or(&roots.procfs), "/"),
-            Tree::Live if has_own_mounts == Some(true) => (Path::new(ROOT_OF_HOST), ROOT_OF_HOST),
-            Tree::Live => (Path::new("/"), "/"),
+            _ if has_own_mounts == Some(true) => (Path::new(ROOT_OF_HOST), ROOT_OF_HOST),
+            _ => (Path::new("/"), "/"),
         };
         let opened = open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
         let failed = |errno| Failures::from([(stored(errno), BTreeSet::from([name.to_owned()]))]);
-        let is_unsure = roots.tree() == Tree::Live && has_own_mounts.is_none();
+        let is_unsure = roots.tree() != Tree::Elsewhere && has_own_mounts.is_none();
         Ok(Self { root: opened.map_err(failed)?, is_unsure, failures: Mutex::default() })
     }
 

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 pub(super) use self::created::CreatedContainers;
 use self::host_tree::{Failures, HostTree};
 use super::options::Roots;
-use crate::model::Container;
 use crate::model::sorted::CollectSorted;
+use crate::model::{Container, HOME_OF_USER};
 use crate::names::containers_of_path;
 use crate::process::{CanHang, ReaderPool, Subject, lock};
 
@@ -38,7 +38,7 @@ struct NameSource {
 
 impl CanHang for NameSource {
     fn subject(&self) -> Subject {
-        Subject::Directory(self.directory)
+        Subject::Directory { path: self.directory, user: self.user }
     }
 }
 
@@ -191,7 +191,8 @@ impl KnownNames {
         let read = readers.map(MAX_WORKERS, sources, move |(), source: &NameSource| (source.read)(&own));
         for ((directory, user), containers) in asked.into_iter().zip(read) {
             let containers = containers.unwrap_or_else(|| {
-                tree.failed(directory, nix::errno::Errno::ETIMEDOUT);
+                let name = user.map_or_else(|| directory.to_owned(), |user| format!("{HOME_OF_USER} {user}"));
+                tree.failed(&name, nix::errno::Errno::ETIMEDOUT);
                 Vec::new()
             });
             containers.into_iter().for_each(|container| self.add(user, bounded(container)));

@@ -28,7 +28,7 @@ fn read(context: &CaptureContext, process: &Process, _: &ProcessRequest) -> Opti
     #[cfg(test)]
     process.panic_in("sources");
     // The owner of a copied directory is the user who has copied it.
-    let euid = process.directory.stat(".").ok().filter(|_| context.tree == Tree::Live)?.st_uid;
+    let euid = process.directory.stat(".").ok().filter(|_| context.tree != Tree::Elsewhere)?.st_uid;
     Some(Box::new(move |_, threads, _| {
         let leader = threads.iter_mut().map(|thread| &mut thread.state).find(|thread| thread.is_leader());
         leader.into_iter().for_each(|leader| leader.euid = Some(euid));

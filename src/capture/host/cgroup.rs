@@ -141,7 +141,8 @@ impl CgroupFiles<'_> {
         (!events.is_empty()).then_some(events)
     }
 
-    /// Lines of `major:minor operation number`, in one file for bytes and one for requests.
+    /// Lines of `major:minor operation number`, in one file for bytes and one for requests. A device with zeros only has no values,
+    /// as in version 2: some kernels before Linux 6.5 do not count what they do not limit.
     fn devices_v1(&mut self) -> Option<Devices> {
         let mut devices: Option<Devices> = None;
         for field in CGROUP_DEVICE {
@@ -154,6 +155,12 @@ impl CgroupFiles<'_> {
                     put(devices.entry(printable(device).into_owned()).or_default(), field, number);
                 }
             }
+        }
+        let counts = |stats: &CgroupDeviceStats| {
+            CGROUP_DEVICE.iter().any(|field| !matches!(field.get(stats), None | Some(Value::Unsigned(0))))
+        };
+        for stats in devices.iter_mut().flat_map(BTreeMap::values_mut).filter(|stats| !counts(stats)) {
+            *stats = CgroupDeviceStats::default();
         }
         devices
     }
@@ -189,24 +196,25 @@ fn pairs(text: &[u8]) -> BTreeMap<String, u64> {
     pairs.into_map()
 }
 
-/// Lines of `major:minor key=number ...`; devices without I/O have no keys.
+/// Lines of `major:minor key=number ...`. A device without I/O has no keys, and before Linux 5.19, the next device follows in its
+/// line.
 fn devices(text: &[u8]) -> Devices {
-    let devices = lines(text).filter_map(|line| {
-        let mut words = words(line);
-        let device = printable(words.next()?).into_owned();
-        let mut stats = CgroupDeviceStats::default();
-        for (key, number) in words.filter_map(key_and_number) {
-            let field = CGROUP_DEVICE.iter().find(|field| field.name.as_bytes() == key);
-            field.into_iter().for_each(|field| put(&mut stats, field, number));
+    let mut devices = Devices::new();
+    for line in lines(text) {
+        let mut device = String::new();
+        for word in words(line) {
+            if let Some(equals) = memchr::memchr(b'=', word) {
+                let field = CGROUP_DEVICE.iter().find(|field| field.name.as_bytes() == &word[..equals]);
+                let value = field.zip(unsigned(&word[equals + 1..]));
+                let value = value.and_then(|value| Some((devices.get_mut(&device)?, value)));
+                value.into_iter().for_each(|(stats, (field, number))| put(stats, field, number));
+            } else if word.contains(&b':') {
+                device = printable(word).into_owned();
+                devices.entry(device.clone()).or_default();
+            }
         }
-        Some((device, stats))
-    });
-    devices.into_map()
-}
-
-fn key_and_number(word: &[u8]) -> Option<(&[u8], u64)> {
-    let equals = memchr::memchr(b'=', word)?;
-    Some((&word[..equals], unsigned(&word[equals + 1..])?))
+    }
+    devices
 }
 
 fn put<S>(stats: &mut CgroupDeviceStats, field: &RecordField<CgroupDeviceStats, S>, number: u64) {
@@ -285,7 +293,10 @@ mod tests {
                 ("sys/fs/cgroup/a/memory.stat", "anon 4096\nfile 0\n"),
                 ("sys/fs/cgroup/a/memory.events", "low 0\nhigh 0\nmax 2\noom 0\noom_kill 0\n"),
                 ("sys/fs/cgroup/a/pids.max", "77\n"),
-                ("sys/fs/cgroup/a/io.stat", "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6 x=7\n254:0 \n"),
+                (
+                    "sys/fs/cgroup/a/io.stat",
+                    "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6 x=7\n254:0 \n7:1 7:0 rbytes=9\n",
+                ),
                 ("sys/fs/cgroup/a/cpu.pressure", "some avg10=1.50 avg60=0.00 avg300=0.00 total=9\n"),
             ],
         );
@@ -301,7 +312,7 @@ mod tests {
             "pids": {"max": 77},
             "io": {"stat": {
                 "8:0": {"rbytes": 1, "wbytes": 2, "rios": 3, "wios": 4, "dbytes": 5, "dios": 6},
-                "254:0": {},
+                "254:0": {}, "7:0": {"rbytes": 9}, "7:1": {},
             }},
             "psi": {"cpu": {"some": {"avg10": 150, "avg60": 0, "avg300": 0, "total_usec": 9}}},
         });
@@ -329,7 +340,10 @@ mod tests {
                 ("sys/fs/cgroup/memory/a/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"),
                 ("sys/fs/cgroup/memory/a/memory.stat", "rss 4096\ntotal_swap 512\n"),
                 ("sys/fs/cgroup/blkio/a/blkio.throttle.io_serviced_recursive", requests),
-                ("sys/fs/cgroup/blkio/a/blkio.throttle.io_service_bytes_recursive", "8:0 Read 4096\nTotal 4096\n"),
+                (
+                    "sys/fs/cgroup/blkio/a/blkio.throttle.io_service_bytes_recursive",
+                    "8:0 Read 4096\n8:1 Read 0\n8:1 Write 0\nTotal 4096\n",
+                ),
                 ("sys/fs/cgroup/pids/a/pids.current", "2\n"),
                 ("sys/fs/cgroup/pids/a/pids.max", "max\n"),
             ],
@@ -344,7 +358,7 @@ mod tests {
                 "stat": {"rss": 4096, "total_swap": 512}, "events": {"max": 12, "oom_kill": 1},
             },
             "pids": {"current": 2, "max": "max"},
-            "io": {"stat": {"8:0": {"rbytes": 4096, "rios": 3, "wios": 4, "dios": 6}}},
+            "io": {"stat": {"8:0": {"rbytes": 4096, "rios": 3, "wios": 4, "dios": 6}, "8:1": {}}},
         });
         assert_eq!(stats, expected);
     }

@@ -28,13 +28,13 @@ pub(crate) struct BootConstants {
     /// Only these values; the rest are absent.
     host: HostContext,
     kconfig: Kconfig,
-    /// False for a procfs with the mount option `subset=pid`, which has no sysctl at all.
+    /// False for a procfs with the mount option `subset=pid`, which has only processes.
     has_sysctls: bool,
 }
 
 impl BootConstants {
     pub(crate) fn read(files: &HostFiles<'_>) -> Self {
-        let is_live = files.roots.tree() == Tree::Live;
+        let is_live = files.roots.tree() != Tree::Elsewhere;
         let kernel = |name: &str| files.line_of_procfs(&format!("sys/kernel/{name}"));
         let cpuinfo = keyed_lines(files, "cpuinfo");
         let uname = is_live.then(|| nix::sys::utsname::uname().ok()).flatten();
@@ -98,11 +98,12 @@ impl BootConstants {
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Switch::RuntimeOff,
             Err(error) if error.kind() != ErrorKind::NotFound => Switch::Unknown,
             Err(_) if self.is_booted_with("psi=0") => Switch::RuntimeOff,
+            Err(_) if !self.has_sysctls => Switch::Unknown,
             Err(_) => match self.kconfig.built("PSI") {
                 Built::On => Switch::RuntimeOff,
                 Built::Off => Switch::ConfigOff,
                 // No kernel has the files otherwise: one that lacks the option, or one that has disabled it.
-                Built::Unknown if files.roots.tree() == Tree::Live => Switch::RuntimeOff,
+                Built::Unknown if files.roots.tree() != Tree::Elsewhere => Switch::RuntimeOff,
                 Built::Unknown => Switch::Unknown,
             },
         }
@@ -319,17 +320,19 @@ mod tests {
     }
 
     #[test]
-    fn a_sysctl_that_the_configuration_says_exists_is_hidden() {
+    fn what_the_configuration_says_exists_is_hidden_where_procfs_has_only_processes() {
         let dir = tempfile::tempdir().unwrap();
         let config = |text: &str| {
             fs::write(dir.path().join("config-6.12"), text).unwrap();
             let mut boot = booted(&dir, "6.12", None);
+            let roots = Roots { procfs: dir.path().to_owned(), ..Roots::default() };
             let with_sysctls = boot.without_sysctl("SCHEDSTATS");
             boot.has_sysctls = false;
+            assert_eq!(boot.pressure(&HostFiles::new(&roots)), Switch::Unknown);
             [with_sysctls, boot.without_sysctl("SCHEDSTATS")]
         };
-        assert_eq!(config("CONFIG_SCHEDSTATS=y\n"), [Switch::Unknown; 2]);
-        let without = config("# CONFIG_SCHEDSTATS is not set\n");
+        assert_eq!(config("CONFIG_SCHEDSTATS=y\nCONFIG_PSI=y\n"), [Switch::Unknown; 2]);
+        let without = config("# CONFIG_SCHEDSTATS is not set\n# CONFIG_PSI is not set\n");
         assert_eq!(without, [Switch::ConfigOff, Switch::Unknown], "all sysctls are hidden");
     }
 

@@ -70,7 +70,7 @@ pub(crate) fn thread_cpu_time() -> Duration {
 }
 
 fn own(tree: Tree) -> Option<u64> {
-    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok().filter(|_| tree == Tree::Live)?;
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok().filter(|_| tree != Tree::Elsewhere)?;
     Some(nanoseconds(time.into()))
 }
 

@@ -157,6 +157,10 @@ fn the_name_of_an_interpreter_is_a_glob_for_its_scripts() {
         .contains(&Failed)
     );
     assert!(results("app:run_time_ns>10%", &[app, helper], &[slower, helper]).contains(&Failed));
+    let unknown = [("app", None), helper];
+    assert!(results("app:run_time_ns>10%", &unknown, &unknown).contains(&error(NO_DATA)));
+    let web = ("/docker/{H} [web]", Some(100));
+    assert_eq!(results("/docker/{H} [web]:run_time_ns>1s", &[web, helper], &[helper]), [error(ONLY_IN_BASELINE)]);
 }
 
 #[test]
