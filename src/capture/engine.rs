@@ -4,6 +4,7 @@ use nix::errno::Errno;
 use rayon::ThreadPool;
 
 use super::bpf::host_parameters::HostParameters;
+use super::bpf::obstacle::of_other_ids;
 use super::bpf::setup::{BpfEngine, Passes};
 use super::context::CaptureContext;
 use super::error::CaptureError;
@@ -31,7 +32,7 @@ impl SelectedEngine {
         let loaded = match options.roots.tree() {
             Tree::Live if !options.pids.is_empty() => Err(BpfObstacle::SelectedProcesses.into()),
             Tree::Live => BpfEngine::load(captures, passes),
-            Tree::OtherIds => Err(BpfObstacle::PidNamespace.into()),
+            Tree::OtherIds => Err(of_other_ids()),
             Tree::Elsewhere => Err(BpfObstacle::NotLive.into()),
         };
         match loaded {

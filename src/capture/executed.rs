@@ -27,13 +27,13 @@ pub(super) struct ExecutedPrograms {
 }
 
 /// A process that has executed a file.
-#[derive(Clone)]
-struct Executed {
-    tgid: u32,
+#[derive(Clone, Copy)]
+pub(super) struct Executed {
+    pub(super) tgid: u32,
     /// When it started, in ticks.
-    start: u64,
-    /// Its name since.
-    comm: Name,
+    pub(super) start: u64,
+    /// When it executed the file, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(super) at_ns: u64,
 }
 
 /// The program that a process runs.
@@ -57,11 +57,11 @@ impl ExecutedPrograms {
 
     /// Names what a process with this name runs, if the name does not say it, soon: the process has just executed it. Returns
     /// what it ran before.
-    pub(super) fn add(&self, tgid: u32, start: u64, comm: Name) -> Option<Name> {
-        let before = self.names.remove(tgid, start);
-        let started = StartedProgram { comm: &comm, exe: None, arguments: b"" };
-        if started.may_have_name() && self.processes.try_send(Executed { tgid, start, comm }).is_err() {
-            tracing::debug!(tgid, "too many programs start to name this one");
+    pub(super) fn add(&self, executed: Executed, comm: &str) -> Option<Name> {
+        let before = self.names.remove(executed.tgid, executed.start);
+        let started = StartedProgram { comm, exe: None, arguments: b"" };
+        if started.may_have_name() && self.processes.try_send(executed).is_err() {
+            tracing::debug!(executed.tgid, "too many programs start to name this one");
         }
         before
     }
@@ -80,13 +80,13 @@ impl Default for ProgramNames {
 
 impl ProgramNames {
     /// Returns the program of an exited thread's process; `None` if the process's own name says it, or if it is not known.
-    pub(super) fn of_exited(&self, thread: &ThreadState) -> Option<Name> {
+    pub(super) fn of_exited(&self, thread: &ThreadState, exited_ns: u64) -> Option<Name> {
         let started = thread.start_time_clock_ticks?;
-        let NamedProgram { executed: Executed { start, comm, .. }, name } = lock(&self.0).get(thread.tgid)?;
+        let NamedProgram { executed: Executed { start, at_ns, .. }, name } = lock(&self.0).get(thread.tgid)?;
         // The id can have been that of another process.
         let is_same = if thread.is_leader() { start == started } else { start <= started };
         // Threads that the execution has ended ran what was before.
-        (is_same && comm == thread.pcomm).then_some(name)
+        (is_same && at_ns <= exited_ns).then_some(name)
     }
 
     /// Forgets names that were not asked for since the call before: captures name what runs on.
@@ -123,7 +123,7 @@ impl CanHang for Executed {
 }
 
 impl Executed {
-    fn name(&self, procfs: &ProcDirectory) -> Option<Name> {
+    fn name(self, procfs: &ProcDirectory) -> Option<Name> {
         let process = Process::new(self.tgid, procfs.directory(&self.tgid.to_string()).ok()?);
         let comm = Name::clone(process.name());
         program::name(&process, &comm).filter(|_| process.start_time() == Some(self.start))
@@ -151,21 +151,20 @@ mod tests {
     use super::*;
 
     fn python() -> Executed {
-        Executed { tgid: 7, start: 100, comm: "python3".into() }
+        Executed { tgid: 7, start: 100, at_ns: 5 }
     }
 
     #[test]
     fn a_name_is_that_of_the_process_that_ran_the_program() {
         let names = ProgramNames::default();
         names.insert(python(), "job.py".into());
-        let of = |pcomm: &str, tid, start| {
-            let pcomm = pcomm.into();
-            let start_time_clock_ticks = Some(start);
-            names.of_exited(&ThreadState { tgid: 7, tid, start_time_clock_ticks, pcomm, ..ThreadState::default() })
+        let of = |tid, start, exited_ns| {
+            let thread = ThreadState { tgid: 7, tid, start_time_clock_ticks: Some(start), ..ThreadState::default() };
+            names.of_exited(&thread, exited_ns).as_deref().map(str::to_owned)
         };
-        assert_eq!([of("python3", 7, 100), of("python3", 8, 120)].map(|name| name.unwrap().to_string()), ["job.py"; 2]);
-        assert_eq!([of("python3", 7, 101), of("python3", 8, 99)], [None, None], "of another process with the id");
-        assert_eq!([of("launcher", 7, 100), of("launcher", 8, 120)], [None, None], "of what has executed it");
+        assert_eq!([of(7, 100, 9), of(8, 120, 5)].map(Option::unwrap), ["job.py"; 2]);
+        assert_eq!([of(7, 101, 9), of(8, 99, 9)], [None, None], "of another process with the id");
+        assert_eq!([of(7, 100, 4), of(8, 120, 4)], [None, None], "of what has executed it");
     }
 
     #[test]
@@ -174,7 +173,7 @@ mod tests {
             let (processes, _waiting) = sync_channel(1);
             let programs = ExecutedPrograms { processes, names: Arc::default() };
             programs.names.insert(python(), "job.py".into());
-            let before = programs.add(7, 100, comm.into());
+            let before = programs.add(python(), comm);
             assert_eq!((before.as_deref(), programs.names.entries()), (Some("job.py"), 0), "{comm}");
         }
     }

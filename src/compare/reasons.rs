@@ -79,7 +79,7 @@ pub(super) fn grouped(
             let by = culprits[place].as_ref().zip(reason.by.as_ref());
             let by = by.map(|(culprit, other)| match culprit_name(culprit, path, depth) {
                 // Of other processes with its name, some may have run that were not selected.
-                itself if &*itself == ITSELF && reason.class == ReasonClass::Wait && !are_all => {
+                itself if &*itself == ITSELF && reason.class == ReasonClass::Wait && !are_all && depth > 0 => {
                     culprit[depth - 1].as_str().into()
                 }
                 itself if &*itself == ITSELF && reason.class != ReasonClass::Wait => {

@@ -1,14 +1,16 @@
 //! Containers in the paths of cgroups.
 
 use super::cgroup::{Id, Segment};
-use super::token::is_digits;
+use super::token::{is_digits, is_hex_of_one_case};
 use crate::model::Container;
 
 /// The containers that a cgroup is in, the innermost first, as far as its path says.
 pub(crate) fn containers_of_path(path: &str) -> Vec<Container> {
     let segments: Vec<&str> = path.split('/').collect();
-    // `ctr run` makes a cgroup of its namespace of containerd and the id that the user chose.
-    if let ["", "default", id] = segments[..] {
+    // `ctr run` makes a cgroup of its namespace of containerd and the id that the user chose; nerdctl, with one that it chose.
+    if let ["", "default", id] = segments[..]
+        && !(id.len() == 64 && is_hex_of_one_case(id))
+    {
         let [runtime, id] = ["containerd", id].map(|text| Some(text.to_owned()));
         return vec![Container { runtime, name: id.clone(), id, ..Container::default() }];
     }

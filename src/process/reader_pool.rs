@@ -2,7 +2,7 @@
 //! the lock can only be killed together with ctprof.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,9 @@ use crate::sys::ptrace::release_late;
 /// How long an item may take before it is looked at. The more items were given up, the shorter.
 const PATIENCE: Duration = Duration::from_secs(1);
 const LEAST_PATIENCE: Duration = Duration::from_millis(10);
+/// How long a worker waits for a thread that it has to resume before it takes more work, and how often it looks.
+const RESUMED_IN: Duration = Duration::from_millis(20);
+const RESUMED_EVERY: Duration = Duration::from_millis(2);
 /// A thread that does not run for so long waits for one thing.
 const ONE_WAIT: Duration = Duration::from_millis(50);
 
@@ -145,8 +148,14 @@ impl<I: CanHang, O> Queue<I, O> {
                 return;
             }
             state.results[index] = Some(result);
-            // A thread that it could not stop in time stops later, until this thread can resume it: what keeps this one waiting
-            // must not keep that one, too.
+            // A thread that it could not stop in time stops later, until this thread resumes it: what keeps this one waiting must
+            // not keep that one, too.
+            let since = Instant::now();
+            while release_late() && since.elapsed() < RESUMED_IN {
+                drop(state);
+                thread::sleep(RESUMED_EVERY);
+                state = lock(&self.state);
+            }
             if state.workers > 1 && release_late() {
                 break;
             }
@@ -154,7 +163,10 @@ impl<I: CanHang, O> Queue<I, O> {
         state.workers -= 1;
         // The thread ends with the others: one of them may be reading the threads of this process.
         self.is_done.notify_all();
-        drop(self.is_done.wait_while(state, |state| state.workers > 0));
+        while state.workers > 0 {
+            let pause = if release_late() { RESUMED_EVERY } else { PATIENCE };
+            state = self.is_done.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Waits until all is done, or until an item takes too long.

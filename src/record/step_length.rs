@@ -9,7 +9,7 @@ const LARGEST_SHARE: u32 = 50;
 #[derive(Debug)]
 pub(super) struct StepLength {
     asked_for: Duration,
-    /// How long procfs takes to read a step, smoothed.
+    /// CPU time that procfs takes to read a step, smoothed.
     procfs_time: Duration,
     /// Whether it was said that steps take longer.
     has_warned: bool,
@@ -27,7 +27,7 @@ impl StepLength {
         self.asked_for.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX).max(1))
     }
 
-    /// Notes how long procfs took to read a step, and returns whether steps have become longer for the first time.
+    /// Notes the CPU time that procfs took to read a step, and returns whether steps have become longer for the first time.
     pub(super) fn note(&mut self, took: Duration) -> bool {
         let before = self.next();
         self.procfs_time = if self.procfs_time.is_zero() { took } else { (self.procfs_time + took) / 2 };

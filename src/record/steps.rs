@@ -14,8 +14,8 @@ use super::until::{Until, WindowEnd, arguments};
 use super::zombies::complete_zombies;
 use crate::capture::{CaptureScope, Capturer, ExitListener, Pass, RecordedExits, Smaps, nanoseconds};
 use crate::model::{
-    CtprofSnapshot, ExitedThread, METRICS, Owner, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadId,
-    ThreadState, Value, WindowInfo, WindowRule,
+    CtprofSnapshot, ExitedThread, HostCpuTime, METRICS, Owner, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead,
+    ThreadId, ThreadState, Value, WindowInfo, WindowRule,
 };
 use crate::process::{RaisedPriority, Signals, lock};
 use crate::series::{Applied, Moment, Part, Step, StepExits};
@@ -140,13 +140,17 @@ impl OpenSeries<'_> {
         self.info.every_ns = nanoseconds(every);
     }
 
-    /// Notes how long the engine took to read a step, and says once that it makes the next ones longer.
+    /// Notes the CPU time that reading a step took, and says once that it makes the next ones longer.
     fn note_time(&mut self, step: &SnapshotHead) {
         let Some(capture) = step.capture.as_ref().filter(|capture| capture.engine == "procfs") else { return };
-        let Some(took) = capture.walk_ns.map(Duration::from_nanos) else { return };
+        let own = |time: &Option<HostCpuTime>| time.as_ref()?.own_ns;
+        // Waits for a file that does not answer, or for a CPU, cost nothing.
+        let used =
+            own(&step.cpu_time_after).zip(own(&step.cpu_time)).map(|(after, before)| after.saturating_sub(before));
+        let Some(took) = used.or(capture.walk_ns).map(Duration::from_nanos) else { return };
         if self.length.note(took) {
             tracing::warn!(
-                "steps take {:?}: reading one from procfs takes {took:.0?}, and may take 2% of a CPU. Fix: let BPF read them (ctprof \
+                "steps take {:?}: reading one from procfs takes {took:.0?} of CPU time, and may take 2% of a CPU. Fix: let BPF read them (ctprof \
                  doctor says how)",
                 self.every()
             );
@@ -337,11 +341,12 @@ fn pass_in_time(
 /// Adds what only the last capture has, which had the `last_threads` threads.
 fn complete_exits(last_threads: &BTreeMap<ThreadId, ThreadState>, exits: &mut [ExitedThread]) {
     let place = |exit: &ExitedThread| (exit.state.id(), exit.state.start_time_clock_ticks);
-    // The ids of these first threads are those of another thread since.
+    // The ids of these first threads are those of others after the first record.
     let replaced: HashSet<_> = exits.iter().filter(|exit| exit.replaced_by.is_some()).map(place).collect();
+    let mut completed = HashSet::new();
     for exit in exits {
         add_program(last_threads, &mut exit.state);
-        if exit.replaced_by.is_some() || !replaced.contains(&place(exit)) {
+        if !replaced.contains(&place(exit)) || completed.insert(place(exit)) {
             add_later_counters(last_threads, &mut exit.state);
         }
     }

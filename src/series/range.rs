@@ -68,7 +68,9 @@ impl SeriesTime {
                 let is_earlier = match after {
                     None => last_earlier >= start || start - last_earlier <= first_later.saturating_sub(end),
                     // An end that is nearer to the time before it than to the series is written in the wrong place.
-                    Some(after) => first_later > end && first_later - end > after - last_earlier,
+                    Some(after) => {
+                        first_later > end && last_earlier >= start && first_later - end > after - last_earlier
+                    }
                 };
                 if is_earlier { last_earlier } else { first_later }
             }
@@ -183,6 +185,7 @@ mod tests {
             [7 * HOUR - half, 20 * HOUR - half],
             "over a night that ends later"
         );
+        assert_eq!(since("08:00..23:00"), Some([0, 11 * HOUR - half]), "longer than the series on both sides");
         let swapped = since_of("14:00..12:30", 4).unwrap();
         assert!(swapped[1] < swapped[0], "{swapped:?}");
         assert_eq!(of_days("12:00:00..12:05")[0], 48 * HOUR - half, "half a second before its end");

@@ -448,6 +448,7 @@ impl StoredSeries {
     /// Reads on in another segment. If that begins with a later capture, because the recorder was started again, this is a step
     /// without records of exits.
     fn continue_with(&mut self, path: &Path) -> Result<Option<Step>, StoreError> {
+        self.repeated = 0;
         let cut = self.cut.take().map(|why| format!("{}: {why}", self.file.path.display()));
         self.damaged.extend(cut);
         let next = match Stored::segment(path, self.file.limits.bytes, &Arc::default()) {

@@ -11,7 +11,7 @@ pub(super) struct CpuReadings {
     before: Option<HostCpuTime>,
     after: Option<HostCpuTime>,
     /// How long it took to read the threads.
-    walk_ns: Option<u64>,
+    pub(super) walk_ns: Option<u64>,
 }
 
 impl CpuReadings {

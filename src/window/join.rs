@@ -271,6 +271,8 @@ impl<T: Threads> Join<T> {
         start.found[place].store(true, Ordering::Relaxed);
         let earlier = &start.earlier.threads[place];
         let [before, read] = [earlier, &thread].map(ThreadState::read_after_ns);
+        // A thread that slept on in the last step has the time of an older capture.
+        let before = before.min(start.cpu_time.walk_ns.unwrap_or(u64::MAX));
         let listed_ns = start.clocks.duration_ns.saturating_add(read).saturating_sub(before);
         let zombie_ns = if earlier.has_exited() { listed_ns } else { start.clocks.zombie_ns(&thread, listed_ns) };
         let alive_ns = listed_ns - zombie_ns;

@@ -14,6 +14,7 @@ pub(super) struct LeftPrograms(BTreeMap<(u32, Option<u64>, u64), ExitedThread>);
 impl LeftPrograms {
     /// Adds the record of an execve(2), unless it is of another time. Its `span` is the part of the window until then.
     pub(super) fn add(&mut self, earlier: &EarlierThreads, clocks: &Clocks, mut executed: ExitedThread) {
+        let executed_ns = executed.exited_monotonic_ns();
         let state = &mut executed.state;
         // The record has the start of the process, which is that of the first thread.
         let is_same = |leader: &&ThreadState| leader.start_time_clock_ticks == state.start_time_clock_ticks;
@@ -23,7 +24,11 @@ impl LeftPrograms {
         }
         state.metrics.remove_impossible_delays(executed.elapsed_ns);
         if let Some(leader) = leader {
-            if let Some(place) = earlier.find(state.id()) {
+            let key = |monotonic_ns| (state.tgid, state.start_time_clock_ticks, monotonic_ns);
+            let mut others = self.0.range(key(0)..key(executed_ns)).map(|(_, left)| left.state.id());
+            // The ids of the first thread are those of the last other one that has executed a program.
+            let other = others.rfind(|id| id.tid != id.tgid).filter(|_| state.is_leader());
+            if let Some(place) = earlier.find(other.unwrap_or(state.id())) {
                 subtract_part(&earlier.threads[place].metrics, &mut state.metrics);
             }
             let program = leader.program.clone().filter(|_| leader.pcomm == state.pcomm);
@@ -32,7 +37,7 @@ impl LeftPrograms {
         }
         let alive_ns = clocks.alive_ns(executed.started_monotonic_ns, executed.elapsed_ns);
         state.span = Some(ThreadSpan { alive_ns, zombie_ns: 0, count: 0, started: leader.is_none(), exited: true });
-        let key = (state.tgid, state.start_time_clock_ticks, executed.exited_monotonic_ns());
+        let key = (state.tgid, state.start_time_clock_ticks, executed_ns);
         self.0.insert(key, executed);
     }
 

@@ -129,6 +129,8 @@ fn the_action_compares_a_command_with_its_last_run_if_there_is_one() {
             assert_eq!((allowed.output("verdict"), allowed.status), ("passed", Some(0)));
         }
     }
+    let ungated = act(Runner::new(), &[("command", "true"), ("allow-different-hosts", "true")]);
+    assert_eq!((ungated.output("verdict"), ungated.status), ("new", Some(0)));
     let failed = act(Runner::new(), &[("command", "exit 3")]);
     assert_eq!((failed.output("verdict"), failed.status), ("error", Some(3)), "it is no gate that failed");
     assert!(failed.kept("window.ctprof.zst").exists());

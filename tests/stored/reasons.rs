@@ -363,6 +363,16 @@ fn a_culprit_is_named_as_the_grouping_of_the_victim_names_it() {
 }
 
 #[test]
+fn of_selected_processes_one_that_is_called_itself_is_no_other() {
+    let mut file = window(&[database(1000)]);
+    file["capture"] = json!({"tool": "ctprof", "options": {"pids": [7]}});
+    file["reasons"]["reasons"][3]["by"] = json!({"pcomm": "itself", "comm": "itself"});
+    let (_directory, path) = stored(&file);
+    let ran: Vec<_> = rows(&["show", &path]).into_iter().filter(|(_, row, _)| row.contains(" ran")).collect();
+    assert!(ran.iter().any(|(group, ..)| group == "all groups"), "{ran:?}");
+}
+
+#[test]
 fn reasons_of_a_command_are_those_of_its_threads() {
     let mut file = slow_database(1000);
     file["window"]["command"] = json!({"arguments": ["redis-server"], "elapsed_ns": 10_000 * MS, "status": 0});

@@ -38,6 +38,13 @@ mod moments {
     }
 
     #[test]
+    fn a_thread_that_slept_in_an_earlier_step_does_not_say_when_this_one_began() {
+        let a = capture(10, [100, 200], 10 * MS, &[read_at(1, 900, 0)]);
+        let window = between(a, capture(15, [500, 600], 10 * MS, &[read_at(1, 5, SECOND)])).unwrap();
+        assert_eq!(window.head.window.unwrap().duration_ns, 4995 * MS);
+    }
+
+    #[test]
     fn idle_threads_say_when_a_window_was_if_all_are_idle() {
         let side = |second, idle, read: [u64; 2]| {
             capture(second, [idle, idle + 100], SECOND, &[read_at(1, read[0], 7), read_at(2, read[1], 7)])

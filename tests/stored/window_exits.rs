@@ -383,6 +383,11 @@ mod left {
         let named = |caller| [("caller", caller), ("gone", 10), ("last", 45)].map(|(name, run)| (name.to_owned(), run));
         assert_eq!(run(&[listed(1, 1, 30), listed(2, 3, 20)]), named(30));
         assert_eq!(run(&[listed(1, 1, 30)]), named(50), "it started in the window");
+        let (a, b) = sides(&[listed(1, 1, 30), listed(2, 3, 20)], &[listed(1, 1, 95)]);
+        let records = [executed(2, (1, 12), 50, "caller"), first.clone(), executed(1, (1, 13), 60, "next")];
+        let rows = programs(&with_records(a, b, &records));
+        let runs: Vec<_> = rows.iter().map(|(name, run, ..)| (&**name, *run)).collect();
+        assert_eq!(runs, [("caller", 30), ("gone", 10), ("last", 35), ("next", 10)], "and then another program");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::super::cgroup_names::CgroupNames;
+use super::super::executed::Executed;
 use super::super::executed::ProgramNames;
 use super::columns;
 use super::host_parameters::HostParameters;
@@ -51,11 +52,12 @@ impl ExecFields {
         Self { ids, comm: layout.find(columns::COMM), names: NameCache::default() }
     }
 
-    /// The id of the process, its start in ticks, and its name.
-    pub(super) fn executed(&mut self, record: &[u64]) -> Option<(u32, u64, Name)> {
+    /// The process, and its name.
+    pub(super) fn executed(&mut self, record: &[u64]) -> Option<(Executed, Name)> {
         let (record, _) = ThreadRecord::split(record)?;
         let [tgid, start] = self.ids.map(|field| record.number(field));
-        Some((u32::try_from(tgid?).ok()?, start? / NS_PER_TICK, self.names.name(record, self.comm)))
+        let executed = Executed { tgid: u32::try_from(tgid?).ok()?, start: start? / NS_PER_TICK, at_ns: record.time() };
+        Some((executed, self.names.name(record, self.comm)))
     }
 }
 
@@ -87,7 +89,7 @@ impl Decoder {
         let group = self.reader.cgroups.keys(record).group.map(NonZeroU64::get);
         state.cgroup = group.and_then(|key| self.names.cgroups.get(key));
         state.pcomm = self.reader.names.name(record, self.process_name);
-        state.program = self.names.programs.of_exited(&state);
+        state.program = self.names.programs.of_exited(&state, record.time());
         let parent = record.number(self.parent).unwrap_or(0);
         let [ppid, replaced_by] = [parent & u64::from(u32::MAX), parent >> REPLACED_BY_SHIFT].map(u32::try_from);
         let started_monotonic_ns = record.number(self.started)?;

@@ -23,6 +23,7 @@ use super::exit_programs::{ExitPrograms, WithoutRecord};
 use super::host_parameters::HostParameters;
 use super::layout::{Layout, RecordScope, TIME, ThreadRecord, words_of};
 use super::new_cgroup;
+use super::obstacle::of_other_ids;
 use super::packed_records::{MAX_BYTES, PackedRecords, unpacked};
 use super::program::{EventTrailer, ThreadEvent};
 use crate::model::{BpfObstacle, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, Name, NoBpf, ThreadState};
@@ -71,7 +72,7 @@ impl ExitListener {
             Engine::Procfs => return Err(NoExitRecords("only BPF has them. Fix: use --engine auto".to_owned())),
             _ => match options.roots.tree() {
                 Tree::Live => Self::start_with_bpf(ring_bytes),
-                Tree::OtherIds => Err(BpfObstacle::PidNamespace.into()),
+                Tree::OtherIds => Err(of_other_ids()),
                 Tree::Elsewhere => Err(BpfObstacle::NotLive.into()),
             },
         };
@@ -312,7 +313,7 @@ impl Inbox {
             match executed {
                 Some((fields, programs)) if trailer.event == ThreadEvent::Exec as u64 => {
                     let executed = fields.executed(record);
-                    let before = executed.and_then(|(tgid, start, comm)| programs.add(tgid, start, comm));
+                    let before = executed.and_then(|(executed, comm)| programs.add(executed, &comm));
                     received.execute(trailer, before);
                 }
                 _ => received.add(record, trailer),

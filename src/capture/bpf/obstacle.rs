@@ -1,10 +1,12 @@
 //! Why bpf(2) failed: from its error and what the kernel says about this process.
 
+use std::path::Path;
 use std::{fs, io};
 
 use nix::errno::Errno;
 
 use crate::model::{BpfObstacle, NoBpf, at_least};
+use crate::sys::bpf::kernel_btf;
 use crate::sys::seccomp::RiskyCall;
 
 /// Facts that decide about bpf(2), as text from the kernel. A file that cannot be read is empty.
@@ -30,11 +32,20 @@ pub(super) fn before_loading() -> Result<(), NoBpf> {
     if INITIAL_NAMESPACES.into_iter().any(is_other) {
         return Err(BpfObstacle::PidNamespace.into());
     }
+    if !Path::new(kernel_btf::PATH).exists() {
+        return Err(BpfObstacle::NoBtf.into());
+    }
     match BpfRights::read().privilege() {
         Some(cause) => Err(cause.into()),
         None if !RiskyCall::Bpf.returns() => Err(NoBpf::with_detail(BpfObstacle::Seccomp, "it kills the caller")),
         None => Ok(()),
     }
+}
+
+/// Why BPF is not used where `/proc` is of another PID namespace than this process, or that is of none of the first ones.
+pub(in crate::capture) fn of_other_ids() -> NoBpf {
+    let obstacle = before_loading().err().filter(|no_bpf| no_bpf.cause == BpfObstacle::PidNamespace);
+    obstacle.unwrap_or(BpfObstacle::NotLive.into())
 }
 
 /// Why bpf(2) failed. `reason` is what the verifier says, if it was asked.

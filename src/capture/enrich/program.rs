@@ -39,16 +39,11 @@ pub(crate) fn program_of_command(comm: &str, arguments: &[String]) -> Option<Nam
     started.name(&|path| Path::new(OsStr::from_bytes(path)).is_file())
 }
 
-/// Whether the path leads to a regular file in the root of the process, from its working directory. The command line of the
-/// caller's own process could ask so for any file: it is looked up with the caller's rights.
+/// Whether the path leads to a regular file in the root of the process, from its working directory. Command lines that the caller
+/// chose, also of programs that run as root, could ask so for any file: it is looked up with the caller's rights.
 fn is_file_of(process: &Process, path: &[u8]) -> bool {
-    let owner = process.directory.stat(".").map(|directory| directory.st_uid);
-    let found = match owner {
-        Ok(owner) if !getuid().is_root() && owner == getuid().as_raw() => as_caller(|| find(process, path)).ok(),
-        _ => Some(find(process, path)),
-    };
     let is_regular = |file: FileStat| SFlag::from_bits_truncate(file.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
-    found.and_then(Result::ok).is_some_and(is_regular)
+    find(process, path).is_ok_and(is_regular)
 }
 
 fn find(process: &Process, path: &[u8]) -> Result<FileStat, Errno> {
@@ -63,7 +58,8 @@ fn find(process: &Process, path: &[u8]) -> Result<FileStat, Errno> {
         [b'/', ..] => path.to_owned(),
         _ => [&process.directory.link("cwd")?, &b"/"[..], path].concat(),
     };
-    status_in(&root, Path::new(OsStr::from_bytes(&path)))
+    let status = || status_in(&root, Path::new(OsStr::from_bytes(&path)));
+    if getuid().is_root() { status() } else { as_caller(status).unwrap_or(Err(Errno::EPERM)) }
 }
 
 /// The status of a file, without opening it. Links are followed within the root; links of procfs to other files are not.

@@ -57,14 +57,14 @@ impl Mounts {
 
     pub(crate) fn layout(&self) -> CgroupLayout {
         // One without values, such as net_cls, may stand beside version 2.
-        let has_values = |(controllers, _): &(Vec<String>, Mount)| {
-            controllers.iter().any(|controller| ACCOUNTING.contains(&controller.as_str()))
+        let counts = |(controllers, _): &(Vec<String>, Mount)| {
+            self.unified.is_none() || controllers.iter().any(|controller| ACCOUNTING.contains(&controller.as_str()))
         };
-        match (&self.unified, !self.legacy.iter().any(has_values)) {
-            (Some(_), true) => CgroupLayout::Unified,
-            (Some(_), false) => CgroupLayout::Hybrid,
-            (None, false) => CgroupLayout::Legacy,
-            (None, true) => CgroupLayout::None,
+        match (&self.unified, self.legacy.iter().any(counts)) {
+            (Some(_), false) => CgroupLayout::Unified,
+            (Some(_), true) => CgroupLayout::Hybrid,
+            (None, true) => CgroupLayout::Legacy,
+            (None, false) => CgroupLayout::None,
         }
     }
 
@@ -146,6 +146,7 @@ mod tests {
         assert_eq!(mounts(V1).layout(), CgroupLayout::Legacy);
         let without_values = "33 31 0:30 / /sys/fs/cgroup/net rw - cgroup cgroup rw,net_cls\n34 31 0:31 / /s rw - cgroup cgroup rw,name=systemd\n";
         assert_eq!(mounts(&format!("{without_values}{V2}")).layout(), CgroupLayout::Unified);
+        assert_eq!(mounts(without_values).layout(), CgroupLayout::Legacy);
         assert_eq!(mounts("22 27 0:21 / /proc rw - proc proc rw\nnonsense\n").layout(), CgroupLayout::None);
         assert_eq!(mounts(V2).point().as_deref(), Some("/sys/fs/cgroup/uni fied"));
         assert_eq!(mounts(V1).point().as_deref(), Some("/sys/fs/cgroup/cpu"));

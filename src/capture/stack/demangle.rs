@@ -22,15 +22,20 @@ pub(super) fn demangled(symbol: &str) -> String {
     limited(if name.is_empty() { without_suffix(symbol) } else { &name })
 }
 
-/// Suffixes that compilers add to the names of copies of a function: `name.constprop.0`.
-const SUFFIXES: [&str; 8] = ["cold", "constprop", "isra", "llvm", "localalias", "lto_priv", "part", "str"];
+/// Suffixes that compilers add to the names of copies of a function: `name.cold`.
+const SUFFIXES: [&str; 2] = ["cold", "localalias"];
+/// Those that a number follows: `name.constprop.0`.
+const NUMBERED: [&str; 6] = ["constprop", "isra", "llvm", "lto_priv", "part", "str"];
 
 /// A symbol without that, and without the version that linkers add: `name@VERSION`. Dots are also parts of names: `main.handle`.
 fn without_suffix(symbol: &str) -> &str {
     let named = symbol.split('@').find(|part| !part.is_empty()).unwrap_or(symbol);
     let is_suffix = |(at, _): &(usize, &str)| {
-        let word = named[at + 1..].split('.').next().unwrap_or_default();
-        *at > 0 && (SUFFIXES.contains(&word) || word.bytes().all(|byte| byte.is_ascii_digit()))
+        let mut words = named[at + 1..].split('.');
+        let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+        let [word, next] = [words.next(), words.next()];
+        let is_numbered = |word| NUMBERED.contains(&word) && next.is_some_and(is_number);
+        *at > 0 && word.is_some_and(|word| SUFFIXES.contains(&word) || is_number(word) || is_numbered(word))
     };
     named.match_indices('.').find(is_suffix).map_or(named, |(at, _)| &named[..at])
 }
@@ -133,6 +138,7 @@ mod tests {
         for (symbol, name) in [
             ("cache_get", "cache_get"),
             ("cache_get.constprop.0", "cache_get"),
+            ("main.part", "main.part"),
             ("cache_get.part.1.cold", "cache_get"),
             ("counter.12", "counter"),
             ("main.(*Server).Serve", "main.(*Server).Serve"),

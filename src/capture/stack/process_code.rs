@@ -74,6 +74,7 @@ impl CodeMappings {
     pub(super) fn find(&mut self, at: u64, files: &mut CodeFiles) -> FoundCode {
         let is_vdso = at.checked_sub(self.vdso).is_some_and(|distance| distance < VDSO_BYTES);
         match self.place(at) {
+            Some(place) if is_made_at_run_time(&self.by_address[place].module.mapping.path) => FoundCode::Mapped,
             Some(place) => self.in_file(at, place, files).map_or(FoundCode::Unknown, FoundCode::InFile),
             None if is_vdso => FoundCode::Unknown,
             None => FoundCode::OfNoFile,
@@ -108,6 +109,11 @@ fn vdso(directory: &ProcDirectory) -> Option<u64> {
     let (pairs, _) = values.as_chunks::<2>();
     let mut pairs = pairs.iter().map(|pair| pair.map(u64::from_ne_bytes));
     pairs.find_map(|[kind, value]| (kind == AT_SYSINFO_EHDR).then_some(value))
+}
+
+/// Whether a mapping with such a path has code that a runtime made: .NET maps it twice, and PHP shares it.
+fn is_made_at_run_time(path: &[u8]) -> bool {
+    [&b"/memfd:doublemapper"[..], b"/dev/zero", b"/anon_hugepage"].iter().any(|made| path.starts_with(made))
 }
 
 fn directory(id: u32) -> Option<ProcDirectory> {

@@ -110,11 +110,15 @@ impl Stacks {
         let RunningThread { tgid, registers, ref stack, .. } = *thread;
         let [instruction, start, ..] = registers;
         self.open(tgid, instruction);
-        let (_, mappings) = self.processes.get_mut(&tgid)?.code.as_mut()?.parts();
+        let (space, mappings) = self.processes.get_mut(&tgid)?.code.as_mut()?.parts();
+        let mut memory = StackMemory::new(space);
+        // The copy has no code.
+        let mut find = |at: u64| match mappings.find(at, &mut self.files) {
+            FoundCode::OfNoFile if memory.word(at & !7).is_some() => FoundCode::Mapped,
+            found => found,
+        };
         let word = |at: u64| stack.get(usize::try_from(at.checked_sub(start)? / 8).ok()?).copied();
-        let addresses =
-            self.unwinder
-                .unwind(tgid, numbered(&registers), &mut |at| mappings.find(at, &mut self.files), &mut |at| word(at));
+        let addresses = self.unwinder.unwind(tgid, numbered(&registers), &mut find, &mut |at| word(at));
         self.list.number(&addresses)
     }
 

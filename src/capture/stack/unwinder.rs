@@ -32,7 +32,10 @@ pub(super) enum CodeAddress {
 /// The code at an address of a process.
 pub(super) enum FoundCode {
     InFile(CodePlace),
+    /// In no file, and maybe nowhere.
     OfNoFile,
+    /// In no file, but in memory: code that was made at run time.
+    Mapped,
     Unknown,
 }
 
@@ -78,7 +81,7 @@ impl Unwinder {
                 FoundCode::InFile(place) => (CodeAddress::InFile(place.file.number, place.address), Some(place)),
                 // A rule that is wrong leads anywhere, mostly where nothing is.
                 FoundCode::OfNoFile if !addresses.is_empty() && memory(at & !7).is_none() => break,
-                FoundCode::OfNoFile => (CodeAddress::InProcess(process, at), None),
+                FoundCode::OfNoFile | FoundCode::Mapped => (CodeAddress::InProcess(process, at), None),
                 FoundCode::Unknown => (CodeAddress::Unknown, None),
             };
             addresses.push(address);

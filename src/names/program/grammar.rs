@@ -44,6 +44,8 @@ pub(super) enum WhatRuns {
     File,
     /// A regular file with one of these ends, separated by spaces.
     FileEnding(&'static str),
+    /// A regular file, whose path may lack one of these ends, separated by spaces.
+    FileWithout(&'static str),
     /// A program, with its arguments behind it.
     Program,
     /// A module of Python: identifiers between dots.
@@ -166,6 +168,10 @@ impl WhatRuns {
             Self::File | Self::Program => is_file(argument),
             Self::FileEnding(ends) => {
                 ends.split(' ').any(|end| argument.ends_with(end.as_bytes())) && is_file(argument)
+            }
+            Self::FileWithout(ends) => {
+                let ends = || ends.split(' ').map(str::as_bytes).filter(|_| !base_name(argument).starts_with(b"."));
+                is_file(argument) || ends().any(|end| is_file(&[argument, end].concat()))
             }
             Self::Module => argument.split(|&byte| byte == b'.').all(is_identifier),
             Self::Class => is_file(argument) || argument.split(|&byte| matches!(byte, b'.' | b'/')).all(is_identifier),

@@ -63,6 +63,7 @@ pub(super) const INTERPRETERS: &[Interpreter] = &[
             (Word, "--experimental-specifier-resolution --trace-event-categories --trace-event-file-pattern"),
             END,
         ],
+        operand: WhatRuns::FileWithout(".js /index.js .mjs .cjs"),
         ..PLAIN
     },
     Interpreter {
@@ -125,7 +126,10 @@ pub(super) const INTERPRETERS: &[Interpreter] = &[
         signs: "-+",
         options: &[
             (Words, "-A -a -K -P -Q -S -t -W -SDcpu -SDio -hms -hmbs -sbt -sbwt -sbwtdcpu -sbwtdio -swt -swtdcpu"),
-            (Words, "-swtdio -stbt -scl -sub -zdbbl -M* -root -bindir -progname -home -boot_var"),
+            (
+                Words,
+                "-swtdio -stbt -scl -sub -zdbbl -M* -B* -pc -smp -mnesia -enable-feature -root -bindir -progname -home -boot_var",
+            ),
             (Words, "-sname -name -setcookie -config -args_file -vm_args -kernel -mode -pa -pz -boot -start_epmd"),
             (Words, "-elixir_root -env -logger -sasl -heart -proto_dist -ssl_dist_optfile"),
             (Nothing, "-- -noshell -noinput -hidden -embedded -noinit"),

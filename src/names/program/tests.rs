@@ -42,6 +42,10 @@ fn the_name_is_that_of_the_file_module_or_class_that_runs() {
         ("java -ea -jar /opt/app/FILE.jar secret", "FILE.jar"),
         ("java --module-path m --module app/app.Main secret", "app.Main"),
         ("java --module=app/app.Main secret", "app.Main"),
+        (
+            "beam.smp -W w -MBas ageffcbf -MHas ageffcbf -MMmcs 30 -pc unicode -P 1048576 -t 5000000 -stbt db -zdbbl 128000 -B i -- -root /usr/lib/erlang -progname erl -- -home /var/lib/rabbitmq -- -pa -noshell -noinput -s rabbit boot -boot start_sasl -syslog logger []",
+            "rabbit",
+        ),
         ("beam.smp -W w -sbwt none -- -root /usr/lib -- -home / -- -pa a b -noshell -s rabbit boot", "rabbit"),
         ("bash -euo pipefail ./FILE.sh secret", "FILE.sh"),
         ("bash -oO pipefail globstar +x FILE.sh secret", "FILE.sh"),
@@ -68,6 +72,16 @@ fn the_name_is_that_of_the_file_module_or_class_that_runs() {
     ] {
         assert_eq!(program_of(line).as_deref(), Some(expected), "{line}");
     }
+}
+
+#[test]
+fn node_finds_a_script_without_its_end() {
+    for file in ["dist/main.js", "dist/main/index.js", "dist/main.mjs"] {
+        let started =
+            StartedProgram { comm: "MainThread", exe: Some(b"/usr/bin/node"), arguments: b"node\0dist/main\0" };
+        assert_eq!(started.name(&|path| path == file.as_bytes()).as_deref(), Some("main"), "{file}");
+    }
+    assert_eq!(program_of("node ."), None);
 }
 
 #[test]

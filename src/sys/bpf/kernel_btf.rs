@@ -9,7 +9,8 @@ use nix::sys::statfs::{SYSFS_MAGIC, fstatfs};
 
 use super::mapping::{Access, SharedMemory};
 
-const PATH: &str = "/sys/kernel/btf/vmlinux";
+/// Type information of the kernel.
+pub(crate) const PATH: &str = "/sys/kernel/btf/vmlinux";
 
 /// Several times what any kernel has: distribution kernels have 4 to 8 MiB.
 const MAX_SIZE: usize = 256 << 20;
