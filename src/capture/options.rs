@@ -38,12 +38,12 @@ impl Roots {
     }
 }
 
-/// Whose threads a procfs has.
+/// The threads that a procfs lists, as seen by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tree {
     /// `/proc`: its thread ids are valid in system calls.
     Live,
-    /// `/proc` of another PID namespace: in system calls, its ids are those of other threads, or of none.
+    /// `/proc` of another PID namespace: a system call takes its thread ids for ids of other threads.
     OtherIds,
     /// Another procfs, or a recorded tree, which may be of another boot.
     Elsewhere,

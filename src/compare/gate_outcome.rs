@@ -215,7 +215,7 @@ struct MetricGate<'g> {
 enum LooksAt {
     /// It selects none: all groups together.
     All,
-    /// By its very name: whatever else that stands for, it is judged as alone.
+    /// The gate has exactly the name of the group, which is judged as if no other group matched.
     Named,
     /// A glob matches it, or the name of its interpreter or program stands for it. Each can be missing on a side.
     Several,

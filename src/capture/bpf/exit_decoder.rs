@@ -4,8 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::super::cgroup_names::CgroupNames;
-use super::super::executed::Executed;
-use super::super::executed::ProgramNames;
+use super::super::executed::{Executed, ProgramNames};
 use super::columns;
 use super::host_parameters::HostParameters;
 use super::layout::{FOLLOWED, Field, HEAD, Layout, TIME, ThreadRecord};

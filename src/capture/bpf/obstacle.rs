@@ -42,7 +42,8 @@ pub(super) fn before_loading() -> Result<(), NoBpf> {
     }
 }
 
-/// Why BPF is not used where `/proc` is of another PID namespace than this process, or that is of none of the first ones.
+/// Why BPF is not used where `/proc` is of another PID namespace than this process: the process is not in the initial namespaces, or
+/// only `/proc` is not.
 pub(in crate::capture) fn of_other_ids() -> NoBpf {
     let obstacle = before_loading().err().filter(|no_bpf| no_bpf.cause == BpfObstacle::PidNamespace);
     obstacle.unwrap_or(BpfObstacle::NotLive.into())

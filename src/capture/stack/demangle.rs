@@ -24,7 +24,7 @@ pub(super) fn demangled(symbol: &str) -> String {
 
 /// Suffixes that compilers add to the names of copies of a function: `name.cold`.
 const SUFFIXES: [&str; 2] = ["cold", "localalias"];
-/// Those that a number follows: `name.constprop.0`.
+/// Suffixes that compilers add with a number behind: `name.constprop.0`.
 const NUMBERED: [&str; 6] = ["constprop", "isra", "llvm", "lto_priv", "part", "str"];
 
 /// A symbol without that, and without the version that linkers add: `name@VERSION`. Dots are also parts of names: `main.handle`.
