@@ -225,8 +225,10 @@ impl Capturer {
         let cpu_time_after = cpu_time::read(&files, start.instant);
         files.check_descriptors()?;
         enrich::read(&context, enrich::AFTER_THREADS, &mut read, &pool);
+        let named_before = scope.before().into_iter().flat_map(|(_, head)| head.containers.keys().map(String::as_str));
+        let with_threads: BTreeSet<&str> = read.paths().chain(named_before).collect();
         let NamedContainers { containers, unread } =
-            self.lasting.container_names.containers_of(cgroup_stats.keys().map(String::as_str));
+            self.lasting.container_names.containers_of(with_threads.into_iter());
         let mut head = match scope.before() {
             Some((_, before)) => before.clone(),
             None => self.head_of_all(scope.smaps(), &pool, &tally, report),

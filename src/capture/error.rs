@@ -69,8 +69,8 @@ impl CaptureError {
 
 /// Why this process cannot use BPF, and the fix.
 pub(super) fn finding_without_bpf(no_bpf: &NoBpf) -> Finding {
-    let (euid, capabilities) = (nix::unistd::geteuid().as_raw(), process::held());
-    why_no_bpf(no_bpf, CaptureInfo { euid, capabilities, ..CaptureInfo::default() })
+    let (euid, confined) = (nix::unistd::geteuid().as_raw(), process::is_confined());
+    why_no_bpf(no_bpf, CaptureInfo { euid, capabilities: process::held(), confined, ..CaptureInfo::default() })
 }
 
 /// How to fix that procfs cannot be listed.

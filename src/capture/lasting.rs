@@ -17,7 +17,7 @@ use super::host::mounts::Mounts;
 use super::options::Roots;
 use super::read_threads::ReadThread;
 use super::scope::CaptureScope;
-use crate::model::{CgroupStats, HostContext};
+use crate::model::{CgroupStats, HostContext, lineage};
 use crate::process::ReaderPool;
 
 /// Knowledge of passes that later passes use.
@@ -122,7 +122,8 @@ impl Lasting {
         paths: impl Iterator<Item = &'p str>,
         pool: &ThreadPool,
     ) -> BTreeMap<String, CgroupStats> {
-        let paths: BTreeSet<&str> = paths.collect();
+        // The quota of a cgroup also stops threads of those below it, and it may have no thread of its own.
+        let paths: BTreeSet<&str> = paths.flat_map(lineage).collect();
         let mut stats = scope.before().map(|(_, head)| head.cgroup_stats.clone()).unwrap_or_default();
         let is_asked = |path: &&String| self.reads_all_cgroups || paths.iter().any(|below| is_in(below, path));
         let mut asked: BTreeSet<&str> = stats.keys().filter(is_asked).map(String::as_str).collect();

@@ -6,6 +6,12 @@ use crate::model::may_be_cut;
 pub(crate) const PF_WQ_WORKER: u64 = 0x20;
 pub(crate) const PF_KTHREAD: u64 = 0x0020_0000;
 pub(crate) const PF_EXITING: u64 = 0x4;
+const PF_FORKNOEXEC: u64 = 0x40;
+
+/// Whether the process of a first thread with these flags still runs the program of its parent, in a copy of its memory.
+pub(crate) fn is_forked(flags: u64) -> bool {
+    flags & (PF_FORKNOEXEC | PF_KTHREAD) == PF_FORKNOEXEC
+}
 
 /// Kernel threads whose names the kernel prints whole (`proc_task_name` in `fs/proc/array.c`).
 #[derive(Clone, Copy, Debug, Default)]

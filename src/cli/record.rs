@@ -135,14 +135,41 @@ pub(super) fn exit_status(end: Option<CommandEnd>) -> ExitCode {
 pub(super) fn recorder(args: &RecordArgs, windows: u32, signals: &Signals) -> anyhow::Result<Recorder> {
     let options = Options { pids: args.processes.pids.clone(), ..options(&args.sources) };
     let recorder = args.recorder.recorder(&options, args.every.is_none().then_some(windows), args.privileges())?;
-    if let Some(period) = args.at {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
-        if let Some(signal) = signals.pause(until_multiple(now, period)).context("cannot wait for the time of --at")? {
-            return Err(RecordError::NotStarted(SpawnError::Interrupted(signal)).into());
-        }
+    if let Some(period) = args.at
+        && let Some(signal) = wait_for_multiple(period, signals)?
+    {
+        return Err(RecordError::NotStarted(SpawnError::Interrupted(signal)).into());
     }
     Ok(recorder)
 }
+
+/// Waits for a multiple of a period by the wall clock, which can be set meanwhile, and the host suspended. Returns a signal that ended
+/// the wait.
+fn wait_for_multiple(period: Duration, signals: &Signals) -> anyhow::Result<Option<i32>> {
+    let wall = || SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970");
+    let mut begin = Duration::MAX;
+    loop {
+        let now = wall()?;
+        begin = aimed(begin, now, period);
+        let left = begin.saturating_sub(now);
+        if left.is_zero() {
+            return Ok(None);
+        }
+        if let Some(signal) = signals.pause(left.min(MOST_LATE)).context("cannot wait for the time of --at")? {
+            return Ok(Some(signal));
+        }
+    }
+}
+
+/// The multiple of a period to begin at: the one that was aimed at, or the next one, if it was missed or is now further away.
+fn aimed(begin: Duration, now: Duration, period: Duration) -> Duration {
+    let next = now.saturating_add(until_multiple(now, period));
+    let is_missed = now.saturating_sub(begin) >= MOST_LATE;
+    if is_missed { next } else { begin.min(next) }
+}
+
+/// A busy host may wake a process as late as this.
+const MOST_LATE: Duration = Duration::from_secs(1);
 
 /// The time from `now` to the next multiple of a period.
 fn until_multiple(now: Duration, period: Duration) -> Duration {
@@ -245,4 +272,22 @@ pub(super) fn print(args: &RecordArgs, window: &CtprofSnapshot, view: &ViewArgs)
 /// Returns the stream for reports: beside a command's output, standard error, as in perf stat.
 pub(super) fn stream(args: &RecordArgs) -> Stream {
     if args.command.is_empty() { Stream::Stdout } else { Stream::Stderr }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_begins_at_a_multiple_also_if_the_clock_was_set_or_the_host_suspended() {
+        let aimed = |begin: u64, now: u64| {
+            let time = Duration::from_millis;
+            aimed(time(begin), time(now), time(10_000)).as_millis()
+        };
+        assert_eq!(aimed(u64::MAX, 12_345), 20_000);
+        assert_eq!(aimed(20_000, 19_000), 20_000);
+        assert_eq!(aimed(20_000, 20_500), 20_000, "woken late");
+        assert_eq!(aimed(20_000, 45_000), 50_000, "suspended, or set ahead");
+        assert_eq!(aimed(20_000, 3_000), 10_000, "set back");
+    }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use glob::{MatchOptions, Pattern};
 
 use super::similar;
+use crate::model::lineage;
 use crate::model::sorted::CollectSorted;
 
 const SUGGESTIONS: usize = 3;
@@ -91,10 +92,6 @@ impl NoSuchGroup {
 #[derive(Clone, Debug)]
 pub struct Flatten(Pattern);
 
-/// `PATH_MAX` of `include/uapi/linux/limits.h`: the kernel gives no longer ones, and each front part costs
-/// a match.
-pub(super) const LONGEST_PATH: usize = 4096;
-
 /// `*` and `?` stay within a segment.
 const SEGMENTS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
@@ -107,14 +104,8 @@ impl Flatten {
 
     /// The path, with the longest prefix that the glob matches replaced by the glob.
     pub(super) fn apply(&self, path: &str) -> Option<String> {
-        if path.len() > LONGEST_PATH {
-            return None;
-        }
-        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-        let mut fronts: Vec<usize> = ends.filter(|end| *end > 0).collect();
-        fronts.reverse();
-        let end = fronts.into_iter().find(|end| self.0.matches_with(&path[..*end], SEGMENTS))?;
-        Some(format!("{}{}", self.0, &path[end..]))
+        let front = lineage(path).rev().find(|front| self.0.matches_with(front, SEGMENTS))?;
+        Some(format!("{}{}", self.0, &path[front.len()..]))
     }
 }
 
@@ -166,8 +157,8 @@ mod tests {
 
     #[test]
     fn a_path_that_no_kernel_gives_takes_linear_time() {
-        let endless = "/a".repeat(LONGEST_PATH);
+        let endless = "/a".repeat(4096);
         assert_eq!(Flatten::new("/**").unwrap().apply(&endless), None);
-        assert!(Flatten::new("/**").unwrap().apply(&endless[..LONGEST_PATH]).is_some());
+        assert!(Flatten::new("/**").unwrap().apply(&endless[..4096]).is_some());
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::longest_wait::LongestWait;
-use super::{GroupBy, GroupFacts, HaltedNs, LONGEST_PATH, ProcessMemory, Throttled, Turnover};
+use super::{GroupBy, GroupFacts, HaltedNs, ProcessMemory, Throttled, Turnover};
 use crate::model::sorted::Arrange;
 use crate::model::{
-    CgroupCpuStats, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Totals,
+    CgroupCpuStats, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Totals, lineage,
 };
 
 /// Totals of a group: the work of its threads, and their number.
@@ -216,9 +216,12 @@ impl GroupTotals {
     /// Returns the longest time out of quota: as if each thread had waited whenever one of its cgroups was out of quota, on all
     /// CPUs. `None` if a cgroup of the threads is not known at both ends of the window.
     fn longest_quota_ns(&self, snapshot: &SnapshotHead) -> Option<u64> {
-        let cpu = |path: &Name| snapshot.cgroup_stats.get(&**path).map(|stats| &stats.cpu);
-        let is_known = |path| cpu(path).is_some_and(|cpu| cpu.throttled_usec.is_some() || cpu.usage_usec.is_some());
-        if !self.cgroups.iter().all(is_known) {
+        let cpu = |path: &str| snapshot.cgroup_stats.get(path).map(|stats| &stats.cpu);
+        let is_known =
+            |path: &str| cpu(path).is_some_and(|cpu| cpu.throttled_usec.is_some() || cpu.usage_usec.is_some());
+        // The first cgroup of all has no quota, and no values in older kernels.
+        let are_known = |path: &Name| lineage(path).filter(|above| *above != "/").all(is_known) && is_known(path);
+        if !self.cgroups.iter().all(are_known) {
             return None;
         }
         let throttled = self.waited_in(snapshot).filter_map(|cpu| cpu.throttled_usec);
@@ -341,12 +344,6 @@ fn blocked_ns(thread: &ThreadState) -> Option<u64> {
     };
     let counted = if thread.kernel_thread { metrics.iowait_sum } else { metrics.block_sum };
     counted.filter(|_| metrics.ext_enabled != Some(true)).map(u64::from).or_else(delays)
-}
-
-/// Returns the paths of a cgroup and of its ancestors; nothing for a path that no kernel gives, whose depth a file chooses.
-fn lineage(path: &str) -> impl Iterator<Item = &str> {
-    let ends = path.match_indices('/').map(|(at, _)| at.max(1)).chain([path.len()]);
-    ends.filter(|_| path.len() <= LONGEST_PATH).map(|end| &path[..end])
 }
 
 /// When threads started and were read, summed over those whose start is recorded.

@@ -31,6 +31,9 @@ coded! {
         MissedByIterator = "missed-by-iterator", ("missing from the BPF iterator");
         /// The kernel was built without an option.
         KernelLacks { option: &'static str } = "kernel-lacks-option", ("kernel lacks CONFIG_{option}");
+        /// The kernel was built without an option, or /sys is not mounted here.
+        SysfsHiddenOrKernelLacks { option: &'static str } = "no-sysfs-or-not-built",
+            ("kernel lacks CONFIG_{option}, or /sys is not visible here");
         /// The kernel has no such file, or none of the fields that BPF would read instead.
         KernelLacksFile = "kernel-lacks-file", ("kernel has no such file or fields");
         /// A sysctl is 0.
@@ -110,11 +113,12 @@ pub(crate) fn fix_of_descriptors(errno: nix::errno::Errno) -> String {
     }
 }
 
+const LET_READ_SYSFS: &str = "let ctprof read /sys (container: -v /sys:/sys:ro)";
 const SMAPS_ALWAYS: Fix = Fix::Advice("capture with --smaps always");
 const DEBUG_INFO: Fix = Fix::Advice("install the debug information of the program");
 const RUN_ON_HOST: Fix = Fix::Advice("run on the host, or start the container with --pid=host");
 const RUN_IN_HOST_NETWORK: Fix =
-    Fix::Advice("run on the host, or start the container with --network=host and without its own user namespace");
+    Fix::Advice("run on the host, or have root start the container, with --network=host and --userns=host");
 
 pub(super) const OTHER_PID_NAMESPACE: Cause =
     Cause::OtherNamespace { message: "only this PID namespace is visible", fix: RUN_ON_HOST };
@@ -128,7 +132,8 @@ pub(super) const OTHER_USER_NAMESPACE: Cause = Cause::OtherNamespace {
 fn fix_of_obstacle(obstacle: &BpfObstacle) -> Option<Fix> {
     Some(Fix::Advice(match obstacle {
         BpfObstacle::NoCapability => return Some(Fix::setcap([Capability::Bpf, Capability::Perfmon])),
-        BpfObstacle::UserNamespace => "run on the host, or start the container with --userns=host",
+        BpfObstacle::NoSysfs => LET_READ_SYSFS,
+        BpfObstacle::UserNamespace => "run on the host, or have root start the container, with --userns=host",
         BpfObstacle::PidNamespace => return Some(RUN_ON_HOST),
         BpfObstacle::Lockdown => "boot without `lockdown=confidentiality`",
         BpfObstacle::Seccomp => {

@@ -6,13 +6,15 @@ use super::{Coverage, DataSource, Finding};
 use crate::model::sorted::CollectSorted;
 use crate::model::{
     CgroupLayout, CgroupStats, DERIVED, Derived, Formula, METRICS, Metric, MetricId, Section, SnapshotHead, SourceFile,
-    WindowRule,
+    TaskstatsFamily, WindowRule,
 };
 
 const NOT_RECORDED: &str = "no data: the snapshot has none";
 const NOT_SELECTED: &str = "no metric of this section is selected by --metrics";
 const NOT_REACHED: &str = "no data: no thread reached a new maximum or minimum in the window, threads that did have exited (only BPF \
                            reads them then), or the kernel has no such fields";
+const NO_IRQ_TIME: &str =
+    "no data: kernel lacks CONFIG_IRQ_TIME_ACCOUNTING, its configuration cannot be read, or delay accounting is off";
 const NO_FIELDS: &str = "no data: the kernel has no such fields";
 const NO_FIELDS_IN_THE_END: &str = "no data: the kernel has no such fields, or threads that have them had exited";
 const NOTHING_TO_AVERAGE: &str = "no data: nothing was counted that these metrics average";
@@ -76,6 +78,7 @@ fn no_values(section: Section, metrics: &[&Metric], head: &SnapshotHead) -> Stri
         Some(version) if metrics.iter().all(is_newer) => {
             return format!("no data: the kernel's taskstats version is {version}, too old");
         }
+        _ if metrics.iter().all(|metric| metric.taskstats_family() == Some(TaskstatsFamily::Irq)) => NO_IRQ_TIME,
         _ if head.window.is_some() && metrics.iter().all(|metric| metric.window == WindowRule::IfChanged) => {
             NOT_REACHED
         }
@@ -154,7 +157,10 @@ mod tests {
         snapshot.head.capture = Some(CaptureInfo { options, ..CaptureInfo::default() });
         assert_eq!(why(&snapshot, Section::SmapsRollup), "no data: smaps_rollup: disabled by --smaps never");
         assert_eq!(why(&snapshot, Section::TaskstatsDelay), "no data: taskstats: disabled by --no-taskstats");
-        assert_eq!(why(&snapshot, Section::SchedExt), "no data: sched_ext: kernel lacks CONFIG_SCHED_CLASS_EXT");
+        assert_eq!(
+            why(&snapshot, Section::SchedExt),
+            "no data: sched_ext: kernel lacks CONFIG_SCHED_CLASS_EXT, or /sys is not visible here"
+        );
         let pressure = why(&snapshot, Section::HostPressure);
         assert_eq!(pressure, "no data: pressure: disabled at boot, or kernel lacks CONFIG_PSI. Fix: boot with `psi=1`");
     }

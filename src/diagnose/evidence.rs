@@ -55,7 +55,8 @@ impl<'s> Evidence<'s> {
             }
         }
         let missing = all.into_iter().filter(|capability| !self.holds(capability));
-        let fix = if self.is_root {
+        let is_confined = self.head.capture.as_ref().is_some_and(|capture| capture.confined);
+        let fix = if self.is_root || is_confined {
             Fix::GrantToRoot(missing.collect())
         } else {
             Fix::Setcap(missing.chain(self.held.iter().cloned()).collect())

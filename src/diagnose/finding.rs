@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
-use super::{Affected, Capability, Cause, DataSource, Evidence, Fix, facilities, files, host};
+use super::{Affected, Cause, DataSource, Evidence, Fix, facilities, files, host};
 use crate::model::{Census, CtprofSnapshot, SnapshotHead, named};
 
 named! {
@@ -92,9 +92,7 @@ impl Finding {
             (DataSource::Cgroups, Some(Cause::CgroupGone)) => "no statistics for",
             (DataSource::Containers, _) => "no names for",
             (DataSource::File(_) | DataSource::Jemalloc, _) => "not read for",
-            (DataSource::Reasons, Some(Cause::Denied { capability: Capability::SysPtrace, .. })) => {
-                "only for threads that this user may trace"
-            }
+            (DataSource::Reasons, Some(Cause::Denied { .. })) => "only for threads that this user may trace",
             (DataSource::Reasons, Some(Cause::NoStacks { .. })) => "no functions of programs",
             (DataSource::Reasons, Some(Cause::StacksOfUserOnly)) => "functions of programs only for those of this user",
             (DataSource::Reasons, _) => "no kernel functions",

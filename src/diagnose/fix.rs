@@ -78,7 +78,7 @@ impl fmt::Display for Fix {
 
 fn setcap(f: &mut fmt::Formatter<'_>, capabilities: &BTreeSet<Capability>, file: &str) -> fmt::Result {
     let names = joined(capabilities, ",", str::to_owned);
-    write!(f, "run as root, or once: sudo setcap {names}+ep {file}")
+    write!(f, "run as root, or once: sudo setcap {names}+p {file}")
 }
 
 fn joined(capabilities: &BTreeSet<Capability>, separator: &str, text: impl Fn(&str) -> String) -> String {

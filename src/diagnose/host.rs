@@ -92,7 +92,8 @@ pub(super) fn sched_ext(evidence: &Evidence<'_>) -> Finding {
     match &evidence.head.sched_ext {
         Some(_) => Finding::full_coverage(DataSource::SchedExt),
         None => {
-            Finding::new(DataSource::SchedExt, Coverage::Unavailable, Cause::KernelLacks { option: "SCHED_CLASS_EXT" })
+            let cause = Cause::SysfsHiddenOrKernelLacks { option: "SCHED_CLASS_EXT" };
+            Finding::new(DataSource::SchedExt, Coverage::Unavailable, cause)
         }
     }
 }

@@ -39,7 +39,7 @@ impl DataSource {
     /// The source that decides whether a metric has values.
     pub fn of_metric(metric: &Metric) -> Self {
         match (metric.taskstats_family(), metric.file()) {
-            (Some(TaskstatsFamily::Delay), _) => Self::DelayAccounting,
+            (Some(TaskstatsFamily::Delay | TaskstatsFamily::Irq), _) => Self::DelayAccounting,
             (Some(TaskstatsFamily::Watermark), _) => Self::HighWaterMarks,
             (Some(TaskstatsFamily::Cpu), _) => Self::Taskstats,
             (None, "jemalloc") => Self::Jemalloc,

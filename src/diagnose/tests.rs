@@ -98,10 +98,18 @@ fn setcap_commands_of_several_sources_do_not_undo_one_another() {
     let fixes = fixes(&findings);
     let (fix, sources) = &fixes[0];
     let command = "run as root, or once: sudo setcap \
-                   cap_checkpoint_restore,cap_dac_read_search,cap_net_admin,cap_sys_ptrace+ep \
+                   cap_checkpoint_restore,cap_dac_read_search,cap_net_admin,cap_sys_ptrace+p \
                    \"$(command -v ctprof)\"";
     assert_eq!((fixes.len(), fix.to_string().as_str()), (1, command));
     assert_eq!(sources.iter().map(|source| source.name()).collect::<Vec<_>>(), ["io", "taskstats"]);
+}
+
+#[test]
+fn who_cannot_gain_capabilities_is_not_told_to_use_setcap() {
+    let mut container = failing(SourceFile::Io, Errno::EACCES);
+    container.head.capture = Some(CaptureInfo { euid: 1000, confined: true, ..CaptureInfo::default() });
+    let fix = finding(&container, SourceFile::Io).fix.unwrap().to_string();
+    assert!(fix.starts_with("run with cap_") && fix.contains("--cap-add="), "{fix}");
 }
 
 #[test]
@@ -229,7 +237,7 @@ fn by_bpf(snapshot: CtprofSnapshot, bpf: BpfUse) -> CtprofSnapshot {
 fn a_capture_without_bpf_says_why_and_is_complete_all_the_same() {
     let line = |cause, detail| finding(&without_bpf(cause, detail), DataSource::Bpf).to_string();
     let expected = "bpf engine: BPF requires cap_bpf and cap_perfmon (EPERM). Fix: run as root, or once: sudo setcap \
-                    cap_bpf,cap_perfmon+ep \"$(command -v ctprof)\"";
+                    cap_bpf,cap_perfmon+p \"$(command -v ctprof)\"";
     assert_eq!(line(BpfObstacle::NoCapability, Some("EPERM")), expected);
     let expected = "bpf engine: the kernel is locked down (lockdown=confidentiality), where BPF requires Linux 6.12 (EPERM). \
                     Fix: boot without `lockdown=confidentiality`";

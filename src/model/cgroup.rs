@@ -28,14 +28,27 @@ stored! {
         optional psi: Psi,
         /// Inode of its directory: in version 2, the id of the cgroup. One that is made later with the same path has another.
         optional inode: Option<u64>,
+        /// The controller of the hierarchy of version 1 that has this inode: another hierarchy has another.
+        optional inode_in: Option<String>,
     }
 }
 
 impl CgroupStats {
     /// Whether it is known to be another cgroup than one with the same path.
     pub(crate) fn is_other_than(&self, before: &Self) -> bool {
-        self.inode.zip(before.inode).is_some_and(|(inode, before)| inode != before)
+        let are_of_one_hierarchy = self.inode_in == before.inode_in;
+        are_of_one_hierarchy && self.inode.zip(before.inode).is_some_and(|(inode, before)| inode != before)
     }
+}
+
+/// `PATH_MAX` of `include/uapi/linux/limits.h`: the kernel gives no longer ones.
+const LONGEST_PATH: usize = 4096;
+
+/// Returns the paths of the cgroups above a cgroup, from `/` on, and its own; nothing for a path that no kernel gives, whose
+/// depth a file chooses.
+pub(crate) fn lineage(path: &str) -> impl DoubleEndedIterator<Item = &str> {
+    let ends = path.match_indices('/').map(|(at, _)| at.max(1)).chain([path.len()]);
+    ends.filter(|_| path.len() <= LONGEST_PATH).map(|end| &path[..end])
 }
 
 /// The possible files of a value; the first with the value counts.

@@ -14,8 +14,9 @@ const CLOCK_DRIFT: u64 = 2000;
 
 /// Totals of delays, and their maxima and minima.
 static DELAYS: LazyLock<(Vec<&Metric>, Vec<&Metric>)> = LazyLock::new(|| {
-    let is_delay =
-        |metric: &&Metric| metric.unit == Unit::Ns && metric.taskstats_family() == Some(TaskstatsFamily::Delay);
+    let is_measured =
+        |metric: &Metric| matches!(metric.taskstats_family(), Some(TaskstatsFamily::Delay | TaskstatsFamily::Irq));
+    let is_delay = |metric: &&Metric| metric.unit == Unit::Ns && is_measured(metric);
     METRICS.iter().filter(is_delay).partition(|metric| metric.reduction == Reduction::Sum)
 });
 

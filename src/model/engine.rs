@@ -15,6 +15,8 @@ stored_names! {
         SelectedProcesses = "selected-processes",
         /// The kernel lacks CONFIG_DEBUG_INFO_BTF: there is no type information of its own in /sys/kernel/btf/vmlinux.
         NoBtf = "no-btf",
+        /// The type information of the kernel is not visible: /sys is not mounted here, or may not be read.
+        NoSysfs = "no-sysfs",
         /// The kernel lacks CONFIG_BPF_SYSCALL, or BPF iterators over tasks, which Linux 5.8 introduced.
         NoTaskIterator = "no-task-iterator",
         /// BPF requires cap_bpf and cap_perfmon.

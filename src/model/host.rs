@@ -115,6 +115,8 @@ stored! {
         optional sched_schedstats: Option<Switch>,
         /// Whether memory high-water marks are kept (`CONFIG_TASK_XACCT`).
         optional config_task_xacct: Option<Built>,
+        /// Whether the time of interrupts is measured (`CONFIG_IRQ_TIME_ACCOUNTING`).
+        optional config_irq_time_accounting: Option<Built>,
         /// Pressure accounting: `psi=` of the command line.
         optional psi: Option<Switch>,
         /// Whether the capture was made in the initial PID namespace, not in a container.
@@ -173,5 +175,10 @@ impl HostContext {
                 release.is_some() && !at_least(release, (5, 14)) && self.kernel_cmdline.is_some()
             }
         }
+    }
+
+    /// Whether delays by interrupts are measured, too. Otherwise their fields stay 0.
+    pub(crate) fn measures_irq_delays(&self) -> bool {
+        self.measures_delays() && self.config_irq_time_accounting == Some(Built::On)
     }
 }

@@ -227,13 +227,13 @@ macro_rules! rows {
             /// Shortest write-protect copy (copy on write).
             wpcopy_delay_min_ns: FloorNs = delay(536, 16); at "delays->wpcopy_delay_min";
             /// Number of interrupts charged to the thread.
-            irq_delay_count: MonotonicCount, MoreIsWorse = delay(416, 14); at "delays->irq_count";
+            irq_delay_count: MonotonicCount, MoreIsWorse = irq_delay(416, 14); at "delays->irq_count";
             /// Time in interrupts charged to the thread.
-            irq_delay_total_ns: MonotonicNs, MoreIsWorse = delay(424, 14); at "delays->irq_delay";
+            irq_delay_total_ns: MonotonicNs, MoreIsWorse = irq_delay(424, 14); at "delays->irq_delay";
             /// Longest interrupt charged to the thread.
-            irq_delay_max_ns: PeakNs, MoreIsWorse = delay(544, 16); at "delays->irq_delay_max";
+            irq_delay_max_ns: PeakNs, MoreIsWorse = irq_delay(544, 16); at "delays->irq_delay_max";
             /// Shortest interrupt charged to the thread.
-            irq_delay_min_ns: FloorNs = delay(552, 16); at "delays->irq_delay_min";
+            irq_delay_min_ns: FloorNs = irq_delay(552, 16); at "delays->irq_delay_min";
         }
         TaskstatsDelay ["TASKSTATS", "TASK_XACCT"] [] {
             /// Largest resident set of the process.

@@ -132,6 +132,8 @@ stored! {
         pub euid: u32,
         /// Names of the effective capabilities, with `cap_`.
         pub capabilities: Vec<String>,
+        /// Whether the file of ctprof could not give it more capabilities: `CapBnd` or `NoNewPrivs` of proc_pid_status(5).
+        optional confined: bool,
         /// Options of the capture.
         pub options: CaptureOptions,
         /// CPU time and memory that the capture used.

@@ -53,6 +53,10 @@ pub(super) const fn delay(at: u16, since: u16) -> Source {
     taskstats(at, since, TaskstatsFamily::Delay)
 }
 
+pub(super) const fn irq_delay(at: u16, since: u16) -> Source {
+    taskstats(at, since, TaskstatsFamily::Irq)
+}
+
 pub(super) const fn watermark(at: u16, since: u16) -> Source {
     taskstats(at, since, TaskstatsFamily::Watermark)
 }
@@ -114,6 +118,8 @@ pub enum TaskstatsFamily {
     Cpu,
     /// Delay accounting: for threads that started while `kernel.task_delayacct` was 1.
     Delay,
+    /// Delay accounting of kernels with `CONFIG_IRQ_TIME_ACCOUNTING`.
+    Irq,
     /// `CONFIG_TASK_XACCT`: for threads with memory of their own. In KiB.
     Watermark,
 }

@@ -20,7 +20,7 @@ use super::source::Class::{CfsOnly, FairPolicy, NonExt};
 use super::source::Source::{
     Affinity, Io, Sched, SchedDifference, Schedstat, Stat, StatPolicy, Status, StatusOfLeader, Tsd,
 };
-use super::source::{Class, Source, Sources, TaskstatsFamily, TaskstatsField, cpu_delay, delay, watermark};
+use super::source::{Class, Source, Sources, TaskstatsFamily, TaskstatsField, cpu_delay, delay, irq_delay, watermark};
 use super::total::Total;
 use super::unit::{
     Bytes, CategoricalString, ClockTicks, FloorNs, GaugeBytes, GaugeCount, GaugeNs, MonotonicCount, MonotonicNs,

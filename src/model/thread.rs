@@ -91,6 +91,9 @@ pub struct ThreadState {
     pub start_time_clock_ticks: Option<u64>,
     /// Whether it is a kernel thread: `PF_KTHREAD` in field 9 of `stat`.
     pub kernel_thread: bool,
+    /// Whether it is the first thread of a process that has not called execve(2): its memory began as a copy of its parent's, with
+    /// the parent's counters of the allocator. `PF_FORKNOEXEC` in field 9 of `stat`.
+    pub forked: bool,
     /// Whether `comm` has 15 bytes, the length at which the kernel cuts names, and is known to be complete.
     /// Always false for shorter names.
     pub name_complete: bool,

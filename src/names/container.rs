@@ -46,24 +46,28 @@ impl Container {
 /// The name of the workload that a pod is one of. Those of a StatefulSet are numbered.
 pub(crate) fn workload(pod: &str) -> String {
     let (name, instance) = split_pod(pod);
-    let is_numbered = instance.strip_prefix('-').is_some_and(is_digits);
+    let is_numbered = instance.strip_prefix('-').is_some_and(|number| is_digits(number) && !is_random(number));
     if is_numbered { format!("{name}-{{N}}") } else { name.to_owned() }
+}
+
+/// Whether this can be the random end of a pod's name (`SafeEncodeString` of k8s.io/apimachinery): no vowels, and nothing that looks
+/// like another letter. One in 850 has digits only, and no StatefulSet has so many pods.
+fn is_random(text: &str) -> bool {
+    text.len() == 5 && text.bytes().all(|b| b"bcdfghjklmnpqrstvwxz2456789".contains(&b))
 }
 
 /// The name of a pod's workload, and what tells the pod from others of it.
 pub(super) fn split_pod(pod: &str) -> (&str, &str) {
-    // `SafeEncodeString` of k8s.io/apimachinery: no vowels, and nothing that looks like another letter.
-    let is_random = |text: &str| text.len() == 5 && text.bytes().all(|b| b"bcdfghjklmnpqrstvwxz2456789".contains(&b));
-    // The same of a decimal number.
+    // `SafeEncodeString` of a decimal number.
     let is_revision = |text: &str| (5..=10).contains(&text.len()) && text.bytes().all(|b| b"456789bcdf".contains(&b));
     let name = match pod.rsplit_once('-') {
-        Some((name, number)) if is_digits(number) => name,
         Some((rest, random)) if is_random(random) => match rest.rsplit_once('-') {
             // Of a Deployment, or of a CronJob, with the minute at which it was due.
             Some((name, of)) if is_revision(of) || (is_digits(of) && of.len() >= 8) => name,
             // Of a DaemonSet or a Job.
             _ => rest,
         },
+        Some((name, number)) if is_digits(number) => name,
         _ => pod,
     };
     pod.split_at(name.len())
@@ -189,6 +193,8 @@ mod tests {
         for (pod, expected) in [
             ("api-7d4b9c6f5d-x2k4p", "api"),
             ("kube-proxy-x2k4p", "kube-proxy"),
+            ("api-7d4b9c6f5d-24567", "api"),
+            ("kube-proxy-98765", "kube-proxy"),
             ("db-0", "db-{N}"),
             ("db-12", "db-{N}"),
             ("backup-28394820-x2k4p", "backup"),

@@ -31,7 +31,9 @@ pub(crate) use self::priority::{RaisedPriority, is_crowded};
 #[cfg(test)]
 pub(crate) use self::privileges::CAPABILITIES;
 pub use self::privileges::{CannotDrop, Privileges};
-pub(crate) use self::privileges::{as_caller, drop_file_capabilities, held, start_reader, with_file_capabilities};
+pub(crate) use self::privileges::{
+    as_caller, drop_file_capabilities, held, is_confined, start_reader, with_file_capabilities,
+};
 pub use self::progress::Progress;
 pub(crate) use self::reader_pool::ReaderPool;
 pub(crate) use self::signals::without_stops;

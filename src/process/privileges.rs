@@ -174,6 +174,12 @@ pub(crate) fn held() -> Vec<String> {
     named(set("CapEff:"))
 }
 
+/// Whether neither root nor the file of a program can give this process capabilities that fixes need, as in most containers.
+pub(crate) fn is_confined() -> bool {
+    let needed = mask(|name| ["dac_read_search", "sys_ptrace"].contains(&name));
+    set("CapBnd:") & needed != needed || set("NoNewPrivs:") == 1
+}
+
 fn permitted() -> u64 {
     set("CapPrm:")
 }

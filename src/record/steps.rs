@@ -14,8 +14,8 @@ use super::until::{Until, WindowEnd, arguments};
 use super::zombies::complete_zombies;
 use crate::capture::{CaptureScope, Capturer, ExitListener, Pass, RecordedExits, Smaps, nanoseconds};
 use crate::model::{
-    CtprofSnapshot, ExitedThread, HostCpuTime, METRICS, Owner, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead,
-    ThreadId, ThreadState, Value, WindowInfo, WindowRule,
+    BpfObstacle, CtprofSnapshot, ExitedThread, HostCpuTime, METRICS, Owner, SERIES_FORMAT_VERSION, SeriesInfo,
+    SnapshotHead, ThreadId, ThreadState, Value, WindowInfo, WindowRule,
 };
 use crate::process::{RaisedPriority, Signals, lock};
 use crate::series::{Applied, Moment, Part, Step, StepExits};
@@ -149,9 +149,13 @@ impl OpenSeries<'_> {
             own(&step.cpu_time_after).zip(own(&step.cpu_time)).map(|(after, before)| after.saturating_sub(before));
         let Some(took) = used.or(capture.walk_ns).map(Duration::from_nanos) else { return };
         if self.length.note(took) {
+            let fix = match capture.no_bpf.as_ref().map(|no_bpf| &no_bpf.cause) {
+                None => "leave out --engine procfs",
+                Some(BpfObstacle::SelectedProcesses) => "leave out -p, and select groups of all processes with --only",
+                Some(_) => "let BPF read them (ctprof doctor says how)",
+            };
             tracing::warn!(
-                "steps take {:?}: reading one from procfs takes {took:.0?} of CPU time, and may take 2% of a CPU. Fix: let BPF read them (ctprof \
-                 doctor says how)",
+                "steps take {:?}: reading one from procfs takes {took:.0?} of CPU time, and may take 2% of a CPU. Fix: {fix}",
                 self.every()
             );
         }

@@ -132,15 +132,16 @@ mod tests {
 
     #[test]
     fn a_cgroup_that_was_made_again_counts_from_0_and_not_from_its_predecessor() {
-        let of = |inode: u64, usage: u64| {
-            let stats = format!(r#"{{"cpu":{{"usage_usec":{usage},"weight":100}},"inode":{inode}}}"#);
+        let of = |inode: u64, of: &str, usage: u64| {
+            let stats = format!(r#"{{"cpu":{{"usage_usec":{usage},"weight":100}},"inode":{inode},"inode_in":"{of}"}}"#);
             snapshot(&format!(r#""cgroup_stats":{{"/a":{stats}}}"#))
         };
         let window = |mut later: SnapshotHead| {
-            subtract(&of(1, 5), &mut later);
+            subtract(&of(1, "cpu", 5), &mut later);
             later
         };
-        assert_eq!((window(of(1, 8)), window(of(2, 8))), (of(1, 3), of(2, 8)));
+        assert_eq!((window(of(1, "cpu", 8)), window(of(2, "cpu", 8))), (of(1, "cpu", 3), of(2, "cpu", 8)));
+        assert_eq!(window(of(2, "blkio", 8)), of(2, "blkio", 3), "only the hierarchy is another");
     }
 
     #[test]

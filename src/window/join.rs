@@ -318,6 +318,10 @@ impl<T: Threads> Join<T> {
         let exited = start.values == JoinedValues::Increases && thread.has_exited();
         thread.span = Some(ThreadSpan { alive_ns, zombie_ns, started: true, exited, ..ThreadSpan::default() });
         start.leave_programs(&mut thread);
+        if thread.forked {
+            // A copy of its parent's counters.
+            (thread.metrics.allocated_bytes, thread.metrics.deallocated_bytes) = (None, None);
+        }
         let work = Work::of_thread(&thread.metrics);
         self.explain(work, thread.owner);
         self.processes.add(&thread, work, seen);

@@ -194,7 +194,7 @@ fn file_capabilities_of_ctprof_change_nothing_for_the_command() {
         return;
     }
     let program = AsNobody::new();
-    let set = ["cap_bpf,cap_perfmon,cap_sys_ptrace,cap_net_admin,cap_dac_read_search+ep", &program.path()];
+    let set = ["cap_bpf,cap_perfmon,cap_sys_ptrace,cap_net_admin,cap_dac_read_search+p", &program.path()];
     assert!(Command::new("setcap").args(set).status().unwrap().success());
     let wrapper = ["setpriv", "--reuid=65534", "--clear-groups", "env", "TMPDIR=/kept", "LD_LIBRARY_PATH=/kept"];
     // glibc removes both variables from a program with file capabilities.

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::support::{Missing, copy_program, skipped};
 
 /// Those that README.md grants.
-const GRANT: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_net_admin,cap_dac_read_search+ep";
+const GRANT: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_net_admin,cap_dac_read_search+p";
 
 /// The binary that is attacked: that of `CTPROF_ATTACKED`, or this build's.
 pub(crate) fn attacked() -> PathBuf {

@@ -103,7 +103,7 @@ fn with_file_capabilities(dir: &Path, arguments: &[&str]) -> Option<String> {
     let program = dir.join("ctprof");
     crate::support::copy_program(env!("CARGO_BIN_EXE_ctprof"), &program);
     fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
-    let grant = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_net_admin,cap_dac_read_search+ep";
+    let grant = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_net_admin,cap_dac_read_search+p";
     let granted = Command::new("setcap").arg(grant).arg(&program).status().is_ok_and(|status| status.success());
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--clear-groups"]).arg(&program).args(arguments);
@@ -305,6 +305,7 @@ fn a_cgroup_has_its_usage_its_limits_and_its_throttling() {
     assert!(stats.memory.peak.is_none_or(|peak| peak.number() >= filled));
     assert_eq!(stats.memory.max, Some(LimitBytes::from(Limit::Number(536_870_912))));
     assert!(stats.pids.current.is_none_or(|threads| threads.number() >= 1));
+    assert!(snapshot.head.cgroup_stats.contains_key("/"), "quotas of those above it apply, too");
 }
 
 #[test]

@@ -284,6 +284,25 @@ fn a_cgroup_that_was_made_in_the_window_limits_no_wait_to_what_those_above_it_sa
 }
 
 #[test]
+fn a_quota_of_a_cgroup_above_that_of_the_thread_is_found_or_unknown() {
+    let waits = vec![(json!({"class": "cpu_quota"}), 25)];
+    let mut file = window(&[Sampled { reasons: waits, ..database(1000) }]);
+    for list in ["/threads/0", "/reasons/threads/0"] {
+        file.pointer_mut(list).unwrap()["cgroup"] = "/batch/job".into();
+    }
+    let mut quota = |above: Value| {
+        let none = json!({"cpu": {"usage_usec": 9, "throttled_usec": 0}});
+        file["cgroup_stats"] = json!({"/": none, "/batch": above, "/batch/job": none});
+        let (_directory, path) = stored(&file);
+        let rows = rows(&["show", &path]);
+        of_group(&rows, "redis-server").into_iter().find(|(name, _)| *name == "wait: CPU quota").unwrap().1
+    };
+    let throttled = json!({"cpu": {"usage_usec": 9, "throttled_usec": 300_000}});
+    let none = json!({"cpu": {"usage_usec": 9, "throttled_usec": 0}});
+    assert_eq!([throttled, json!({}), none].map(&mut quota), [300, 500, 0], "found, unknown and none");
+}
+
+#[test]
 fn of_selected_processes_a_culprit_can_be_another_one_with_the_same_name() {
     let mut served = window(&[Sampled { name: "python3", reasons: vec![(ran("python3"), 400)], ..database(1000) }]);
     served["threads"][0]["program"] = "serve.py".into();

@@ -590,3 +590,21 @@ fn a_zombie_has_the_parent_that_has_not_waited_for_it() {
     assert_eq!(parent(other(), 9), Value::Null, "the recorder waits for its command at the end");
     assert_eq!(parent(thread(7, 8, 1, &json!({})), 5), Value::Null, "nobody can wait while another thread lives");
 }
+
+#[test]
+fn a_process_that_was_forked_in_the_window_has_not_allocated_what_its_parent_has() {
+    let heap = |allocated: u64| json!({"allocated_bytes": allocated, "deallocated_bytes": 0});
+    let forked = |allocated: u64| with(heap(allocated), &json!({"forked": true}));
+    let before = [thread(5, 5, 1, &heap(1000)), thread(6, 6, 1, &forked(1000))];
+    let after = [
+        thread(5, 5, 1, &heap(1007)),
+        thread(6, 6, 1, &forked(1003)),
+        thread(7, 7, 12, &forked(1005)),
+        thread(7, 8, 12, &heap(2)),
+        thread(9, 9, 12, &heap(4)),
+    ];
+    let (a, b) = sides(&before, &after);
+    let window = with_records(a, b, &[]);
+    let allocated = [5, 6, 7, 8, 9].map(|tid| row(&window, tid)["allocated_bytes"].as_u64());
+    assert_eq!(allocated, [Some(7), Some(3), None, Some(2), Some(4)]);
+}

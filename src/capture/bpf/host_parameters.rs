@@ -18,6 +18,8 @@ pub(in crate::capture) struct HostParameters {
     pub(super) schedstats: bool,
     /// Whether delays of I/O and memory are measured (`kernel.task_delayacct`); false if unknown.
     pub(super) delays: bool,
+    /// Whether the time of interrupts is measured (`CONFIG_IRQ_TIME_ACCOUNTING`); false if unknown.
+    pub(super) irq_delays: bool,
 }
 
 impl HostParameters {
@@ -29,13 +31,18 @@ impl HostParameters {
             start_monotonic_ns: start.monotonic_ns,
             schedstats: host.sched_schedstats == Some(Switch::On),
             delays: host.measures_delays(),
+            irq_delays: host.measures_irq_delays(),
         }
     }
 
     /// Whether the kernel counts a metric, if it has its field.
     pub(super) fn count(&self, metric: &Metric) -> bool {
-        let is_delay = metric.taskstats_family() == Some(TaskstatsFamily::Delay);
-        (self.schedstats || !metric.gates.contains(&"SCHEDSTATS")) && (self.delays || !is_delay)
+        let is_measured = match metric.taskstats_family() {
+            Some(TaskstatsFamily::Delay) => self.delays,
+            Some(TaskstatsFamily::Irq) => self.irq_delays,
+            _ => true,
+        };
+        is_measured && (self.schedstats || !metric.gates.contains(&"SCHEDSTATS"))
     }
 }
 
@@ -48,14 +55,18 @@ mod tests {
     #[test]
     fn values_that_the_kernel_does_not_count_are_not_zero() {
         let counted = |schedstats, delays| {
-            let parameters = HostParameters { schedstats, delays, ..HostParameters::default() };
-            let names = ["wait_sum", "blkio_delay_count", "cpu_delay_count", "run_time_ns"];
+            let parameters = HostParameters { schedstats, delays, irq_delays: delays, ..HostParameters::default() };
+            let names = ["wait_sum", "blkio_delay_count", "irq_delay_count", "cpu_delay_count", "run_time_ns"];
             let metric = |name| METRICS.iter().find(|metric| metric.name == name).unwrap();
             names.map(|name| parameters.count(metric(name)))
         };
-        assert_eq!(counted(true, true), [true; 4]);
-        assert_eq!(counted(false, true), [false, true, true, true]);
-        assert_eq!(counted(true, false), [true, false, true, true], "the scheduler counts waits for a CPU always");
+        assert_eq!(counted(true, true), [true; 5]);
+        assert_eq!(counted(false, true), [false, true, true, true, true]);
+        assert_eq!(
+            counted(true, false),
+            [true, false, false, true, true],
+            "the scheduler counts waits for a CPU always"
+        );
     }
 
     #[test]

@@ -32,13 +32,20 @@ pub(super) fn before_loading() -> Result<(), NoBpf> {
     if INITIAL_NAMESPACES.into_iter().any(is_other) {
         return Err(BpfObstacle::PidNamespace.into());
     }
-    if !Path::new(kernel_btf::PATH).exists() {
-        return Err(BpfObstacle::NoBtf.into());
-    }
+    without_type_information(Path::new(kernel_btf::PATH), Path::new("/sys/kernel"))?;
     match BpfRights::read().privilege() {
         Some(cause) => Err(cause.into()),
         None if !RiskyCall::Bpf.returns() => Err(NoBpf::with_detail(BpfObstacle::Seccomp, "it kills the caller")),
         None => Ok(()),
+    }
+}
+
+/// Without the directory of the kernel, its missing file says nothing.
+fn without_type_information(file: &Path, kernel: &Path) -> Result<(), NoBpf> {
+    match file.try_exists() {
+        Ok(true) => Ok(()),
+        Ok(false) if kernel.exists() => Err(BpfObstacle::NoBtf.into()),
+        Ok(false) | Err(_) => Err(BpfObstacle::NoSysfs.into()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::super::cgroup_ids::CgroupIds;
 use super::super::read_threads::ReadThread;
-use super::super::thread_flags::{PF_EXITING, PF_KTHREAD};
+use super::super::thread_flags::{PF_EXITING, PF_KTHREAD, is_forked};
 use super::cgroup_fields::CgroupFields;
 use super::columns;
 use super::cpu_time::CpuTime;
@@ -117,6 +117,7 @@ impl RecordReader {
             comm: self.names.name(record, self.comm),
             start_time_clock_ticks: start.map(|ns| ns / NS_PER_TICK),
             kernel_thread,
+            forked: is_first && is_forked(flags),
             read_at_ns: self.parameters.start_monotonic_ns.map(|start| read_time(record.time().saturating_sub(start))),
             ..ThreadState::default()
         };
@@ -230,6 +231,7 @@ mod tests {
             start_monotonic_ns: Some(1_000),
             schedstats: true,
             delays: true,
+            irq_delays: true,
         }
     }
 

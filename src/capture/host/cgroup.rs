@@ -45,7 +45,7 @@ fn read_counters<'m>(
     stats.memory.events = files.text(None, "memory.events").map(pairs).or_else(|| files.memory_events_v1());
     stats.io.stat = files.text(None, "io.stat").map(devices).or_else(|| files.devices_v1());
     stats.psi = psi::read(|resource| files.read(None, &format!("{resource}.pressure")));
-    stats.inode = files.inode();
+    (stats.inode, stats.inode_in) = files.inode();
     (stats, files)
 }
 
@@ -102,11 +102,13 @@ impl CgroupFiles<'_> {
         self.host.read_in(directory, file, &mut self.buffer).map(<[u8]>::to_vec)
     }
 
-    /// The inode of its directory in version 2, or in the first hierarchy of version 1 where it was found.
-    fn inode(&self) -> Option<u64> {
+    /// The inode of its directory in version 2, or in the first hierarchy of version 1 where it was found, with the controller of
+    /// that.
+    fn inode(&self) -> (Option<u64>, Option<String>) {
         let found =
             self.directories.iter().filter_map(|(controller, directory)| Some((controller, directory.as_ref()?)));
-        found.min_by_key(|(controller, _)| *controller)?.1.inode()
+        let first = found.min_by_key(|(controller, _)| *controller);
+        first.map_or((None, None), |(controller, directory)| (directory.inode(), controller.map(str::to_owned)))
     }
 
     fn value(&mut self, file: &CgroupFile) -> Option<Value<'static>> {
@@ -242,6 +244,7 @@ mod tests {
         let files = HostFiles::new(&roots);
         let mut stats = read(&files, &Mounts::read(&files), cgroup);
         assert!(stats.inode.take().is_some(), "it has a directory");
+        stats.inode_in = None;
         serde_json::to_value(stats).unwrap()
     }
 

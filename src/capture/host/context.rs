@@ -59,6 +59,7 @@ impl BootConstants {
             clock_ticks_per_second: setting(SysconfVar::CLK_TCK),
             page_size: setting(SysconfVar::PAGE_SIZE),
             config_task_xacct: Some(kconfig.built("TASK_XACCT")),
+            config_irq_time_accounting: Some(irq_time_accounting(files, &kconfig)),
             pid_namespace_initial: is_live.then(|| in_initial_pid_namespace(&files.roots.procfs)).flatten(),
             ..HostContext::default()
         };
@@ -146,6 +147,16 @@ pub(crate) fn read(files: &HostFiles<'_>, mounts: &Mounts, boot: &BootConstants)
 /// `sysconf(3)`, if the result is a number.
 fn setting(variable: SysconfVar) -> Option<u64> {
     u64::try_from(sysconf(variable).ok().flatten()?).ok()
+}
+
+/// Where the configuration cannot be read, the pressure of interrupts proves it: its file is built under the same option, and says
+/// nothing if interrupts are not measured.
+fn irq_time_accounting(files: &HostFiles<'_>, kconfig: &Kconfig) -> Built {
+    let is_measured = || files.read(&files.roots.procfs.join("pressure/irq")).is_ok();
+    match kconfig.built("IRQ_TIME_ACCOUNTING") {
+        Built::Unknown if is_measured() => Built::On,
+        built => built,
+    }
 }
 
 fn uptime(files: &HostFiles<'_>) -> Option<u64> {

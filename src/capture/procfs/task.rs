@@ -8,7 +8,7 @@ use super::super::context::CaptureContext;
 use super::super::options::{Tree, Use};
 use super::super::process::Process;
 use super::super::read_threads::Answer;
-use super::super::thread_flags::PF_KTHREAD;
+use super::super::thread_flags::{PF_KTHREAD, is_forked};
 use super::directory::{Numbered, ProcDirectory, is_gone};
 use super::parsers::Parsers;
 use crate::model::{CpuSet, METRICS, Metrics, Name, SourceFile, ThreadId, ThreadState};
@@ -72,6 +72,7 @@ impl Reader {
             cgroup: cgroups.map(|cgroups| cgroups.group),
             start_time_clock_ticks: stat.start,
             kernel_thread: flags & PF_KTHREAD != 0,
+            forked: tid == id.tgid && is_forked(flags),
             metrics,
             ..ThreadState::default()
         };

@@ -23,7 +23,7 @@ impl MeasuredFlags {
             let measured = match metric.taskstats_family() {
                 None => jemalloc || !matches!(metric.sources.procfs, [Source::Tsd(_)]),
                 Some(TaskstatsFamily::Cpu) => taskstats && cpu,
-                Some(TaskstatsFamily::Delay) => taskstats && block,
+                Some(TaskstatsFamily::Delay | TaskstatsFamily::Irq) => taskstats && block,
                 Some(TaskstatsFamily::Watermark) => taskstats && xacct,
             };
             if !measured || (is_never_zero(metric) && is_zero(metric, thread)) {

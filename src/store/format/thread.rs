@@ -56,6 +56,7 @@ impl Serialize for ThreadLine<'_> {
             present(&mut map, field.name(), field.get(thread).as_ref())?;
         }
         present(&mut map, "kernel_thread", Some(&true).filter(|_| thread.kernel_thread))?;
+        present(&mut map, "forked", Some(&true).filter(|_| thread.forked))?;
         present(&mut map, "name_complete", Some(&true).filter(|_| thread.name_complete))?;
         present(&mut map, "count", thread.span.map(|span| span.count).filter(|count| *count != 1).as_ref())?;
         present(&mut map, "started", Some(&true).filter(|_| thread.span.is_some_and(|span| span.started)))?;
@@ -121,7 +122,7 @@ enum ThreadField {
     Foreign(usize),
 }
 
-const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 21] = [
+const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 22] = [
     ("tid", ThreadField::Tid),
     ("tgid", ThreadField::Tgid),
     ("pcomm", ThreadField::Name(|thread| &mut thread.pcomm)),
@@ -134,6 +135,7 @@ const FIELDS_WITHOUT_VALUES: [(&str, ThreadField); 21] = [
     ("values", ThreadField::Values),
     ("columns", ThreadField::Columns),
     ("kernel_thread", ThreadField::Flag(|thread| &mut thread.kernel_thread)),
+    ("forked", ThreadField::Flag(|thread| &mut thread.forked)),
     ("name_complete", ThreadField::Flag(|thread| &mut thread.name_complete)),
     ("count", ThreadField::Count),
     ("started", ThreadField::Flag(|thread| &mut thread.span.get_or_insert_default().started)),
@@ -341,6 +343,7 @@ mod tests {
             parent: Some("make".into()),
             euid: Some(33),
             cpu_cgroup: Some("/limited".into()),
+            forked: true,
             name_complete: true,
             span: Some(ThreadSpan { alive_ns: 5, zombie_ns: 2, count: 3, started: true, exited: true }),
             exited_work: Some(ExitedWork::Children),

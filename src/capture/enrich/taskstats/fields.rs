@@ -11,12 +11,13 @@ pub(crate) struct CountedFamilies {
     built: Built,
     /// Delays of I/O and memory.
     delay: bool,
+    irq: bool,
     watermarks: bool,
 }
 
 impl CountedFamilies {
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) const ALL: Self = Self { built: Built::On, delay: true, watermarks: true };
+    pub(crate) const ALL: Self = Self { built: Built::On, delay: true, irq: true, watermarks: true };
 
     pub(crate) fn from_host(host: &HostContext) -> Self {
         let built = match host.task_delayacct {
@@ -24,7 +25,12 @@ impl CountedFamilies {
             Some(Switch::ConfigOff) => Built::Off,
             Some(Switch::Unknown) | None => Built::Unknown,
         };
-        Self { built, delay: host.measures_delays(), watermarks: host.config_task_xacct != Some(Built::Off) }
+        Self {
+            built,
+            delay: host.measures_delays(),
+            irq: host.measures_irq_delays(),
+            watermarks: host.config_task_xacct != Some(Built::Off),
+        }
     }
 
     /// Whether the kernel counts a family for the thread with this struct. Kernel threads have no memory.
@@ -40,6 +46,7 @@ impl CountedFamilies {
         match family {
             TaskstatsFamily::Cpu => is_built,
             TaskstatsFamily::Delay => is_built && self.delay,
+            TaskstatsFamily::Irq => is_built && self.irq,
             TaskstatsFamily::Watermark => self.watermarks && !thread.kernel_thread,
         }
     }
@@ -77,7 +84,7 @@ fn value(stats: &[u8], field: TaskstatsField) -> Option<Value<'static>> {
     let at = usize::from(offset(stats, field)?);
     let number = u64::from_ne_bytes(stats.get(at..at + 8)?.try_into().ok()?);
     match field.family {
-        TaskstatsFamily::Cpu | TaskstatsFamily::Delay => Some(Value::Unsigned(number)),
+        TaskstatsFamily::Cpu | TaskstatsFamily::Delay | TaskstatsFamily::Irq => Some(Value::Unsigned(number)),
         // An exiting process has freed its memory and reset its high-water marks.
         TaskstatsFamily::Watermark => (number > 0).then_some(Value::Unsigned(number.saturating_mul(1024))),
     }
@@ -221,13 +228,27 @@ mod tests {
         let with = |counted, kernel_thread| {
             let zeros: Vec<u8> = [16, 0].into_iter().chain([0; 558]).collect();
             let metrics = filled_from(&zeros, counted, kernel_thread);
-            (metrics.cpu_delay_count, metrics.blkio_delay_count, metrics.hiwater_rss_bytes, metrics.cpu_delay_min_ns)
+            let counts = [metrics.cpu_delay_count, metrics.blkio_delay_count, metrics.irq_delay_count];
+            (counts, metrics.hiwater_rss_bytes, metrics.cpu_delay_min_ns)
         };
         let zero = Some(0.into());
-        assert_eq!(with(CountedFamilies::ALL, false), (zero, zero, None, None));
-        assert_eq!(with(CountedFamilies::ALL, true), (zero, zero, None, None));
-        let off = CountedFamilies { delay: false, watermarks: false, ..CountedFamilies::ALL };
-        assert_eq!(with(off, false), (zero, None, None, None));
+        assert_eq!(with(CountedFamilies::ALL, false), ([zero; 3], None, None));
+        assert_eq!(with(CountedFamilies::ALL, true), ([zero; 3], None, None));
+        let off = CountedFamilies { delay: false, irq: false, watermarks: false, ..CountedFamilies::ALL };
+        assert_eq!(with(off, false), ([zero, None, None], None, None));
+    }
+
+    #[test]
+    fn delays_by_interrupts_count_where_the_kernel_measures_interrupts_and_delays() {
+        let counts = |task_delayacct, config_irq_time_accounting| {
+            let host = HostContext { task_delayacct, config_irq_time_accounting, ..HostContext::default() };
+            CountedFamilies::from_host(&host).irq
+        };
+        assert!(counts(Some(Switch::On), Some(Built::On)));
+        for unknown in [Some(Built::Off), Some(Built::Unknown), None] {
+            assert!(!counts(Some(Switch::On), unknown), "{unknown:?}");
+        }
+        assert!(!counts(Some(Switch::RuntimeOff), Some(Built::On)));
     }
 
     #[test]
