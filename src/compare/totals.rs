@@ -110,7 +110,7 @@ impl GroupTotals {
         self.euid.merge(thread.euid.map_or(OnlyId::None, OnlyId::One));
         self.longest_wait.merge(LongestWait::of_thread(thread));
         if thread.metrics.wait_time_ns.is_some_and(|wait| wait.number() > 0) {
-            thread.cgroup.iter().chain(&thread.cpu_cgroup).for_each(|path| self.add_cgroup(path));
+            thread.cpu_cgroup.iter().chain(&thread.cgroup).take(1).for_each(|path| self.add_cgroup(path));
         }
         if let Some(parent) = &thread.parent {
             match span.zombie_ns {
