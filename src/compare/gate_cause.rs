@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::score::LEAST_OF_SLOWDOWN;
 use super::{BLOCK, Delta, ELAPSED, GroupReason, Headline, Quantity, RUN, ReportSection, Row, SLEEP, WAIT, is_gated};
 use crate::model::{Section, Unit};
 use crate::statistics::Beyond;
@@ -32,20 +33,20 @@ pub(super) struct CauseSections<'r> {
 }
 
 /// Returns why a gate on this value failed, which is one of the group with this path, or of all together; `None` for values that
-/// groups do not add up to.
+/// groups do not add up to, and if no group explains much of the change.
 pub(super) fn of_failed(
     (path, metric): (&[String], &str),
     beyond: Beyond,
     sections: CauseSections<'_>,
 ) -> Option<GateCause> {
-    let (section, row) = if metric == ELAPSED {
-        let overview = sections.overview?;
-        (overview, explanation(overview)?)
-    } else if path.is_empty() {
-        (sections.gated, largest(sections.gated, metric, beyond)?)
-    } else {
-        let is_it = |row: &&Row| row.name == metric && sections.gated.groups[row.group].key == path;
-        (sections.gated, sections.gated.rows.iter().find(is_it)?)
+    let section = if metric == ELAPSED { sections.overview? } else { sections.gated };
+    let is_gated_value = |row: &&Row| row.name == metric && section.groups[row.group].key == path;
+    let gated = section.rows.iter().find(is_gated_value)?;
+    let least = LEAST_OF_SLOWDOWN * contribution(gated, beyond);
+    let row = match path {
+        [] if metric == ELAPSED => explanation(section, (beyond, least))?,
+        [] => largest(section, metric, (beyond, least))?,
+        _ => gated,
     };
     let group = section.groups[row.group].key.clone();
     let reasons = sections.reasons.filter(|_| section.section != Section::Reasons);
@@ -63,9 +64,10 @@ fn contribution(row: &Row, beyond: Beyond) -> f64 {
     if beyond == Beyond::Above { after - before } else { before - after }
 }
 
-fn most<'r>(rows: impl Iterator<Item = &'r Row>, beyond: Beyond) -> Option<&'r Row> {
+/// Returns the row that contributes most, if that is more than `least`.
+fn most<'r>(rows: impl Iterator<Item = &'r Row>, (beyond, least): (Beyond, f64)) -> Option<&'r Row> {
     let most = rows.max_by(|a, b| contribution(a, beyond).total_cmp(&contribution(b, beyond)));
-    most.filter(|row| contribution(row, beyond) > 0.0)
+    most.filter(|row| contribution(row, beyond) > least)
 }
 
 /// The rows of the groups of a tree that no other groups are below.
@@ -80,20 +82,20 @@ fn rows_of_groups(section: &ReportSection) -> impl Iterator<Item = &Row> {
 }
 
 /// Returns the row of the group whose value changed most; `None` if the value has no groups, as the host's values.
-fn largest<'r>(section: &'r ReportSection, value: &str, beyond: Beyond) -> Option<&'r Row> {
+fn largest<'r>(section: &'r ReportSection, value: &str, bound: (Beyond, f64)) -> Option<&'r Row> {
     let is_total = |row: &Row| section.section == Section::Reasons || row.quantity.is_some_and(Quantity::is_total);
-    most(rows_of_groups(section).filter(|row| row.name == value && is_total(row)), beyond)
+    most(rows_of_groups(section).filter(|row| row.name == value && is_total(row)), bound)
 }
 
-/// The time of a group that explains why commands take longer: of single runs, the one that grew most.
-fn explanation(overview: &ReportSection) -> Option<&Row> {
+/// The time of a group that explains why commands take longer or shorter: of single runs, the one that changed most.
+fn explanation(overview: &ReportSection, bound: (Beyond, f64)) -> Option<&Row> {
     let explains = |row: &&Row| matches!(row.headline, Some(Headline::Elapsed | Headline::OtherLoad));
-    let grew = |row: &&Row| [RUN, WAIT, BLOCK].contains(&&*row.name);
+    let is_busy = |row: &&Row| [RUN, WAIT, BLOCK].contains(&&*row.name);
     let is_repeated = overview.rows.iter().any(|row| row.verdict().is_some());
     if is_repeated {
         return rows_of_groups(overview).find(explains);
     }
-    most(rows_of_groups(overview).filter(grew), Beyond::Above)
+    most(rows_of_groups(overview).filter(is_busy), bound)
 }
 
 /// The column of the overview that a value is the time of, if it is one.
@@ -113,5 +115,5 @@ fn reason(reasons: &ReportSection, group: &[String], column: &str, beyond: Beyon
         let reason = row.reason.as_deref().filter(|reason| reason.is_known());
         reasons.groups[row.group].key == group && reason.and_then(GroupReason::column) == Some(column)
     };
-    most(reasons.rows.iter().filter(is_of_column), beyond)?.reason.clone()
+    most(reasons.rows.iter().filter(is_of_column), (beyond, 0.0))?.reason.clone()
 }

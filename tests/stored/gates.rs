@@ -162,6 +162,41 @@ fn what_cannot_be_judged_is_an_error_and_never_a_pass() {
     assert_eq!(status, Some(3), "a group that did nothing before can have an absolute bound: {said}");
 }
 
+/// A window of a second with these threads, of a command that took so long.
+fn window(elapsed_ms: Option<u64>, threads: &[(&str, Value)]) -> Value {
+    let threads = threads.iter().enumerate().map(|(place, (name, fields))| process(place + 1, name, fields));
+    let mut window = json!({"duration_ns": 1_000_000_000});
+    if let Some(ms) = elapsed_ms {
+        window["command"] = json!({"arguments": ["x"], "elapsed_ns": ms * 1_000_000, "status": 0});
+    }
+    json!({"format_version": 2, "window": window, "threads": threads.collect::<Vec<_>>()})
+}
+
+fn ran(ms: u64) -> Value {
+    json!({"run_time_ns": ms * 1_000_000, "wait_time_ns": 0, "party": "command"})
+}
+
+#[test]
+fn the_cause_of_a_slower_or_faster_command_explains_much_of_its_change() {
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    let said = |gate: &str, [before, after]: [Value; 2]| {
+        sides.write("a", &before);
+        sides.write("b", &after);
+        let (status, said) = sides.gates(&[gate]);
+        assert_eq!(status, Some(3), "{said}");
+        said.split_once("; mostly ").map(|(_, cause)| cause.trim().to_owned())
+    };
+    let of = |elapsed, app, helper| window(Some(elapsed), &[("app", ran(app)), ("helper", ran(helper))]);
+    assert_eq!(said("elapsed>20%", [of(1000, 100, 10), of(2000, 101, 10)]), None, "it slept");
+    assert_eq!(said("elapsed>20%", [of(1000, 100, 10), of(2000, 200, 10)]).as_deref(), Some("app run +100ms"));
+    assert_eq!(said("elapsed<20%", [of(2000, 1000, 10), of(1000, 100, 12)]).as_deref(), Some("app run −900ms"));
+    let many = |ms: u64| {
+        let names: Vec<String> = (0..26_u8).map(|of| format!("of{}", char::from(b'a' + of))).collect();
+        window(None, &names.iter().map(|name| (&**name, ran(ms))).collect::<Vec<_>>())
+    };
+    assert_eq!(said("run>20%", [many(100), many(200)]), None, "each of 26 groups is less than a twentieth");
+}
+
 #[test]
 fn an_error_does_not_hide_a_failed_gate() {
     let (status, said) = slower().gates(&["none:run>10%", "make:run>10%"]);
