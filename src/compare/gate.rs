@@ -7,7 +7,7 @@ use super::{
     ELAPSED, GateMetric, Group, GroupBy, GroupGlob, NoMetric, OVERVIEW, OverviewColumn, Per, Quantity, ReasonName,
     ReportSection, is_typo, unknown_metric,
 };
-use crate::model::{Direction, NS_PER_TICK, Section, Unit, bytes_written, record_rows, time_written};
+use crate::model::{Direction, Section, Unit, bytes_written, record_rows, time_written};
 use crate::statistics::{Beyond, Bound, Scale};
 
 /// The name of all columns of the overview that get worse as they grow.
@@ -24,7 +24,7 @@ pub struct Gate {
     pub(super) group: Option<GroupGlob>,
     /// Values that the gate checks: one, or the columns that `worse` stands for.
     pub(super) metrics: Vec<GateMetric>,
-    /// The bound, in the units of the values.
+    /// The bound; of times in nanoseconds.
     pub(super) limit: Bound,
     /// Divisor of the overview's values; `None` for the divisor of the comparison.
     pub(super) per: Option<Per>,
@@ -107,6 +107,12 @@ impl Gate {
             None => !has_total || group.is_all(),
         };
         section.groups.iter().enumerate().filter(move |(_, group)| is_selected(group)).map(|(place, _)| place)
+    }
+
+    /// Returns the bound in the unit of a row: per unit of work, ticks and microseconds are nanoseconds.
+    pub(super) fn limit_in(&self, unit: Unit) -> Bound {
+        let unit_ns = unit.nanoseconds().filter(|_| self.limit.scale == Scale::Difference);
+        Bound { limit: self.limit.limit / unit_ns.unwrap_or(1.0), ..self.limit }
     }
 
     /// Returns the divisor of the gate's values in a comparison whose values are divided by `per`. Amounts per unit of work stay
@@ -248,7 +254,7 @@ impl BoundAmount {
         }
     }
 
-    /// The bound in the units of these values; `text` is the bound as it was written.
+    /// The bound for these values, of times in nanoseconds; `text` is the bound as it was written.
     fn limit(self, metrics: &[GateMetric], text: &str) -> Result<Bound, GateError> {
         let (scale, amount) = match metrics {
             [metric] => self.of_metric(metric, text)?,
@@ -267,27 +273,22 @@ impl BoundAmount {
     /// How much a value may change, without the direction.
     fn of_metric(self, metric: &GateMetric, text: &str) -> Result<(Scale, f64), GateError> {
         let is_share = metric.reason.is_some() || (metric.section == Section::Overview && metric.name != ELAPSED);
-        let unit_ns = match metric.unit {
-            Unit::Ns => Some(1.0),
-            Unit::Us => Some(1e3),
-            Unit::Ticks => Some(NS_PER_TICK as f64),
-            _ => None,
-        };
-        let amount = match (self.unit, metric.unit, unit_ns) {
-            (BoundUnit::Percent, _, Some(_)) | (BoundUnit::Percent, Unit::Bytes | Unit::Count, _) => {
+        let is_time = metric.unit.nanoseconds().is_some();
+        let amount = match (self.unit, metric.unit, is_time) {
+            (BoundUnit::Percent, _, true) | (BoundUnit::Percent, Unit::Bytes | Unit::Count, _) => {
                 return Ok((Scale::Ratio, self.number / 100.0));
             }
             (BoundUnit::Points, Unit::Ratio, _) => self.number / 100.0,
             (BoundUnit::Points, Unit::Hundredths, _) => self.number * 1e4 / 100.0,
-            (BoundUnit::Points, _, Some(_)) if is_share => self.number,
-            (BoundUnit::Nanoseconds, _, Some(unit_ns)) => self.number / unit_ns,
+            (BoundUnit::Points, _, true) if is_share => self.number,
+            (BoundUnit::Nanoseconds, _, true) => self.number,
             (BoundUnit::Bytes, Unit::Bytes, _) => self.number,
             (BoundUnit::Count, Unit::Count, _) => self.number,
             (_, unit, _) => {
                 let (noun, examples) = match unit {
                     Unit::Bytes => ("a number of bytes", "`>10%` or `>64MiB`"),
                     Unit::Count => ("a count", "`>10%` or `>1000`"),
-                    _ if unit_ns.is_some() => ("a time", "`>10%` or `>2s`"),
+                    _ if is_time => ("a time", "`>10%` or `>2s`"),
                     _ => ("a share", "`>5pp` (percentage points)"),
                 };
                 let unfit = format!("`{}` is {noun}, which `{text}` does not fit", metric.name);
@@ -354,13 +355,13 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_in_the_units_of_the_values() {
+    fn bounds_are_in_the_units_of_the_values_and_of_times_in_nanoseconds() {
         let limit = |text: &str| gate(text).2;
         assert_eq!(limit("run>10%"), above(Ratio, 1.1));
         assert_eq!(limit("run<10%"), below(Ratio, 0.9));
         assert_eq!(limit("run_time_ns>2s"), above(Difference, 2e9));
-        assert_eq!(limit("utime_clock_ticks>50ms"), above(Difference, 5.0));
-        assert_eq!(limit("cpu.some.total_usec>1.5ms"), above(Difference, 1500.0));
+        assert_eq!(limit("utime_clock_ticks>50ms"), above(Difference, 50e6));
+        assert_eq!(limit("cpu.some.total_usec>1.5ms"), above(Difference, 1.5e6));
         assert_eq!(limit("read<64MiB"), below(Difference, -67_108_864.0));
         assert_eq!(limit("allocated_bytes>1KB"), above(Difference, 1e3));
         assert_eq!(limit("read>64M"), above(Difference, 67_108_864.0));

@@ -1,26 +1,32 @@
 //! Whether any candidate could fail a gate, whose baseline is known.
 
-use super::{Quantity, Row, Sides, present};
-use crate::model::{Cell, Formula};
-use crate::statistics::{Beyond, Bound};
+use super::{Per, Quantity, RUN, Row};
+use crate::model::{Cell, Formula, Unit};
+use crate::statistics::Beyond;
 
 const CANNOT_FALL: &str = "this gate can never fail: the baseline is too small to fall by so much; use a smaller bound";
 const CANNOT_RISE: &str =
     "this gate can never fail: the share cannot rise by so much, as it is at most 1; use a smaller bound";
+const CANNOT_CHANGE: &str = "this gate can never fail: per CPU-second, the run time of all groups is always 100%; use --per run or --per second";
 
-/// Checks that a value that the candidate could have exceeds the bound: a gate that only passes looks like a check and is none.
-pub(super) fn check(bound: Bound, row: &Row, values: &Sides<Box<[f64]>>) -> Result<(), &'static str> {
-    let baseline = || present(&values.baseline);
+/// Checks that the farthest value that the candidate could have fails the gate, as `fails` says: a gate that only passes looks
+/// like a check and is none. The path of all groups together is empty.
+pub(super) fn check(
+    beyond: Beyond,
+    (row, path, per): (&Row, &[String], Per),
+    fails: impl Fn(f64) -> bool,
+) -> Result<(), &'static str> {
     let is_signed = row.values.iter().flatten().any(|cell| matches!(cell, Cell::Signed(_)));
-    let (farthest, reference, fault) = match bound.beyond {
-        Beyond::Below if !is_signed => (0.0, baseline().fold(0.0, f64::max), CANNOT_FALL),
-        Beyond::Above if row.quantity.is_some_and(Quantity::is_share) => {
-            (1.0, baseline().fold(1.0, f64::min), CANNOT_RISE)
-        }
+    let is_share = row.quantity.is_some_and(Quantity::is_share);
+    let is_cpu_share = per == Per::CpuSecond && row.unit == Unit::Percent && [RUN, "run_time_ns"].contains(&&*row.name);
+    let (farthest, fault) = match beyond {
+        _ if is_cpu_share && path.is_empty() => return Err(CANNOT_CHANGE),
+        Beyond::Above if is_cpu_share => (100.0, CANNOT_RISE),
+        Beyond::Above if is_share => (1.0, CANNOT_RISE),
+        Beyond::Below if !is_signed => (0.0, CANNOT_FALL),
         _ => return Ok(()),
     };
-    let can_fail = baseline().next().is_none() || bound.is_exceeded(bound.scale.change(farthest, reference));
-    if can_fail { Ok(()) } else { Err(fault) }
+    if fails(farthest) { Ok(()) } else { Err(fault) }
 }
 
 impl Quantity {
@@ -33,5 +39,5 @@ impl Quantity {
 
 /// Whether that is why a gate cannot be judged.
 pub(super) fn is_fault(fault: &str) -> bool {
-    [CANNOT_FALL, CANNOT_RISE].contains(&fault)
+    [CANNOT_FALL, CANNOT_RISE, CANNOT_CHANGE].contains(&fault)
 }

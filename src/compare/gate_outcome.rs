@@ -1,10 +1,11 @@
 //! Whether gates hold: each of their values against its bound.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    ELAPSED, Gate, GateCause, GateMetric, GroupGlob, NewGroups, NoSuchGroup, ReportSection, Row, Sides, WORSE,
-    gate_can_fail, is_gated, median_of_runs, of_kind, present, samples,
+    ELAPSED, Gate, GateCause, GateMetric, Group, GroupGlob, NewGroups, NoSuchGroup, Per, Quantity, ReportSection, Row,
+    Sides, WORSE, gate_can_fail, is_gated, median_of_runs, number, of_kind, present, samples,
 };
 use crate::model::sorted::CollectSorted;
 use crate::model::{Cell, Unit};
@@ -32,8 +33,8 @@ pub struct GateResult {
     pub(crate) runs: Sides<usize>,
     /// Samples from which the deciding interval is made; `None` without values on both sides.
     tested: Option<Samples>,
-    /// The value of the candidate beyond which the gate fails, in the unit of the values; `None` without a baseline.
-    limit: Option<f64>,
+    /// The bound, in the unit of the values.
+    limit: Bound,
     /// How much the value changed; `None` if there is no saying.
     pub(crate) change: Option<GateChange>,
     /// The one-sided p-value of "the change is not beyond the bound", corrected for the number of gates; `None` with
@@ -89,6 +90,7 @@ impl GateOutcome {
 /// Why a gate on a value cannot be judged.
 const NO_DATA: &str = "no data";
 const ONLY_A_BOUND: &str = "only a lower bound of the value is known (≥)";
+const NO_BASELINE: &str = "no data in the baseline";
 const NO_CANDIDATE: &str = "no data in the candidate";
 const NEGATIVE: &str = "negative values have no percentage; use an absolute bound";
 const MINOR: &str = "each group that matches takes too little of the CPU time (--min-time)";
@@ -105,12 +107,22 @@ pub(super) struct GateJudge {
     pub(super) tail: f64,
     /// The groups that take too little CPU time for a percentage, by key.
     pub(super) minor: BTreeSet<Vec<String>>,
+    /// Divisor of the values of gates that have none of their own.
+    pub(super) per: Per,
     /// Treatment of groups that only the candidate has, by gates on several groups.
     pub(super) new_groups: NewGroups,
     /// Why percentages of times say nothing, if they don't.
     pub(super) other_host: Option<String>,
     /// Whether fewer runs were made than planned.
     pub(super) ended_early: bool,
+}
+
+impl GateJudge {
+    /// The runs that decide. Pairs that are too few for so many tests leave it to the runs without their pairs.
+    fn tested(&self, values: &Sides<Box<[f64]>>, quantum: f64) -> Option<Samples> {
+        let paired = samples(self.design, values, quantum).filter(|tested| tested.can_decide(self.tests, self.tail));
+        paired.or_else(|| samples(Design::Independent, values, quantum))
+    }
 }
 
 /// Returns the results of all gates. `sections` finds the sections that a gate checks.
@@ -133,7 +145,7 @@ pub(super) fn judge<'r>(
         let Some(p) = result.p else { continue };
         let corrected = corrections[&test(result)];
         result.p = Some((p * corrected.factor).min(1.0));
-        decide(result, gates[result.gate].limit, corrected);
+        decide(result, corrected);
     }
     refuse_what_never_fails(&mut results, judge);
     results
@@ -144,7 +156,7 @@ impl GateResult {
     pub(crate) fn deciding_runs(&self) -> Option<(&[Vec<f64>; 2], f64)> {
         let sides = self.tested.as_ref().map(|tested| &tested.sides)?;
         sides.iter().all(|runs| runs.len() > 1).then_some(())?;
-        Some((sides, self.limit?))
+        Some((sides, self.limit.beyond_which(number(self.values.baseline.as_ref()?)?)))
     }
 
     fn new(place: usize, gate: &Gate, metric: &str, group: Vec<String>, outcome: GateOutcome) -> Self {
@@ -159,7 +171,7 @@ impl GateResult {
             partial: false,
             runs: Sides::two(0, 0),
             tested: None,
-            limit: None,
+            limit: gate.limit,
             change: None,
             p: None,
             runs_needed: None,
@@ -237,10 +249,7 @@ fn results_of_metric(
 ) -> Vec<Result<GateResult, &'static str>> {
     let of_section = sections.iter().copied().filter(|section| section.section == metric.section);
     let rows = of_section.flat_map(|section| {
-        gate.selected(section).map(move |group| {
-            let row = section.rows.iter().find(|row| row.group == group && row.name == metric.row);
-            (&section.groups[group].key, row)
-        })
+        gate.selected(section).map(move |group| (&section.groups[group].key, row_of(metric, section, group)))
     });
     let rows: Vec<_> = rows.collect();
     let name = gate.group.as_ref().filter(|glob| glob.is_exact());
@@ -249,7 +258,7 @@ fn results_of_metric(
         Some(glob) if name.is_some() && rows.len() == 1 || glob.is_name_of(key) => LooksAt::Named,
         Some(_) => LooksAt::Several,
     };
-    let exists = |is_there: fn(&Row) -> bool| rows.iter().any(|(_, row)| row.is_some_and(is_there));
+    let exists = |is_there: fn(&Row) -> bool| rows.iter().any(|(_, row)| row.as_deref().is_some_and(is_there));
     let exist = Sides::two(
         exists(|row| row.covered.baseline.is_some()),
         exists(|row| row.covered.candidate.flatten().is_some()),
@@ -267,7 +276,21 @@ fn results_of_metric(
             result => result,
         }
     };
-    rows.iter().map(|(key, row)| judged(key, *row)).collect()
+    rows.iter().map(|(key, row)| judged(key, row.as_deref())).collect()
+}
+
+/// The row of a group. Groups that were never in a state that any group was in have no row of it: they spent no time in it.
+fn row_of<'s>(metric: &GateMetric, section: &'s ReportSection, group: usize) -> Option<Cow<'s, Row>> {
+    let row = |of: usize| section.rows.iter().find(|row| row.group == of && row.name == metric.row);
+    let none = || {
+        let all = section
+            .groups
+            .iter()
+            .position(Group::is_all)
+            .filter(|_| metric.quantity.is_some_and(Quantity::is_rare_state))?;
+        Some(row(all)?.none_of(group, &section.groups[group]))
+    };
+    row(group).map(Cow::Borrowed).or_else(|| none().map(Cow::Owned))
 }
 
 /// The result for a group, or why the group is left out: it has no data, or a glob matches it and it takes little CPU time
@@ -281,8 +304,8 @@ fn result_of(
     let key = if looks_at == LooksAt::All { Vec::new() } else { key.to_vec() };
     let is_glob = looks_at == LooksAt::Several;
     let is_share = gate.limit.scale == Scale::Ratio;
-    let is_on_one_side = row.covered.iter().any(Option::is_none);
     let is_new = row.covered.baseline.is_none();
+    let is_gone = !is_new && row.covered.candidate.flatten().is_none();
     if is_glob && is_share && judge.minor.contains(&key) {
         return Err(MINOR);
     }
@@ -296,10 +319,13 @@ fn result_of(
     }
     let is_fall = gate.limit.beyond == Beyond::Below;
     match compare(&mut result, (gate, looks_at), judge, row) {
-        Ok(()) if is_glob && is_share && is_on_one_side && !is_new && !is_fall => return Err(ONLY_IN_BASELINE),
+        Ok(()) if is_glob && is_share && is_gone && !is_fall => return Err(ONLY_IN_BASELINE),
         Ok(()) => {}
         Err(NO_DATA) => return Err(NO_DATA),
-        Err(fault) if is_glob && (is_on_one_side || gate_can_fail::is_fault(fault)) => return Err(fault),
+        Err(fault) if is_glob && (is_gone || is_new && row.values.of_candidate().is_none()) => return Err(fault),
+        Err(fault) if (is_glob || gate.metrics.len() > 1) && gate_can_fail::is_fault(fault) => return Err(fault),
+        // Whether it fell is unknown, and what is unknown does not pass.
+        Err(NO_BASELINE) if is_glob && is_new => result.outcome = GateOutcome::Failed,
         Err(fault) => result.outcome = GateOutcome::Error(fault.to_owned()),
     }
     Ok(result)
@@ -315,8 +341,8 @@ fn compare(
     let is_bound = row.values.iter().flatten().any(|cell| matches!(cell, Cell::AtLeast { .. }));
     let values = row.samples().ok_or(if is_bound { ONLY_A_BOUND } else { NO_DATA })?;
     let quantum = row.runs.as_ref().map_or(0.0, |runs| runs.quantum);
-    result.unit = row.unit;
-    result.partial = row.partial;
+    let limit = gate.limit_in(row.unit);
+    (result.unit, result.limit, result.partial) = (row.unit, limit, row.partial);
     let like = row.values.iter().flatten().next();
     let medians = values.as_ref().map(|numbers| median_of_runs(numbers));
     result.values = medians.map(|median| Some(of_kind(like?, median?)));
@@ -324,28 +350,31 @@ fn compare(
     if looks_at == LooksAt::Named {
         check_groups(gate, row.covered.map(|covered| covered.is_some()))?;
     }
+    let is_new_of_several = looks_at == LooksAt::Several && row.covered.baseline.is_none();
     let (before, after) = match (medians.baseline, medians.candidate.flatten()) {
         (Some(before), Some(after)) => (before, after),
+        // From any baseline, an average or a peak rose by at most as much.
+        (None, Some(after)) if is_new_of_several && limit.beyond == Beyond::Above => (0.0, after),
         (None, None) => return Err(NO_DATA),
-        (None, Some(_)) => return Err("no data in the baseline"),
+        (None, Some(_)) => return Err(NO_BASELINE),
         (Some(_), None) => return Err(NO_CANDIDATE),
     };
-    let scale = gate.limit.scale;
+    let scale = limit.scale;
     if scale == Scale::Ratio && values.iter().flatten().any(|number| *number < 0.0) {
         return Err(NEGATIVE);
     }
-    gate_can_fail::check(gate.limit, row, &values)?;
-    // Pairs that are too few for so many tests leave it to the runs without their pairs.
-    let paired = samples(judge.design, &values, quantum).filter(|tested| tested.can_decide(judge.tests, judge.tail));
-    result.tested = paired.or_else(|| samples(Design::Independent, &values, quantum));
-    result.limit = Some(match scale {
-        Scale::Ratio => before * gate.limit.limit,
-        Scale::Difference => before + gate.limit.limit,
-    });
+    let can_fail = |farthest: f64| {
+        let candidate = values.candidate.as_ref().map(|runs| vec![farthest; runs.len()].into());
+        let tested = judge.tested(&Sides { candidate, ..values.clone() }, quantum);
+        let p = tested.and_then(|tested| tested.probability(limit));
+        p.map_or_else(|| limit.is_exceeded(scale.change(farthest, before)), |p| p < 1.0)
+    };
+    gate_can_fail::check(limit.beyond, (row, &result.group, gate.per_of(judge.per)), can_fail)?;
+    result.tested = judge.tested(&values, quantum);
     let amount = scale.change(after, before);
     result.change = Some(GateChange { scale, amount, interval: None, tail: TAIL, level: 1.0 - 2.0 * TAIL });
-    result.p = result.tested.as_ref().and_then(|tested| tested.probability(gate.limit));
-    if result.p.is_none() && gate.limit.is_exceeded(amount) {
+    result.p = result.tested.as_ref().and_then(|tested| tested.probability(limit));
+    if result.p.is_none() && limit.is_exceeded(amount) {
         result.outcome = GateOutcome::Failed;
     }
     Ok(())
@@ -361,7 +390,8 @@ fn check_groups(gate: &Gate, exists: Sides<bool>) -> Result<(), &'static str> {
 }
 
 /// Decides by the interval whose ends have this tail.
-fn decide(result: &mut GateResult, limit: Bound, Corrected { tail, level, .. }: Corrected) {
+fn decide(result: &mut GateResult, Corrected { tail, level, .. }: Corrected) {
+    let limit = result.limit;
     let (Some(change), Some(tested)) = (&mut result.change, &result.tested) else { return };
     (change.tail, change.level) = (tail, level);
     if let Some(estimate) = tested.estimate(change.scale, tail) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{GroupReason, Quantity, number, whole};
-use crate::model::{Cell, ExitedWork, NS_PER_TICK, Name, ThreadSpan, Unit};
+use crate::model::{Cell, ExitedWork, Name, ThreadSpan, Unit};
 
 /// A measured value of a group, and how far it can be relied on.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Measurement {
 
     /// Whether it is the time in a state that few threads are in.
     pub(super) fn is_of_rare_state(&self) -> bool {
-        matches!(self.quantity, Some(Quantity::Column(column)) if column.is_rare())
+        self.quantity.is_some_and(Quantity::is_rare_state)
     }
 
     /// Divides a counter's rise.
@@ -103,24 +103,18 @@ pub(super) enum Divisor {
 /// A unit of amounts as one of amounts per unit of work, and how many of that are one of it.
 fn per_unit(unit: Unit) -> Option<(Unit, f64)> {
     Some(match unit {
-        Unit::Ns => (Unit::Ns, 1.0),
-        Unit::Us => (Unit::Ns, 1e3),
-        Unit::Ticks => (Unit::Ns, NS_PER_TICK as f64),
         Unit::Bytes => (Unit::BytesPerUnit, 1.0),
         Unit::Count => (Unit::CountPerUnit, 1.0),
-        _ => return None,
+        _ => (Unit::Ns, unit.nanoseconds()?),
     })
 }
 
 /// A unit of amounts as one of rates per second, and how many of it are one of the rate.
 pub(super) fn rate_unit(unit: Unit) -> Option<(Unit, f64)> {
     Some(match unit {
-        Unit::Ns => (Unit::Percent, 1e7),
-        Unit::Us => (Unit::Percent, 1e4),
-        Unit::Ticks => (Unit::Percent, 1e7 / NS_PER_TICK as f64),
         Unit::Bytes => (Unit::BytesPerSecond, 1.0),
         Unit::Count => (Unit::CountPerSecond, 1.0),
-        _ => return None,
+        _ => (Unit::Percent, 1e7 / unit.nanoseconds()?),
     })
 }
 

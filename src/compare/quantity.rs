@@ -88,6 +88,11 @@ impl Quantity {
         matches!(self, Self::Column(_)) || !self.inputs().iter().any(is_optional)
     }
 
+    /// Whether it is the time in a state that few threads are in.
+    pub(super) fn is_rare_state(self) -> bool {
+        matches!(self, Self::Column(column) if column.is_rare())
+    }
+
     /// Whether each group has a value, not only all together.
     pub(super) fn is_of_groups(self) -> bool {
         !matches!(self, Self::Column(column) if !column.is_of_groups())

@@ -249,7 +249,7 @@ fn gate_results(grouped: &Grouped, gates: &[Gate], per: Per, options: &CompareOp
     let (design, tests, new_groups) = (grouped.judge.design, tests_of(gates), options.new_groups);
     let ended_early = options.ended_early.is_some();
     let tail = options.tail;
-    let judge = GateJudge { design, tests, tail, minor, new_groups, other_host, ended_early };
+    let judge = GateJudge { design, tests, tail, minor, per, new_groups, other_host, ended_early };
     let tables = gate_tables(grouped, gates, per);
     let mut results = gate_outcome::judge(gates, &judge, |gate| {
         let places: BTreeSet<_> = gate.metrics.iter().map(|metric| (metric.section, gate.per_of(per))).into_set();

@@ -228,6 +228,15 @@ impl Row {
         }
     }
 
+    /// The row of a group that has none of this total, on each side that knows the total.
+    pub(super) fn none_of(&self, place: usize, group: &Group) -> Self {
+        let mut row = Self { group: place, covered: group.members(), partial: false, ..self.clone() };
+        row.values = row.values.map(|cell| cell.map(|cell| of_kind(&cell, 0.0)));
+        let numbers = row.runs.iter_mut().flat_map(|runs| runs.values.as_mut()).flatten();
+        numbers.for_each(|number| *number *= 0.0);
+        row
+    }
+
     /// The numbers of each run, NaN where there is none; `None` if they are no numbers.
     pub(super) fn samples(&self) -> Option<Sides<Box<[f64]>>> {
         if let Some(runs) = &self.runs {

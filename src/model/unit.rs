@@ -49,6 +49,16 @@ impl Unit {
         matches!(self, Self::Ns | Self::Us | Self::Ticks | Self::Percent)
     }
 
+    /// How many nanoseconds it is; `None` unless it is a unit of time.
+    pub(crate) fn nanoseconds(self) -> Option<f64> {
+        match self {
+            Self::Ns => Some(1.0),
+            Self::Us => Some(1e3),
+            Self::Ticks => Some(NS_PER_TICK as f64),
+            _ => None,
+        }
+    }
+
     /// Whether it is an amount per second or per unit of work, with decimals.
     pub(crate) fn is_rate(self) -> bool {
         self == Self::Percent || self.per().is_some()

@@ -24,6 +24,14 @@ pub enum Beyond {
 }
 
 impl Bound {
+    /// Returns the value beyond which a change from `baseline` is on the forbidden side.
+    pub fn beyond_which(self, baseline: f64) -> f64 {
+        match self.scale {
+            Scale::Ratio => baseline * self.limit,
+            Scale::Difference => baseline + self.limit,
+        }
+    }
+
     /// Returns whether a change is on the forbidden side.
     pub fn is_exceeded(self, change: f64) -> bool {
         match self.beyond {

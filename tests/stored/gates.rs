@@ -177,6 +177,59 @@ fn ran(ms: u64) -> Value {
 }
 
 #[test]
+fn the_peak_average_or_ratio_of_a_new_group_fails_a_glob_unless_new_groups_are_allowed() {
+    let of =
+        |mib: u64| json!({"run_time_ns": 1_000_000_000, "wait_time_ns": 1_000_000_000, "hiwater_rss_bytes": mib << 20});
+    let sides = Snapshots::new(&[("app", of(1))], &[("app", of(1)), ("leaky", of(10_240)), ("small", of(2))]);
+    for (gate, change) in [
+        ("*:hiwater_rss_bytes>64MiB", "leaky hiwater_rss_bytes: - → 10.0GiB (+10.0GiB)"),
+        ("*:hiwater_rss_bytes>10%", "leaky hiwater_rss_bytes: - → 10.0GiB (new)"),
+        ("*:cpu_efficiency<5pp", "leaky cpu_efficiency: - → 0.500 (-)"),
+    ] {
+        let (status, said) = sides.gates(&[gate]);
+        assert!(status == Some(3) && said.contains(&format!("gate failed: {change}")), "{said}");
+        assert_eq!(sides.compare(&["--allow-new", "--fail-on", gate]).status.code(), Some(0), "{gate}");
+    }
+    assert!(!sides.gates(&["*:hiwater_rss_bytes>64MiB"]).1.contains("small"), "it cannot have grown by so much");
+    let of_cgroups = |cgroups: &[(&str, u64)]| {
+        let mut side = window(None, &[("app", ran(1))]);
+        side["cgroup_stats"] =
+            cgroups.iter().map(|(path, peak)| ((*path).to_owned(), json!({"memory": {"peak": peak}}))).collect();
+        side
+    };
+    sides.write("a", &of_cgroups(&[("/a", 1 << 20)]));
+    sides.write("b", &of_cgroups(&[("/a", 1 << 20), ("/b", 1 << 30)]));
+    let out = sides.compare(&["-g", "cgroup", "--fail-on", "*:memory.peak>64MiB"]);
+    assert!(text(&out.stderr).contains("gate failed: /b memory.peak: - → 1.00GiB"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn per_unit_a_bound_of_ticks_or_microseconds_is_the_time_that_it_says() {
+    let of = |ticks: u64, usec: u64| {
+        let mut side =
+            window(None, &[("app", json!({"run_time_ns": 1, "utime_clock_ticks": ticks, "stime_clock_ticks": 0}))]);
+        side["cgroup_stats"] = json!({"/app": {"cpu": {"usage_usec": usec}}});
+        side
+    };
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    sides.write("a", &of(100, 1_000_000));
+    sides.write("b", &of(101, 1_000_200));
+    for (gate, status) in [
+        ("utime_clock_ticks>1s", 0),
+        ("utime_clock_ticks>5ms", 3),
+        ("/app:utime_clock_ticks<900ms", 0),
+        ("/app:utime_clock_ticks<1s", 1),
+        ("/app:cpu.usage_usec>100ms", 0),
+        ("/app:cpu.usage_usec>100us", 3),
+    ] {
+        for per in [&["--per-unit", "1"][..], &[]] {
+            let out = sides.compare(&[&["-g", "cgroup", "--fail-on", gate], per].concat());
+            assert_eq!(out.status.code(), Some(status), "{gate} {per:?}: {}", text(&out.stderr));
+        }
+    }
+}
+
+#[test]
 fn the_cause_of_a_slower_or_faster_command_explains_much_of_its_change() {
     let sides = Snapshots(tempfile::tempdir().unwrap());
     let said = |gate: &str, [before, after]: [Value; 2]| {
@@ -195,6 +248,32 @@ fn the_cause_of_a_slower_or_faster_command_explains_much_of_its_change() {
         window(None, &names.iter().map(|name| (&**name, ran(ms))).collect::<Vec<_>>())
     };
     assert_eq!(said("run>20%", [many(100), many(200)]), None, "each of 26 groups is less than a twentieth");
+}
+
+#[test]
+fn the_run_time_of_all_groups_per_cpu_second_never_changes_and_its_gate_is_an_error() {
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    sides.write("a", &window(None, &[("app", ran(100)), ("web", ran(100))]));
+    sides.write("b", &window(None, &[("app", ran(800)), ("web", ran(100))]));
+    let status = |gate: &str| sides.compare(&["--per", "cpu-second", "--fail-on", gate]).status.code();
+    for gate in ["run>10%", "run<10%", "run_time_ns>10%", "app:run>150%"] {
+        assert_eq!(status(gate), Some(1), "{gate}");
+    }
+    assert_eq!([status("app:run>10%"), status("web:run<10%"), status("web:run>10%")], [Some(3), Some(3), Some(0)]);
+    assert_eq!([status("worse>10%"), status("run>10ms")], [Some(0), Some(3)]);
+}
+
+#[test]
+fn in_a_group_that_was_never_in_a_state_its_time_is_0() {
+    let zombie = json!({"run_time_ns": 1_000_000, "zombie_ns": 500_000_000, "exited": true});
+    let side = |others: &[(&str, Value)]| window(None, &[&[("other", zombie.clone())], others].concat());
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    sides.write("a", &side(&[("app", ran(100)), ("gone", ran(1))]));
+    sides.write("b", &side(&[("app", ran(100))]));
+    assert_eq!(sides.gates(&["app:zombie>1s"]), (Some(0), "1 gate passed\n".to_owned()));
+    assert!(sides.gates(&["app:zombie<1s"]).1.contains("this gate can never fail"));
+    assert!(sides.gates(&["gone:zombie>1s"]).1.contains("only in the baseline"));
+    assert!(sides.gates(&["app:frozen>1s"]).1.contains("no data"), "no samples, and no group was");
 }
 
 #[test]

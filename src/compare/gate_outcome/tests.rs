@@ -38,6 +38,7 @@ fn default_judge() -> GateJudge {
         tests: 1,
         tail: TAIL,
         minor: [vec!["minor".to_owned()]].into(),
+        per: Per::Run,
         new_groups: NewGroups::Judge,
         other_host: None,
         ended_early: false,
@@ -204,6 +205,25 @@ fn averages_of_a_group_on_one_side_are_unknown() {
 }
 
 #[test]
+fn for_a_glob_what_is_new_rose_from_nothing_and_may_have_fallen() {
+    let (app, new) = (("app", Some(100)), ("new", Some(50)));
+    let both = |gate: &str| results(gate, &[app], &[app, new]);
+    assert_eq!(both("*:wait_max>10ns"), [Passed, Failed]);
+    assert_eq!(both("*:wait_max>10%"), [Passed, Failed]);
+    assert_eq!(both("*:wait_max>50ns"), [Passed, Passed], "whatever it was before");
+    assert_eq!(both("*:wait_max<10ns"), [Passed, Failed], "it may have fallen");
+    assert_eq!(results("*:wait_max>10ns", &[app, new], &[app]), [Passed], "gone");
+    assert_eq!(results("*:wait_max>10ns", &[app], &[app, ("new", None)]), [Passed], "without a value");
+    let of_longest = |cell: Cell| {
+        let side = |cells: &[(&str, Option<Cell>)]| vec![run("longest", cells)];
+        let app = ("app", Some(Cell::Number(100)));
+        let sides = Sides::two(side(std::slice::from_ref(&app)), side(&[app, ("new", Some(cell))]));
+        gate_results(&["*:longest>1s".parse().unwrap()], sides).remove(1).outcome
+    };
+    assert_eq!(of_longest(Cell::AtLeast { at_least: 5 }), error(ONLY_A_BOUND), "at least 5 can be anything");
+}
+
+#[test]
 fn new_groups_pass_only_where_they_are_allowed_or_take_little_time() {
     let outcomes = |new_groups, name: &str| {
         let gate: Gate = "*:run_time_ns>10%".parse().unwrap();
@@ -230,8 +250,9 @@ fn a_gate_that_no_candidate_could_fail_is_an_error() {
     assert!(fault("run_time_ns<1s", 1_000_000_000).starts_with("this gate can never fail"));
     assert!(fault("run_time_ns<10%", 0).starts_with("this gate can never fail"));
     assert_eq!([fault("run_time_ns<1s", 1_000_000_001), fault("run_time_ns<10%", 1)], ["passed", "passed"]);
-    let falls = of_runs(&["run_time_ns<50ns"], &[10, 20, 30, 60], &[10, 20, 30, 60]).remove(0).outcome;
-    assert_eq!(falls, Passed, "one run could fall by as much");
+    let falls = |before: &[u64]| of_runs(&["run_time_ns<50ns"], before, before).remove(0).outcome.name();
+    assert_eq!(falls(&[10, 20, 30, 60]), "error", "one run could fall by as much, and one run decides nothing");
+    assert_eq!([falls(&[10, 60, 70, 80]), falls(&[10, 60, 70]), falls(&[10, 20, 90])], ["unclear", "passed", "error"]);
     let share = |gate: &str, share| {
         let run = || vec![run("cpu_efficiency", &[("", Some(Cell::Ratio(share)))])];
         gate_results(&[gate.parse().unwrap()], Sides::two(run(), run())).remove(0).outcome.name()
