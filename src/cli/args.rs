@@ -502,8 +502,8 @@ pub(super) struct AbArgs {
     runs: Option<u32>,
     /// Make at most N runs, and end once gates and elapsed are decided
     ///
-    /// From 14 on, ctprof also judges the runs after 40% and after 60%. Intervals are a little wider, so that no more gates fail by
-    /// chance.
+    /// From 18 on, ctprof also judges the runs after 40% and after 60%; from 12 on, after 60%. Over 64 gates need more. Intervals
+    /// are a little wider, so that no more gates fail by chance.
     #[arg(hide_short_help = true, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value = "20", conflicts_with = "runs")]
     max_runs: u32,
     /// Start no pair of runs that would end after this time: 60s
@@ -730,5 +730,25 @@ mod tests {
             let is_whole = |line: &str| line.starts_with("  ") && line.contains("ctprof ");
             assert!(examples.take_while(|line| !line.is_empty()).all(is_whole), "{name}:\n{long}");
         }
+    }
+
+    #[test]
+    fn the_help_says_from_how_many_runs_on_they_are_judged_early() {
+        use clap::CommandFactory;
+        let looks = |runs: usize, gates| {
+            let looks = Looks::early(runs, gates);
+            (1..runs).filter(|pairs| looks.is_early(*pairs)).count()
+        };
+        let from = |count, gates| (1..100).find(|runs| looks(*runs, gates) == count).unwrap();
+        let most_gates = (1..100).take_while(|gates| from(1, *gates) == from(1, 1)).last().unwrap();
+        let says = format!(
+            "From {} on, ctprof also judges the runs after 40% and after 60%; from {} on, after 60%. Over {most_gates} gates need more.",
+            from(2, 1),
+            from(1, 1)
+        );
+        let help = Args::command().find_subcommand_mut("ab").unwrap().render_long_help().to_string();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains(&says), "{says}\n{help}");
+        assert_eq!((12..18).map(|runs| looks(runs, most_gates)).max(), Some(1));
     }
 }
