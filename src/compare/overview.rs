@@ -9,7 +9,7 @@ use super::{
     Digest, GroupFacts, GroupTotals, Groups, Measurement, OVERVIEW, OverviewColumn, Per, Quantity, ReportSection, Row,
     Runs, SideGroup, SideSection, Sides, group,
 };
-use crate::diagnose::{Note, Side};
+use crate::diagnose::{Finding, Note, Side};
 use crate::model::{Direction, ExitedWork, SnapshotHead, Totals};
 use crate::statistics::Verdict;
 
@@ -53,13 +53,13 @@ pub(super) fn seconds(snapshot: &SnapshotHead, groups: &Groups, per: Per) -> Opt
 }
 
 /// A note on windows without exit records, if a line of exited children is shown.
-pub(super) fn unnamed_children(overview: &ReportSection, snapshots: Sides<&SnapshotHead>) -> Option<Note> {
-    let has_records =
-        |snapshot: &SnapshotHead| snapshot.window.as_ref().is_some_and(|window| window.exit_records.is_some());
+pub(super) fn unnamed_children(overview: &ReportSection, sides: Sides<(&SnapshotHead, &Vec<Finding>)>) -> Option<Note> {
+    let lacks_records =
+        |(head, _): &(&SnapshotHead, _)| head.window.as_ref().is_none_or(|window| window.exit_records.is_none());
     let mut shown = overview.rows.iter().map(|row| &overview.groups[row.group]);
     let has_children = shown.any(|group| group.exited_work() == Some(ExitedWork::Children));
-    let unnamed = has_children && !snapshots.into_iter().all(has_records);
-    unnamed.then_some(Note::ExitedChildrenUnnamed)
+    let (_, findings) = sides.into_iter().find(lacks_records).filter(|_| has_children)?;
+    Some(Note::ExitedChildrenUnnamed { no_bpf: findings.iter().find(|finding| finding.is_other_obstacle()).cloned() })
 }
 
 /// Notes on windows at whose end many threads wait for a CPU, where nothing counts such a wait before it has ended. Threads are

@@ -153,7 +153,8 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
             section.rows = reason_tree::rows(&section.rows);
         }
         if section.section == Section::Overview {
-            section.notes.extend(overview::unnamed_children(section, first.map(|digest| &digest.head)));
+            let sides = first.map(|digest| &digest.head).zip(findings.as_ref());
+            section.notes.extend(overview::unnamed_children(section, sides));
             section.notes.extend(overview::waits_in_progress(first));
         }
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
 use super::{Affected, Cause, DataSource, Evidence, Fix, facilities, files, host};
-use crate::model::{Census, CtprofSnapshot, SnapshotHead, named};
+use crate::model::{BpfObstacle, Census, CtprofSnapshot, SnapshotHead, named};
 
 named! {
     /// How much of a source a snapshot has.
@@ -135,6 +135,13 @@ impl Finding {
     /// Whether reports list it: a gap, or why the engine was not BPF.
     pub(crate) fn is_listed(&self) -> bool {
         self.is_gap() || matches!(self.cause, Some(Cause::NoBpf { .. } | Cause::MissedByIterator))
+    }
+
+    /// Whether it says why the engine was not BPF, and it is no lack of capabilities.
+    pub(crate) fn is_other_obstacle(&self) -> bool {
+        let is_capability =
+            matches!(&self.cause, Some(Cause::NoBpf { no_bpf }) if no_bpf.cause == BpfObstacle::NoCapability);
+        self.source == DataSource::Bpf && self.coverage == Coverage::NotUsed && !is_capability
     }
 
     /// Whether something is missing that can be fixed. What a capture leaves out by default, to spare the host, is

@@ -19,9 +19,8 @@ coded! {
         /// Reasons have no functions of the kernel.
         NoFunctions { side: Option<Side>, why: String } = "no-functions", ("{}no kernel functions: {why}", prefix(*side));
         /// Exited processes are shown with the process that waited for them, because there are no exit records.
-        ExitedChildrenUnnamed = "exited-children-unnamed",
-            ("exited children are shown with the process that waited for them; \
-              `ctprof record` names them with the BPF engine: as root, or with cap_bpf and cap_perfmon");
+        ExitedChildrenUnnamed { no_bpf: Option<Finding> } = "exited-children-unnamed",
+            ("exited children are shown with the process that waited for them; {}", naming(no_bpf.as_ref()));
         /// Many threads wait for a CPU at the end of the window. Without BPF, no counter has waits that have not ended.
         WaitsInProgress { side: Option<Side>, threads: u64, cpus: u64 } = "waits-in-progress",
             ("{}at the end, {threads} threads were ready to run on {}: without BPF, a wait for a CPU counts as sleep until it ends", prefix(*side), counted(*cpus, "CPU"));
@@ -59,6 +58,16 @@ fn sampled(sampling: &Sampling, duration_ns: u64) -> String {
     let taken = taken.into_iter().flatten().collect::<Vec<_>>().join(" ");
     let rest = [count(*lost, "lost"), count(*merged, "merged because there were too many reasons"), cost];
     [Some(taken)].into_iter().chain(rest).flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// What names exited children, and why it did not: a lack of capabilities, if that is unknown.
+fn naming(no_bpf: Option<&Finding>) -> String {
+    let named = "`ctprof record` names them with the BPF engine";
+    let Some(reason) = no_bpf.and_then(Finding::reason) else {
+        return format!("{named}: as root, or with cap_bpf and cap_perfmon");
+    };
+    let fix = no_bpf.and_then(|finding| finding.fix.as_ref()).map(|fix| format!(". Fix: {fix}"));
+    format!("{named}, which was not used: {reason}{}", fix.unwrap_or_default())
 }
 
 impl Note {

@@ -393,12 +393,36 @@ mod sections {
         };
         let has_note = |a, b| {
             let comparison = compare(&side(a), &side(b), &CompareOptions::default());
-            notes(&comparison, Section::Overview).contains(&&Note::ExitedChildrenUnnamed)
+            notes(&comparison, Section::Overview).contains(&&Note::ExitedChildrenUnnamed { no_bpf: None })
         };
         let all = [has_note(false, false), has_note(true, false), has_note(false, true), has_note(true, true)];
         assert_eq!(all, [true, true, true, false]);
         let nobody = compare(&window(&[]), &window(&[]), &CompareOptions::default());
         assert!(notes(&nobody, Section::Overview).is_empty());
+    }
+
+    #[test]
+    fn the_note_on_exited_children_says_why_they_have_no_names_and_advises_what_helps() {
+        let note = |capture: Value| {
+            let mut side = window(&[with(
+                process(1, "sh", &json!({"exited_work": "children", "run_time_ns": SECOND})),
+                &json!({"tid": 0}),
+            )]);
+            side.head.capture = serde_json::from_value(capture).unwrap();
+            let report = show(&side, &CompareOptions::default());
+            notes(&report, Section::Overview)[0].to_string().split_once("BPF engine").unwrap().1.to_owned()
+        };
+        let of = |cause: &str| note(json!({"engine": "procfs", "no_bpf": {"cause": cause}}));
+        let capability = ": as root, or with cap_bpf and cap_perfmon";
+        assert_eq!([note(Value::Null), of("permission-denied")], [capability; 2]);
+        assert!(
+            of("no-btf").starts_with(", which was not used: the kernel lacks CONFIG_DEBUG_INFO_BTF"),
+            "{}",
+            of("no-btf")
+        );
+        assert!(of("pid-namespace").contains("Fix: run on the host"), "{}", of("pid-namespace"));
+        let chosen = note(json!({"engine": "procfs", "options": {"engine": "procfs"}}));
+        assert_eq!(chosen, ", which was not used: disabled by --engine procfs");
     }
 
     /// What a comparison with these sections and metrics notes about its counters of threads.
