@@ -1,8 +1,9 @@
 //! The directories of the datasets of a day. Symbolic links in them are not followed, so that nothing is written outside.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -51,6 +52,19 @@ impl Directory {
         }
     }
 
+    /// Refuses what ctprof 0.3 wrote, of any day: engines read all days together.
+    pub(super) fn refuse_old_layout(&self) -> Result<(), ExportError> {
+        let in_directory = |path: &Path, start: &str| -> Vec<PathBuf> {
+            let paths = fs::read_dir(path).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+            paths
+                .filter(|path| path.file_name().is_some_and(|name| name.as_bytes().starts_with(start.as_bytes())))
+                .collect()
+        };
+        let mut days = in_directory(&self.path.join("captures"), "date=").into_iter();
+        let old = days.find(|day| !in_directory(day, "host=").is_empty());
+        old.map_or(Ok(()), |day| Err(ExportError::OldLayout(day)))
+    }
+
     /// Makes the names of its files last.
     pub(super) fn sync(&self) -> Result<(), ExportError> {
         fsync(&self.fd).map_err(|errno| ExportError::output(&self.path, errno.into()))
@@ -94,9 +108,6 @@ impl Day {
     pub(super) fn recover(&self) -> Result<BTreeSet<String>, ExportError> {
         let [data @ .., captures] = &self.0;
         let names = captures.names()?;
-        if names.iter().any(|name| name.starts_with("host=")) {
-            return Err(ExportError::OldLayout(captures.path.clone()));
-        }
         let mut there = BTreeSet::new();
         for name in names.iter().filter(|name| name.ends_with(".parquet") && !name.starts_with('.')) {
             there.append(&mut captures.captures_in(name)?);

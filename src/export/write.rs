@@ -77,6 +77,7 @@ pub fn export(
         Output::Datasets(path) => {
             let root = Directory::create(path)?;
             let _lock = ExportLock::wait_for(&root.fd).map_err(|source| ExportError::output(path, source))?;
+            root.refuse_old_layout()?;
             let mut days = BTreeMap::<_, Vec<_>>::new();
             captures.into_iter().for_each(|capture| days.entry(capture.date()).or_default().push(capture));
             days.into_iter().try_for_each(|(date, captures)| export.write_day(&root, &date, captures))?;

@@ -352,7 +352,8 @@ fn files_of_captures_that_are_there_stay_whatever_their_names_are() {
 fn a_directory_of_ctprof_0_3_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let output = dir.path().join("out");
-    fs::create_dir_all(output.join("captures/date=2026-11-21/host=h")).unwrap();
+    // Engines read all days together.
+    fs::create_dir_all(output.join("captures/date=2020-02-20/host=h")).unwrap();
     let out = run(&[Path::new(TEMPLATE)], &output);
     let message = String::from_utf8(out.stderr).unwrap();
     assert_eq!(out.status.code(), Some(1), "{message}");
