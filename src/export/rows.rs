@@ -1,6 +1,6 @@
 //! A capture as rows, which are made while its threads are read.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -56,10 +56,11 @@ impl CaptureRows {
             let is_name = head.containers.contains_key(path) && (!is_of_step || names.contains(path));
             is_name || (head.cgroup_stats.contains_key(path) && (!is_of_step || *stats != none))
         };
-        let removed = head.containers.keys().filter(|path| !head.cgroup_stats.contains_key(*path));
-        let all = head.cgroup_stats.iter().chain(removed.map(|path| (path, &none)));
+        // Rows are sorted by path.
+        let mut all: BTreeMap<_, _> = head.containers.keys().map(|path| (path, &none)).collect();
+        all.extend(&head.cgroup_stats);
         let cgroup = |(path, stats): (&String, _)| CgroupRow::new(path.clone(), stats, head.containers.get(path));
-        let cgroups = all.filter(|(path, stats)| is_row(path, stats)).map(cgroup).collect();
+        let cgroups = all.into_iter().filter(|(path, stats)| is_row(path, stats)).map(cgroup).collect();
         let reasons = head.reasons.as_deref().map(reasons::rows).unwrap_or_default();
         let rest = OtherRows { cgroups, reasons, capture: CaptureRow::new(head, census) };
         Self { rest: Some(rest), ..Self::portion(identity, threads) }

@@ -275,6 +275,9 @@ fn files_are_sorted_as_they_say_and_can_be_searched() {
     let snapshots = dir.path().join("in");
     fs::create_dir(&snapshots).unwrap();
     fleet.write(&template(), &snapshots);
+    let mut removed = on_host(Some("removed"));
+    removed.head.containers.insert("/a-removed-one".to_owned(), Default::default());
+    write(&removed, snapshots.join("removed.ctprof.zst"));
     // Its steps are of the same host, and of a time of which other captures are as well.
     let series = crate::stored::changes_over_time::series(dir.path(), 4);
     let again = dir.path().join("again.ctprof");
