@@ -20,7 +20,7 @@ pub enum ExportError {
     NotAFile(PathBuf),
     #[error("{} has no snapshots (*{})", .0.display(), ENDINGS.join(", *"))]
     NoSnapshots(PathBuf),
-    /// A recorder has removed its first file, or it was replaced.
+    /// It was replaced or written, or a recorder has removed its first file.
     #[error("{} changed while it was exported; export it again", .0.display())]
     Changed(PathBuf),
     #[error("cannot export {}", path.display())]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::captures::CaptureRow;
 use super::cgroups::CgroupRow;
-use super::identity::{Identity, known_time};
+use super::identity::Identity;
 use super::reasons::ReasonRow;
 use super::{CaptureFile, ExportError, ExportOptions, LARGEST_AHEAD, Schemas, reasons};
 use crate::model::{Census, CgroupStats, CtprofSnapshot, Name, SnapshotHead, ThreadState, Threads};
@@ -83,7 +83,15 @@ impl<T: FnMut(CaptureRows) -> Result<(), ExportError> + Send> RowSink for T {}
 
 /// Passes on the rows of a capture; the rows of a series step by step. Returns remarks on the series.
 pub(super) fn read(
-    CaptureFile { part, identity }: &CaptureFile,
+    capture: &CaptureFile,
+    options: ExportOptions<'_>,
+    sink: &mut dyn RowSink,
+) -> Result<Vec<String>, ExportError> {
+    capture.unless_changed(pass_on(capture, options, sink))
+}
+
+fn pass_on(
+    CaptureFile { part, identity, .. }: &CaptureFile,
     ExportOptions { limit, progress, .. }: ExportOptions<'_>,
     sink: &mut dyn RowSink,
 ) -> Result<Vec<String>, ExportError> {
@@ -101,9 +109,6 @@ pub(super) fn read(
         }
         Input::Directory => return Err(ExportError::NotAFile(path.clone())),
     };
-    if known_time(series.head().captured_at_unix_ns) != identity.captured_at_unix_ns {
-        return Err(ExportError::Changed(path.clone()));
-    }
     let mut steps = 0..;
     let range = part.range.clone().unwrap_or_default();
     series.each_window(&range, &mut |CtprofSnapshot { head, threads }, moment| {
@@ -125,7 +130,8 @@ pub(super) fn read_ahead(capture: &CaptureFile, options: ExportOptions<'_>) -> O
         return None;
     }
     let Input::File(stored) = capture.part.open(limit, &unseen).ok()? else { return None };
-    let (head, threads) = stored.load_into(&ThreadRows::new(&capture.identity, None)).ok()?;
+    let read = stored.load_into(&ThreadRows::new(&capture.identity, None)).map_err(ExportError::from);
+    let (head, threads) = capture.unless_changed(read).ok()?;
     options.progress.announce(bytes);
     options.progress.advance(bytes);
     Some(CaptureRows::last(&capture.identity, head, threads.threads, threads.census))
@@ -192,11 +198,17 @@ impl Threads for ThreadRows<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::fd::OwnedFd;
     use std::path::PathBuf;
+
+    use nix::fcntl::{OFlag, openat};
+    use nix::sys::stat::{Mode, mkdirat};
 
     use super::super::inputs;
     use super::*;
     use crate::model::{CaptureInfo, Container, HostContext, SeriesInfo};
+    use crate::series::{Moment, StepExits};
     use crate::store::{Keep, SegmentWriter};
 
     fn capture(second: u64) -> CtprofSnapshot {
@@ -241,14 +253,61 @@ mod tests {
             assert!(failed.is_empty(), "{failed:?}");
             found.len()
         };
-        let begin =
+        let begin_at =
             |second| SegmentWriter::create(dir.path(), Keep::Bytes(1 << 20), 1 << 20, &capture(second)).unwrap();
+        let begin = |second| {
+            let (mut writer, mut moment) = (begin_at(second), Moment::new(capture(second)));
+            let step = moment.advance(capture(second + 1), &StepExits::default()).0;
+            writer.add(step, &moment).unwrap();
+            writer
+        };
         begin(1).finish().unwrap();
         let recording = begin(2);
         assert_eq!(found(), 1, "the one before");
         recording.finish().unwrap();
         drop(begin(3));
         assert_eq!(found(), 3, "also that of a recorder that was killed");
+        begin_at(9).finish().unwrap();
+        assert_eq!(found(), 3, "a segment without a step has nothing to export");
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_read_costs_only_what_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut inner, name) = (OwnedFd::from(File::open(dir.path()).unwrap()), "d".repeat(250));
+        // Longer than any path may be.
+        for _ in 0..20 {
+            mkdirat(&inner, &*name, Mode::S_IRWXU).unwrap();
+            inner = openat(&inner, &*name, OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        }
+        snapshot(1).write(&dir.path().join("z.ctprof.zst")).unwrap();
+        let options = ExportOptions { limit: 1 << 20, weight: 1.0, progress: &Arc::default() };
+        let (found, failed) = inputs::captures(&[dir.path().to_owned()], options);
+        assert_eq!(found.len(), 1);
+        assert!(matches!(&failed[..], [ExportError::Input { .. }]), "{failed:?}");
+    }
+
+    /// A capture that is no series.
+    fn snapshot(second: u64) -> CtprofSnapshot {
+        let mut snapshot = capture(second);
+        (snapshot.head.series, snapshot.head.format_version) = (None, None);
+        snapshot
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_since_it_was_found_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, other] = ["a.ctprof.zst", "other"].map(|name| dir.path().join(name));
+        snapshot(1).write(&path).unwrap();
+        let options = ExportOptions { limit: 1 << 20, weight: 1.0, progress: &Arc::default() };
+        let (found, _) = inputs::captures(std::slice::from_ref(&path), options);
+        let rows = || read(&found[0], options, &mut |_| Ok(()));
+        assert!(rows().is_ok() && read_ahead(&found[0], options).is_some());
+        // Its time and its size are the same.
+        snapshot(1).write(&other).unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        assert!(matches!(rows(), Err(ExportError::Changed(_))));
+        assert!(read_ahead(&found[0], options).is_none());
     }
 
     #[test]

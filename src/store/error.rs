@@ -32,7 +32,7 @@ pub enum StoreError {
     #[error("{} is not a series; `ctprof record --every` records one", shown(.0))]
     NotASeries(PathBuf),
     /// A series without a step.
-    #[error("{} has no step: its recorder has only begun, or was killed before the first one", shown(.0))]
+    #[error("{} has no step: its recorder has only begun, or ended before the first one", shown(.0))]
     NoStep(PathBuf),
     /// A part of a series without a step: the part, and when the series begins and ends, in nanoseconds since 1970.
     #[error("{} has no part {}", shown(.0), no_such_part(.1, *.2))]
