@@ -18,7 +18,7 @@ const LONGEST_ID: u64 = 20;
 
 /// A directory in which no other process records meanwhile.
 pub(super) struct DirectoryLock {
-    _file: Flock<File>,
+    _file: HeldLock,
 }
 
 impl DirectoryLock {
@@ -41,7 +41,7 @@ impl DirectoryLock {
 /// A directory to which no other process exports meanwhile.
 #[cfg(feature = "parquet")]
 pub(crate) struct ExportLock {
-    _file: Flock<File>,
+    _file: HeldLock,
 }
 
 #[cfg(feature = "parquet")]
@@ -54,7 +54,7 @@ impl ExportLock {
         let locked = Flock::lock(open(directory, EXPORT)?, FlockArg::LockExclusiveNonblock);
         let locked = match locked {
             Err((file, Errno::EWOULDBLOCK)) => {
-                tracing::warn!("{} exports to the same directory; waiting until it has ended", holder(file));
+                tracing::warn!("{} writes to the same directory; waiting until it has ended", holder(file));
                 Flock::lock(open(directory, EXPORT)?, FlockArg::LockExclusive)
             }
             locked => locked,
@@ -68,10 +68,19 @@ fn failed(name: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot lock {name} there: {error}"))
 }
 
+/// A lock with the id of this process, while that holds it: after that, other programs can hold it.
+struct HeldLock(Flock<File>);
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        let _ = self.0.set_len(0);
+    }
+}
+
 /// Writes into a lock who holds it.
-fn held(mut file: Flock<File>, name: &str) -> io::Result<Flock<File>> {
+fn held(mut file: Flock<File>, name: &str) -> io::Result<HeldLock> {
     let written = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
-    written.map(|()| file).map_err(|error| failed(name, error))
+    written.map(|()| HeldLock(file)).map_err(|error| failed(name, error))
 }
 
 fn open(directory: &OwnedFd, name: &str) -> io::Result<File> {
@@ -96,7 +105,7 @@ fn holder(file: File) -> String {
     let mut id = String::new();
     match file.take(LONGEST_ID).read_to_string(&mut id).ok().and_then(|_| id.parse::<u32>().ok()) {
         Some(id) => format!("process {id}"),
-        None => "another ctprof".to_owned(),
+        None => "another program".to_owned(),
     }
 }
 
@@ -124,6 +133,16 @@ mod tests {
         assert_eq!(refusal(&directory), Some(held));
         drop((lock, of_reader));
         assert_eq!(refusal(&directory), None);
+    }
+
+    #[test]
+    fn a_lock_that_another_program_holds_names_no_process_that_held_it_before() {
+        let path = tempfile::tempdir().unwrap();
+        let directory = OwnedFd::from(File::open(path.path()).unwrap());
+        drop(DirectoryLock::acquire(&directory).unwrap());
+        let of_other = File::open(path.path().join(RECORDER)).unwrap();
+        let _of_other = Flock::lock(of_other, FlockArg::LockExclusive).unwrap();
+        assert_eq!(refusal(&directory).as_deref(), Some("another program records there; name another directory"));
     }
 
     #[test]
