@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
-use super::error::StoreError;
+use super::error::{SnapshotRefusal, StoreError};
 use super::format::SnapshotWriter;
-use super::limit::{BYTES, Metered, ReadLimits};
+use super::limit::{BYTES, ContentLimit, Metered, ReadLimits};
 use super::target::{OutputFile, OutputTarget, Written};
 use crate::model::CtprofSnapshot;
 use crate::series::{Moment, Sleepers, Step};
@@ -91,6 +91,9 @@ impl SeriesWriter {
         }
         step.shorten(&mut self.sleepers);
         let line = serde_json::to_vec(&step).expect("a step is JSON");
+        if let Err(SnapshotRefusal::TooLarge(max, what)) = ContentLimit::of_step(self.limit).count(&line) {
+            return Err(StoreError::TooLargeToWrite(self.path.clone(), max, what));
+        }
         if self.frame_began.elapsed() >= FRAME {
             self.begin_frame(&[])?;
         }

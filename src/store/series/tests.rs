@@ -335,6 +335,22 @@ fn a_series_without_a_step_says_so() {
 }
 
 #[test]
+fn a_step_that_readers_would_refuse_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let mut moment = Moment::new(capture(1));
+    let mut file = SeriesWriter::create(OutputTarget::create(&path).unwrap(), &capture(1), 1 << 20).unwrap();
+    let mut add = |capture| file.add(moment.advance(capture, &StepExits::default()).0, &moment);
+    add(capture(2)).unwrap();
+    let mut large = capture(3);
+    large.threads = (1..1000).map(|tid| ThreadState { tid, ..capture(3).threads[0].clone() }).collect();
+    let error = add(large).unwrap_err();
+    assert!(matches!(error, StoreError::TooLargeToWrite(..)), "{error}");
+    file.finish().unwrap();
+    assert_eq!(read(&path, "..").unwrap(), (vec![6], false));
+}
+
+#[test]
 fn a_series_that_another_file_replaces_ends_with_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");
