@@ -17,6 +17,6 @@ pub use self::changes::Changes;
 pub use self::error::SeriesError;
 pub use self::moment::{Applied, Moment};
 pub use self::part::Part;
-pub use self::range::SeriesRange;
+pub use self::range::{PartEnd, SeriesRange};
 pub use self::slept_on::Sleepers;
 pub use self::step::{Step, StepExits};

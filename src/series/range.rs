@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use jiff::civil::Time;
+use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
@@ -27,7 +27,20 @@ enum SeriesTime {
     Since(Duration),
     /// Time of the day, in the time zone of this host.
     Clock(Time),
+    /// Date and time, in the time zone of this host.
+    Local(DateTime),
     At(Timestamp),
+    /// Time since the start, as a date: at the start, clocks showed dates that go on like this.
+    Dated(Timestamp),
+}
+
+/// Where a part begins or ends, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartEnd {
+    /// Time since the start of the series.
+    Since(u64),
+    /// Time since 1970, as the clock showed it: that may have been set since the start.
+    Shown(u64),
 }
 
 impl FromStr for SeriesRange {
@@ -48,10 +61,20 @@ impl SeriesTime {
     fn parse(text: &str) -> Option<Self> {
         let seconds = || Duration::try_from_secs_f64(text.parse().ok()?).ok();
         let friendly = || time_written(text);
-        let clock = || text.parse().ok().map(Self::Clock);
-        let at = || text.parse().ok().map(Self::At);
+        let has_only = |marks: &[u8]| text.bytes().all(|byte| byte.is_ascii_digit() || marks.contains(&byte));
+        // Each of these parsers passes over a date, an offset or a zone that it has no place for. Ids of exported parts end at a slash,
+        // which the name of a zone can have.
+        let clock = || text.parse().ok().filter(|_| has_only(b":.")).map(Self::Clock);
+        let at = || text.parse().ok().filter(|_| !text.contains('[')).map(Self::At);
+        let local = || text.parse().ok().filter(|_| has_only(b"-:. Tt")).map(Self::Local);
         // A clock time is also how long a duration can be written.
-        seconds().map(Self::Since).or_else(clock).or_else(at).or_else(|| friendly().map(Self::Since))
+        let time = seconds().map(Self::Since).or_else(clock).or_else(at).or_else(local);
+        time.or_else(|| friendly().map(Self::Since))
+    }
+
+    /// Whether it is what the clock showed, which may have been set since the start.
+    fn is_shown(self) -> bool {
+        matches!(self, Self::Clock(_) | Self::Local(_) | Self::At(_))
     }
 
     /// Returns the time in nanoseconds since 1970. Of the days on which there is a time of day, it is the first one `after` a time,
@@ -59,7 +82,9 @@ impl SeriesTime {
     fn unix_ns(self, [start, end]: [u64; 2], after: Option<u64>, zone: &TimeZone) -> u64 {
         match self {
             Self::Since(time) => start.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
-            Self::At(time) => nanoseconds(time),
+            Self::At(time) | Self::Dated(time) => nanoseconds(time),
+            // `None` is out of the range of times.
+            Self::Local(time) => zone.to_ambiguous_timestamp(time).compatible().map_or(u64::MAX, nanoseconds),
             Self::Clock(time) => {
                 let near = after.unwrap_or(end);
                 let times = on_days_around(time, near, zone);
@@ -111,12 +136,25 @@ impl SeriesRange {
     /// The same part by dates: also where the ends of the series, in nanoseconds since 1970, are no longer known.
     #[must_use]
     pub fn dated(&self, ends: [u64; 2]) -> Self {
-        let dated = |unix_ns: u64| SeriesTime::At(Timestamp::from_nanosecond(unix_ns.into()).unwrap_or(Timestamp::MAX));
-        let [from, to] = self.unix_ns(ends, &local_zone()).map(|end| end.map(dated));
-        Self { text: self.text.clone(), from, to }
+        let [from_ns, to_ns] = self.unix_ns(ends, &local_zone());
+        let dated = |time: Option<SeriesTime>, unix_ns: Option<u64>| {
+            let date = Timestamp::from_nanosecond(unix_ns?.into()).unwrap_or(Timestamp::MAX);
+            Some(if time?.is_shown() { SeriesTime::At(date) } else { SeriesTime::Dated(date) })
+        };
+        Self { text: self.text.clone(), from: dated(self.from, from_ns), to: dated(self.to, to_ns) }
     }
 
-    /// Returns both ends in nanoseconds since the start of the series, whose `ends` are in nanoseconds since 1970.
+    /// Where the part of a series begins and ends, whose `ends` are in nanoseconds since 1970.
+    #[must_use]
+    pub fn ends(&self, ends: [u64; 2]) -> [PartEnd; 2] {
+        let (times, since, unix) = ([self.from, self.to], self.since(ends), self.unix_ns(ends, &local_zone()));
+        std::array::from_fn(|end| match unix[end] {
+            Some(unix_ns) if times[end].is_some_and(SeriesTime::is_shown) => PartEnd::Shown(unix_ns),
+            _ => PartEnd::Since(since[end]),
+        })
+    }
+
+    /// Returns both ends in nanoseconds since the start of the series, if its clock was never set, whose `ends` are in nanoseconds since 1970.
     #[must_use]
     pub fn since(&self, ends: [u64; 2]) -> [u64; 2] {
         self.since_in(ends, &local_zone())
@@ -164,6 +202,27 @@ mod tests {
         assert_eq!(since("10s..12:01").unwrap(), [10 * SECOND, SECOND * 119 / 2]);
         assert_eq!(since("2024-10-04T12:00:01Z.."), Some([SECOND / 2, u64::MAX]));
         for wrong in ["12s", "a..b", "5..-3", "12s...13s"] {
+            assert_eq!(since(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_date_or_an_offset_of_a_time_counts_or_is_refused() {
+        let second = Some([SECOND / 2, u64::MAX]);
+        for right in ["2024-10-04T14:00:01+02:00..", "20241004T120001..", "2024-10-04 12:00:01..", "12:00:01.."] {
+            assert_eq!(since(right), second, "{right}");
+        }
+        assert_eq!(since("2024-10-05T12:00:01..").unwrap()[0], 24 * HOUR + SECOND / 2, "the day after");
+        assert_eq!(since("2024-10-04T11:00:01-05:00..").unwrap()[0], 4 * HOUR + SECOND / 2);
+        let berlin = "2024-10-04T14:00:01..".parse::<SeriesRange>().unwrap();
+        assert_eq!(berlin.since_in([START, START + HOUR], &TimeZone::get("Europe/Berlin").unwrap())[0], SECOND / 2);
+        for wrong in [
+            "12:00:01+05:00..",
+            "12:00:01Z..",
+            "2024-10-04-05:00..",
+            "2024-10-04T12:00:01Z[Europe/London]..",
+            "12:00:01[UTC]..",
+        ] {
             assert_eq!(since(wrong), None, "{wrong}");
         }
     }

@@ -175,6 +175,11 @@ impl Step {
         reasons.times.len() - before
     }
 
+    /// How much later the clock shows it is after the step, in nanoseconds.
+    pub fn clock_ns(&self) -> Option<i64> {
+        self.head.as_ref()?.get("captured_at_unix_ns")?.as_i64()
+    }
+
     /// Time from the capture before to the one after, in nanoseconds.
     pub fn length_ns(&self) -> Option<u64> {
         self.head.as_ref()?.get("capture")?.get("boottime_ns")?.as_u64()

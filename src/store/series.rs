@@ -17,7 +17,7 @@ use super::series_writer::FRAME;
 use super::source::{SnapshotJson, Stored};
 use crate::model::{CtprofSnapshot, RecordedCommand, SnapshotHead};
 use crate::process::Progress;
-use crate::series::{Applied, Changes, Moment, Part, SeriesRange, Sleepers, Step, StepExits};
+use crate::series::{Applied, Changes, Moment, Part, PartEnd, SeriesRange, Sleepers, Step, StepExits};
 
 /// First bytes of the file of a series.
 const START: &[u8] = br#"{"series":"#;
@@ -213,7 +213,7 @@ impl StoredSeries {
         found: &mut dyn FnMut(CtprofSnapshot) -> Result<(), E>,
     ) -> Result<CtprofSnapshot, E> {
         let to_ns = self.seek(range)?;
-        let length_ns = to_ns.min(self.last_ns()?).saturating_sub(self.since_ns()).div_ceil(parts.into());
+        let length_ns = to_ns.min(self.last_ns()?[0]).saturating_sub(self.since_ns()).div_ceil(parts.into());
         let mut part = Part::begin(&self.moment).map_err(|error| self.wrong(&error))?;
         let mut command = None;
         let mut with_all = |mut window: CtprofSnapshot, moment: &Moment| {
@@ -287,14 +287,15 @@ impl StoredSeries {
         part.end(later, command, None).map_err(|error| self.wrong(&error))
     }
 
-    /// When the series ends, in nanoseconds since its start.
-    fn last_ns(&self) -> Result<u64, StoreError> {
+    /// When the series ends, in nanoseconds since its start, and since 1970.
+    fn last_ns(&self) -> Result<[u64; 2], StoreError> {
         let segment = |path: &PathBuf| Stored::segment(path, self.file.limits.bytes, &Arc::default()).ok().flatten();
         let file = self.later.iter().rev().find_map(segment).map_or_else(|| self.file.again(), |last| last.file);
         let last = file.series_before(u64::MAX)?.map_or_else(|| file.series(), |last| Ok(Some(last)));
-        let Some(mut last) = last? else { return Ok(0) };
+        let Some(mut last) = last? else { return Ok([0, self.start_unix_ns]) };
         while last.step_before(u64::MAX)?.is_some() {}
-        Ok(last.moment.boottime_ns().unwrap_or(0).saturating_sub(self.first.boottime_ns().unwrap_or(0)))
+        let since_ns = last.boottime_ns().saturating_sub(self.first.boottime_ns().unwrap_or(0));
+        Ok([since_ns, last.moment.unix_ns().unwrap_or(0)])
     }
 
     fn wrong(&self, error: &dyn std::fmt::Display) -> StoreError {
@@ -306,16 +307,20 @@ impl StoredSeries {
     fn seek(&mut self, range: &SeriesRange) -> Result<u64, StoreError> {
         let end_ns = match self.segments_end_ns {
             Some(end_ns) => end_ns,
-            None if range.has_time_of_day() => self.start_unix_ns.saturating_add(self.last_ns()?),
+            None if range.has_time_of_day() => self.last_ns()?[1],
             None => u64::MAX,
         };
-        let [from_ns, to_ns] = range.since([self.start_unix_ns, end_ns]);
+        // A directory is read from the segment with the start of the part.
+        let skipped_ns = self.skipped_ns;
+        let since = |end| match end {
+            PartEnd::Since(since_ns) => Ok(since_ns.saturating_sub(skipped_ns)),
+            PartEnd::Shown(unix_ns) => self.shown_at(unix_ns),
+        };
+        let [from, to] = range.ends([self.start_unix_ns, end_ns]);
+        let (from_ns, to_ns) = (since(from)?, since(to)?);
         if from_ns >= to_ns {
             return Err(self.no_such_part(range));
         }
-        // A directory is read from the segment with the start of the part.
-        let skipped_ns = self.skipped_ns;
-        let [from_ns, to_ns] = [from_ns, to_ns].map(|end| end.saturating_sub(skipped_ns));
         self.skip_to([from_ns, to_ns])?;
         let Some(middle_ns) = self.middle_ns()? else { return Err(self.no_such_part(range)) };
         let step_ns = self.next_ns().saturating_sub(self.since_ns());
@@ -333,13 +338,84 @@ impl StoredSeries {
     fn no_such_part(&self, range: &SeriesRange) -> StoreError {
         let path = self.file.path.clone();
         match self.last_ns() {
-            Ok(0) => StoreError::NoStep(path),
-            Ok(last_ns) => {
+            Ok([0, _]) => StoreError::NoStep(path),
+            Ok([last_ns, _]) => {
                 let end_ns = self.start_unix_ns.saturating_add(self.skipped_ns).saturating_add(last_ns);
                 StoreError::NoSuchPart(path, range.clone(), [self.start_unix_ns, end_ns])
             }
             Err(error) => error,
         }
+    }
+
+    /// When the clock showed a time, in nanoseconds since the first capture that is read. Between two captures, it goes on as after the
+    /// first one, but not beyond the second one, up to which it may have been set.
+    fn shown_at(&self, unix_ns: u64) -> Result<u64, StoreError> {
+        let Some(mut at) = self.capture_before(unix_ns)? else { return Ok(0) };
+        if at.start_unix_ns > unix_ns {
+            // The clock shows that only if it was set back. It was as at the end.
+            let [last_ns, last_unix_ns] = self.last_ns()?;
+            return Ok(last_ns.saturating_sub(last_unix_ns.saturating_sub(unix_ns)));
+        }
+        while at.middle_ns()?.is_some() && at.is_shown_later(unix_ns) {
+            at.step()?;
+        }
+        let length_ns = at.next.as_ref().and_then(Step::length_ns).unwrap_or(u64::MAX);
+        let boottime_ns = at.boottime_when(unix_ns).min(at.boottime_ns().saturating_add(length_ns));
+        Ok(boottime_ns.saturating_sub(self.first.boottime_ns().unwrap_or(0)))
+    }
+
+    /// The series from a capture on that was made before the clock showed a time, and not long before.
+    fn capture_before(&self, unix_ns: u64) -> Result<Option<StoredSeries>, StoreError> {
+        /// Enough for a clock that was set so many times.
+        const GUESSES: usize = 8;
+        let Some(mut at) = self.file.series()? else { return Ok(None) };
+        at.later.clone_from(&self.later);
+        while let Some(path) = at.later.pop_front() {
+            let next = Stored::segment(&path, self.file.limits.bytes, &Arc::default()).ok().flatten();
+            let is_later =
+                |next: &Self| next.start_unix_ns <= unix_ns && next.boottime_ns() <= at.boottime_when(unix_ns);
+            match next.filter(is_later) {
+                Some(next) => at = StoredSeries { later: at.later, ..next },
+                None => {
+                    at.later.push_front(path);
+                    break;
+                }
+            }
+        }
+        // If the clock was never set, the time since boot follows from the first capture, else from a later one.
+        let mut guess_ns = at.boottime_when(unix_ns);
+        for _ in 0..GUESSES {
+            let Some(found) = at.file.series_before(guess_ns)? else { break };
+            let is_again = found.boottime_ns() == at.boottime_ns();
+            guess_ns = found.boottime_when(unix_ns);
+            if found.start_unix_ns <= unix_ns {
+                at = StoredSeries { later: at.later, ..found };
+            }
+            if is_again {
+                break;
+            }
+        }
+        Ok(Some(at))
+    }
+
+    /// The time since boot when the clock shows a time, if it is not set after the last capture that was read.
+    fn boottime_when(&self, unix_ns: u64) -> u64 {
+        let shown_ns = self.moment.unix_ns().unwrap_or(0);
+        let later_ns = self.boottime_ns().saturating_add(unix_ns.saturating_sub(shown_ns));
+        later_ns.saturating_sub(shown_ns.saturating_sub(unix_ns))
+    }
+
+    fn boottime_ns(&self) -> u64 {
+        self.moment.boottime_ns().unwrap_or(0)
+    }
+
+    /// Whether the clock shows a time neither in the next step nor in one before, as it was then.
+    fn is_shown_later(&self, unix_ns: u64) -> bool {
+        self.next.as_ref().is_some_and(|next| {
+            let end_ns = self.boottime_ns().saturating_add(next.length_ns().unwrap_or(0));
+            let shown_ns = self.moment.unix_ns().unwrap_or(0).saturating_add_signed(next.clock_ns().unwrap_or(0));
+            shown_ns <= unix_ns && end_ns <= self.boottime_when(unix_ns)
+        })
     }
 
     /// Reads up to the capture that is nearest to the start of a part, or before the step that has all of the part.
@@ -374,7 +450,7 @@ impl StoredSeries {
     }
 
     fn since_ns(&self) -> u64 {
-        self.moment.boottime_ns().unwrap_or(0).saturating_sub(self.first.boottime_ns().unwrap_or(0))
+        self.boottime_ns().saturating_sub(self.first.boottime_ns().unwrap_or(0))
     }
 
     /// Applies the next step.

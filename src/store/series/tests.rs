@@ -36,7 +36,7 @@ fn written(path: &std::path::Path, steps: u64) -> Vec<Vec<u8>> {
     written_with(path, steps, capture)
 }
 
-fn written_with(path: &Path, steps: u64, capture: fn(u64) -> CtprofSnapshot) -> Vec<Vec<u8>> {
+fn written_with(path: &Path, steps: u64, capture: impl Fn(u64) -> CtprofSnapshot) -> Vec<Vec<u8>> {
     let mut moment = Moment::new(capture(1));
     let mut file = SeriesWriter::create(OutputTarget::create(path).unwrap(), &capture(1), 1 << 20).unwrap();
     let steps = (2..=steps + 1).map(|second| {

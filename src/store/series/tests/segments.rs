@@ -281,6 +281,49 @@ fn a_clock_that_is_set_neither_removes_what_is_new_nor_keeps_what_is_old() {
     }
 }
 
+/// The times that the steps of a part show, in seconds after a time; `None` before it.
+fn shown(mut series: StoredSeries, range: &SeriesRange, after: u64) -> Vec<Option<u64>> {
+    let mut shown = Vec::new();
+    let each = &mut |window: CtprofSnapshot, _: &Moment| {
+        shown.push(window.head.captured_at_unix_ns.checked_sub(after).map(|ns| ns / SECOND));
+        Ok::<_, StoreError>(())
+    };
+    series.each_window(range, each).unwrap();
+    shown
+}
+
+#[test]
+fn times_of_a_part_are_those_that_its_steps_show_also_after_the_clock_was_set() {
+    const HOUR_NS: i64 = 3600 * 1_000_000_000;
+    let date = |unix_ns: u64| Timestamp::from_nanosecond(unix_ns.into()).unwrap();
+    for (set_at, by_ns) in [(3, HOUR_NS), (3, -HOUR_NS), (60, HOUR_NS), (60, -HOUR_NS), (250, 2_000_000_000)] {
+        let after = |second: u64| START_OF_BOOT.strict_add_signed(if second < set_at { 0 } else { by_ns });
+        let capture_at = |second: u64| {
+            let mut capture = capture(second);
+            capture.head.captured_at_unix_ns = after(second) + second * SECOND;
+            capture
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let [file, directory] = ["file", "directory"].map(|name| dir.path().join(name));
+        written_with(&file, 300, capture_at);
+        record_with(&directory, HOUR, (1..=1000).map(capture_at));
+        for begin in [set_at / 2, set_at, set_at + 20, 280] {
+            let time = |second: u64| date(after(begin) + second * SECOND);
+            let range = format!("{}..{}", time(begin), time(begin + 5)).parse().unwrap();
+            let of_file = Stored::open(&file, 1 << 20, &Arc::default()).unwrap().series().unwrap().unwrap();
+            let of_directory =
+                StoredSeries::in_directory(&directory, &range, 1 << 20, &Arc::default()).unwrap().unwrap();
+            for series in [of_file, of_directory] {
+                let found = shown(series, &range, after(begin));
+                let end = if begin < set_at { set_at.min(begin + 6) } else { begin + 6 };
+                let expected: Vec<_> = (begin + 1..end).map(Some).collect();
+                assert!(found.starts_with(&expected), "{by_ns} at {set_at}: {range}: {found:?}");
+                assert!(found.len() == 5 || begin < set_at, "{by_ns} at {set_at}: {range}: {found:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_was_recorded_before_the_clock_was_set_back_is_kept_by_the_next_recorder() {
     let dir = tempfile::tempdir().unwrap();
