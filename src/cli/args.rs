@@ -398,7 +398,7 @@ impl RecordArgs {
 pub(super) struct TopArgs {
     /// Series that `record --every -o` wrote, to replay [default: this host]
     ///
-    /// FILE@10m.. begins with a later part.
+    /// FILE@10m..20m shows only that part.
     #[arg(value_name = "FILE", conflicts_with = "pids")]
     pub(super) file: Option<PathBuf>,
     /// Time from one screen to the next: 500ms, 10s

@@ -241,6 +241,36 @@ impl StoredSeries {
         self.each_window_to(to_ns, 0, found, &mut |_, _| 0)
     }
 
+    /// Passes on the windows of those steps of a part that are between two times, and the times of each: all in nanoseconds since boot.
+    /// The windows have all threads.
+    ///
+    /// # Errors
+    /// As [`StoredSeries::each_window`].
+    pub fn each_window_between<E: From<StoreError>>(
+        &mut self,
+        range: &SeriesRange,
+        times: [u64; 2],
+        found: &mut dyn FnMut(CtprofSnapshot, [u64; 2]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let end_ns = self.seek(range)?;
+        let first_ns = self.first.boottime_ns().unwrap_or(0);
+        let [from_ns, to_ns] = times.map(|time| time.saturating_sub(first_ns));
+        if to_ns <= self.since_ns() {
+            return Ok(());
+        }
+        if from_ns > self.since_ns() {
+            self.skip_to([from_ns, to_ns])?;
+        }
+        let to_ns = to_ns.max(self.middle_ns()?.unwrap_or(0)).min(end_ns);
+        let mut begin_ns = self.moment.boottime_ns().unwrap_or(0);
+        let mut with_all = |mut window: CtprofSnapshot, moment: &Moment| {
+            moment.add_unchanged(&mut window);
+            let end_ns = moment.boottime_ns().unwrap_or(0);
+            found(window, [std::mem::replace(&mut begin_ns, end_ns), end_ns])
+        };
+        self.each_window_to(to_ns, 0, &mut with_all, &mut |_, _| 0)
+    }
+
     /// The windows of steps in the same `length_ns` are one, unless that is 0. `each_step` returns how much it keeps, as [`Part::kept`].
     fn each_window_to<E: From<StoreError>>(
         &mut self,

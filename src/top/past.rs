@@ -21,8 +21,14 @@ const LONGEST_NS: u64 = 5 * 60 * 1_000_000_000;
 const LARGEST: u64 = 16 << 20;
 /// Two whole segments are kept beside the one that is being written: ten minutes, and 48 MiB.
 const MOST_SEGMENTS: usize = 3;
-/// Times of windows are precise to this.
-const PRECISION_NS: u64 = 5_000_000;
+
+/// A window, and when it begins and ends.
+#[cfg_attr(test, derive(Clone))]
+pub(super) struct TimedWindow {
+    pub(super) window: CtprofSnapshot,
+    /// In nanoseconds since boot, by a clock that nobody sets and that goes on while the host sleeps.
+    pub(super) times: [u64; 2],
+}
 
 /// Where windows of the past are.
 pub(super) enum Past {
@@ -41,7 +47,8 @@ pub(super) struct PastSegments {
 struct PastSegment {
     /// File of the segment, kept open: its path goes through the descriptor.
     file: File,
-    began_unix_ns: u64,
+    /// Time since boot.
+    began_ns: u64,
 }
 
 /// Why windows are read no further.
@@ -63,10 +70,10 @@ impl PastSegments {
     }
 
     /// Adds a step, after which the host is as at this moment.
-    pub(super) fn add(&mut self, step: Step, moment: &Moment, now_unix_ns: u64) -> Result<(), StoreError> {
+    pub(super) fn add(&mut self, step: Step, moment: &Moment) -> Result<(), StoreError> {
         let Some(last) = self.segments.back() else { return Ok(()) };
         self.writer.add(step, moment)?;
-        let is_long = now_unix_ns.saturating_sub(last.began_unix_ns) >= LONGEST_NS;
+        let is_long = moment.boottime_ns().unwrap_or(0).saturating_sub(last.began_ns) >= LONGEST_NS;
         if is_long || last.file.metadata().is_ok_and(|file| file.len() >= LARGEST) {
             let failed = |error| StoreError::Write(path(&last.file), std::io::Error::other(error));
             let first = moment.capture().map_err(failed)?;
@@ -87,7 +94,7 @@ impl PastSegment {
         let file =
             File::from(file.map_err(|errno| StoreError::Write(NAME.to_string_lossy().as_ref().into(), errno.into()))?);
         let writer = SeriesWriter::create(OutputTarget::create(&path(&file))?, first, limit)?;
-        Ok((Self { file, began_unix_ns: first.head.captured_at_unix_ns }, writer))
+        Ok((Self { file, began_ns: first.head.boottime_ns().unwrap_or(0) }, writer))
     }
 }
 
@@ -97,45 +104,45 @@ fn path(file: &File) -> PathBuf {
 }
 
 impl Past {
-    /// The window at a time, in nanoseconds since 1970, if there is one.
-    fn at(&self, unix_ns: u64, limit: u64) -> Result<Option<CtprofSnapshot>, StoreError> {
-        first_of(|take| self.each([unix_ns, unix_ns.saturating_add(1)], limit, take))
+    /// The window after this one.
+    pub(super) fn after(&self, window: &TimedWindow, limit: u64) -> Result<Option<TimedWindow>, StoreError> {
+        let [_, end_ns] = window.times;
+        first_of(|take| self.each(window, [end_ns, end_ns.saturating_add(1)], limit, take))
     }
 
-    /// The window after one that ends then.
-    pub(super) fn after(&self, end_ns: u64, limit: u64) -> Result<Option<CtprofSnapshot>, StoreError> {
-        self.at(end_ns.saturating_add(PRECISION_NS), limit)
-    }
-
-    /// The window before one that begins then.
-    pub(super) fn before(&self, start_ns: u64, limit: u64) -> Result<Option<CtprofSnapshot>, StoreError> {
-        self.at(start_ns.saturating_sub(PRECISION_NS), limit)
+    /// The window before this one.
+    pub(super) fn before(&self, window: &TimedWindow, limit: u64) -> Result<Option<TimedWindow>, StoreError> {
+        let [begin_ns, _] = window.times;
+        first_of(|take| self.each(window, [begin_ns.saturating_sub(1), begin_ns], limit, take))
     }
 
     /// The first window of the part that the path of a file names.
-    pub(super) fn first(&self, limit: u64) -> Result<Option<CtprofSnapshot>, StoreError> {
+    pub(super) fn first(&self, limit: u64) -> Result<Option<TimedWindow>, StoreError> {
         let Self::File(part) = self else { return Ok(None) };
-        first_of(|take| each_window(part, limit, take))
+        first_of(|take| each_window(part, part.range.as_ref(), [0, u64::MAX], limit, take))
     }
 
-    /// Passes on the windows between two times, in nanoseconds since 1970.
+    /// Passes on the windows between two times, in nanoseconds since boot, of which the last is not after the window `known`.
     pub(super) fn each(
         &self,
-        [from_ns, to_ns]: [u64; 2],
+        known: &TimedWindow,
+        times: [u64; 2],
         limit: u64,
-        found: &mut dyn FnMut(CtprofSnapshot) -> ControlFlow<()>,
+        found: &mut dyn FnMut(TimedWindow) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        let time = |unix_ns: u64| Timestamp::from_nanosecond(unix_ns.into()).unwrap_or(Timestamp::MAX);
-        let range = |from: u64| -> Option<SeriesRange> { format!("{}..{}", time(from), time(to_ns)).parse().ok() };
         match self {
-            Self::File(PartPath { file, .. }) => {
-                each_window(&PartPath { file: file.clone(), range: range(from_ns) }, limit, found)
+            Self::File(PartPath { file, range }) => {
+                // Segments of a directory are found by the time at which they begin, in whole milliseconds.
+                let started_ns = known.window.head.window.as_ref().map_or(0, |window| window.started_at_unix_ns);
+                let near_ns = started_ns.saturating_sub(known.times[0].saturating_sub(times[0]) + 1_000_000);
+                let near = Timestamp::from_nanosecond(near_ns.into()).unwrap_or(Timestamp::MAX);
+                let near = PartPath { file: file.clone(), range: format!("{near}..").parse().ok() };
+                each_window(&near, range.as_ref(), times, limit, found)
             }
             Self::Memory(PastSegments { segments, .. }) => {
-                let begun = segments.iter().rposition(|segment| segment.began_unix_ns <= from_ns).unwrap_or(0);
-                for segment in segments.iter().skip(begun).filter(|segment| segment.began_unix_ns < to_ns) {
-                    let range = range(from_ns.max(segment.began_unix_ns));
-                    each_window(&PartPath { file: path(&segment.file), range }, limit, found)?;
+                let begun = segments.iter().rposition(|segment| segment.began_ns <= times[0]).unwrap_or(0);
+                for segment in segments.iter().skip(begun).filter(|segment| segment.began_ns < times[1]) {
+                    each_window(&PartPath { file: path(&segment.file), range: None }, None, times, limit, found)?;
                 }
                 Ok(())
             }
@@ -145,8 +152,8 @@ impl Past {
 
 /// The first window that `each` passes on.
 fn first_of(
-    each: impl FnOnce(&mut dyn FnMut(CtprofSnapshot) -> ControlFlow<()>) -> Result<(), StoreError>,
-) -> Result<Option<CtprofSnapshot>, StoreError> {
+    each: impl FnOnce(&mut dyn FnMut(TimedWindow) -> ControlFlow<()>) -> Result<(), StoreError>,
+) -> Result<Option<TimedWindow>, StoreError> {
     let mut found = None;
     each(&mut |window| {
         found = Some(window);
@@ -155,19 +162,21 @@ fn first_of(
     Ok(found)
 }
 
+/// Passes on the windows of a part that are between two times. A directory is read from the segment with the start of `path` on.
 fn each_window(
-    part: &PartPath,
+    path: &PartPath,
+    part: Option<&SeriesRange>,
+    times: [u64; 2],
     limit: u64,
-    found: &mut dyn FnMut(CtprofSnapshot) -> ControlFlow<()>,
+    found: &mut dyn FnMut(TimedWindow) -> ControlFlow<()>,
 ) -> Result<(), StoreError> {
-    let Input::Series(mut series) = part.open(limit, &Arc::default())? else {
-        return Err(StoreError::NotASeries(part.file.clone()));
+    let Input::Series(mut series) = path.open(limit, &Arc::default())? else {
+        return Err(StoreError::NotASeries(path.file.clone()));
     };
-    let mut pass_on = |mut window: CtprofSnapshot, moment: &Moment| {
-        moment.add_unchanged(&mut window);
-        if found(window).is_break() { Err(NoMore::Enough) } else { Ok(()) }
+    let mut pass_on = |window, times| {
+        if found(TimedWindow { window, times }).is_break() { Err(NoMore::Enough) } else { Ok(()) }
     };
-    match series.each_window(&part.range.clone().unwrap_or_default(), &mut pass_on) {
+    match series.each_window_between(part.unwrap_or(&SeriesRange::default()), times, &mut pass_on) {
         Ok(()) | Err(NoMore::Enough | NoMore::Failed(StoreError::NoSuchPart(..) | StoreError::NoStep(_))) => Ok(()),
         Err(NoMore::Failed(error)) => Err(error),
     }
@@ -175,21 +184,31 @@ fn each_window(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::model::{CaptureInfo, HostContext, SERIES_FORMAT_VERSION, SeriesInfo, SnapshotHead, ThreadState};
     use crate::series::StepExits;
+    use crate::store::{Keep, SegmentWriter, segments_in};
 
     const SECOND: u64 = 1_000_000_000;
     const START: u64 = 1_790_000_000 * SECOND;
 
+    const LIMIT: u64 = 1 << 20;
+
     /// A host with a thread that runs a second in each second.
     fn capture(second: u64) -> CtprofSnapshot {
-        let now = Some(second * SECOND);
+        capture_by_clocks([second; 3])
+    }
+
+    /// A host when its clocks have these seconds: the one that stands while it sleeps, the one since boot, and the one that can be set.
+    fn capture_by_clocks([awake, second, set]: [u64; 3]) -> CtprofSnapshot {
+        let [monotonic_ns, boottime_ns] = [awake, second].map(|second| Some(second * SECOND));
         let head = SnapshotHead {
             series: Some(SeriesInfo::default()),
             format_version: Some(SERIES_FORMAT_VERSION),
-            captured_at_unix_ns: START + second * SECOND,
-            capture: Some(CaptureInfo { monotonic_ns: now, boottime_ns: now, ..CaptureInfo::default() }),
+            captured_at_unix_ns: START + set * SECOND,
+            capture: Some(CaptureInfo { monotonic_ns, boottime_ns, ..CaptureInfo::default() }),
             host: Some(HostContext { boot_id: Some("b".to_owned()), ..HostContext::default() }),
             ..SnapshotHead::default()
         };
@@ -198,28 +217,93 @@ mod tests {
         CtprofSnapshot { head, threads: vec![thread] }
     }
 
+    /// The seconds since boot at which windows end, from this one on, until there is none.
+    fn ends(first: TimedWindow, next: impl Fn(&TimedWindow) -> Option<TimedWindow>) -> Vec<u64> {
+        let windows = std::iter::successors(Some(first), next).take(100);
+        windows.map(|window| window.times[1] / SECOND).collect()
+    }
+
+    /// Whether both ways lead over all windows that end in these seconds, from the first one on.
+    fn goes_both_ways(past: &Past, first: TimedWindow, seconds: &[u64]) {
+        let after = |window: &TimedWindow| past.after(window, LIMIT).unwrap();
+        let before = |window: &TimedWindow| past.before(window, LIMIT).unwrap();
+        assert_eq!(ends(first.clone(), after), seconds);
+        let last = std::iter::successors(Some(first), after).take(100).last().unwrap();
+        assert_eq!(ends(last, before), seconds.iter().rev().copied().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn each_window_is_passed_once_whether_the_clock_was_set_or_the_host_slept() {
+        for clocks in [
+            [[1, 1, 1], [3, 3, 3], [5, 65, 65], [7, 67, 67], [9, 69, 69]],
+            [[1, 1, 1], [3, 3, 3], [5, 5, 9], [7, 7, 11], [9, 9, 13]],
+            [[1, 1, 9], [3, 3, 11], [5, 5, 6], [7, 7, 8], [9, 9, 10]],
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let (file, first) = (dir.path().join("series"), capture_by_clocks(clocks[0]));
+            let mut stored = SeriesWriter::create(OutputTarget::create(&file).unwrap(), &first, LIMIT).unwrap();
+            let directory = dir.path().join("directory");
+            let keep = Keep::Time(Duration::from_secs(60));
+            let mut flight = SegmentWriter::create(&directory, keep, LIMIT, &first).unwrap();
+            let mut segments = PastSegments::begin(&first, LIMIT).unwrap();
+            let mut moment = Moment::new(first);
+            for clocks in &clocks[1..] {
+                let before = moment.clone();
+                moment.advance(capture_by_clocks(*clocks), &StepExits::default());
+                let step = || before.clone().advance(capture_by_clocks(*clocks), &StepExits::default()).0;
+                segments.add(step(), &moment).unwrap();
+                stored.add(step(), &moment).unwrap();
+                flight.add(step(), &moment).unwrap();
+            }
+            stored.finish().unwrap();
+            flight.finish().unwrap();
+            assert!(segments_in(&directory).unwrap().len() > 1);
+            let [file, directory] = [file, directory].map(|file| Past::File(PartPath { file, range: None }));
+            let seconds: Vec<_> = clocks[1..].iter().map(|[_, second, _]| *second).collect();
+            let first = file.first(LIMIT).unwrap().unwrap();
+            goes_both_ways(&file, first.clone(), &seconds);
+            goes_both_ways(&directory, first.clone(), &seconds);
+            goes_both_ways(&Past::Memory(segments), first, &seconds);
+        }
+    }
+
+    #[test]
+    fn nothing_outside_of_a_part_is_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("series");
+        let mut moment = Moment::new(capture(100));
+        let mut file = SeriesWriter::create(OutputTarget::create(&path).unwrap(), &capture(100), LIMIT).unwrap();
+        for second in 101..120 {
+            let step = moment.advance(capture(second), &StepExits::default()).0;
+            file.add(step, &moment).unwrap();
+        }
+        file.finish().unwrap();
+        let part = Past::File(PartPath { file: path, range: "4s..8s".parse().ok() });
+        goes_both_ways(&part, part.first(LIMIT).unwrap().unwrap(), &[105, 106, 107, 108]);
+    }
+
     #[test]
     fn ten_minutes_can_be_gone_through_window_by_window_and_what_is_older_is_forgotten() {
-        const LIMIT: u64 = 1 << 20;
         const MINUTES: u64 = 21;
         let mut moment = Moment::new(capture(1));
         let mut segments = PastSegments::begin(&capture(1), LIMIT).unwrap();
         for second in (3..=60 * MINUTES).step_by(2) {
             let step = moment.advance(capture(second), &StepExits::default()).0;
-            segments.add(step, &moment, START + second * SECOND).unwrap();
+            segments.add(step, &moment).unwrap();
             assert!(segments.segments.len() <= MOST_SEGMENTS);
         }
         let past = Past::Memory(segments);
-        let last_ns = START + (60 * MINUTES - 1) * SECOND;
-        let (mut start_ns, mut windows) = (last_ns, 0);
-        while let Some(window) = past.before(start_ns, LIMIT).unwrap() {
-            let info = window.head.window.as_ref().unwrap();
-            let times = (info.started_at_unix_ns, info.duration_ns);
-            assert_eq!(times, (start_ns - 2 * SECOND, 2 * SECOND), "each window ends where the one after it begins");
-            assert_eq!(window.threads[0].metrics.run_time_ns, Some((2 * SECOND).into()));
-            let after = past.after(start_ns - 2 * SECOND, LIMIT).unwrap().unwrap();
-            assert_eq!(after.head.window.unwrap().started_at_unix_ns, start_ns - 2 * SECOND);
-            (start_ns, windows) = (start_ns - 2 * SECOND, windows + 1);
+        let last_ns = (60 * MINUTES - 1) * SECOND;
+        let next = TimedWindow { window: CtprofSnapshot::default(), times: [last_ns, last_ns + 2 * SECOND] };
+        let before = |window: &TimedWindow| past.before(window, LIMIT).unwrap();
+        let mut windows = 0;
+        let mut after = next.clone();
+        for window in std::iter::successors(before(&next), before) {
+            assert_eq!(window.times[1], after.times[0], "each window ends where the one after it begins");
+            assert_eq!(window.window.threads[0].metrics.run_time_ns, Some((2 * SECOND).into()));
+            let again = past.after(&window, LIMIT).unwrap();
+            assert_eq!(again.map(|again| again.times), Some(after.times).filter(|_| windows > 0));
+            (after, windows) = (window, windows + 1);
         }
         let seconds = windows * 2;
         assert!((10 * 60..=15 * 60).contains(&seconds), "{seconds} s");

@@ -9,12 +9,12 @@ use nix::errno::Errno;
 use super::content::Content;
 use super::fill::content;
 use super::keys::take_keys;
+use super::past::TimedWindow;
 use super::screen;
 use super::source::{NoWindows, WindowSource};
 use super::state::{Request, ScreenState, Shown, ShownColumns};
 use super::trend_history::TrendHistory;
 use crate::compare::{CompareOptions, Report, show};
-use crate::model::CtprofSnapshot;
 use crate::process::{ScreenEvent, Signals, Stopped, TerminalScreen, last_message};
 use crate::report::{Terminal, UserNames};
 use crate::store::OutputTarget;
@@ -41,7 +41,7 @@ pub(crate) struct Session<'r> {
     state: ScreenState,
     trends: TrendHistory,
     /// `None` before the first one.
-    window: Option<(CtprofSnapshot, Report)>,
+    window: Option<(TimedWindow, Report)>,
     content: Content,
     /// The last message of ctprof that was shown.
     last_message: Option<String>,
@@ -126,12 +126,13 @@ impl<'r> Session<'r> {
 
     /// Shows the window that is due.
     fn advance(&mut self) -> anyhow::Result<()> {
-        let Some(window) = self.source.next(self.end_ns(), &self.signals)? else {
+        let shown = self.window.as_ref().map(|(window, _)| window);
+        let Some(window) = self.source.next(shown, &self.signals)? else {
             self.state.shown = Shown::Held;
-            self.state.message = Some("the file ends here".to_owned());
+            self.state.message = Some("this is the last window".to_owned());
             return Ok(());
         };
-        let report = show(&window, &self.state.options());
+        let report = show(&window.window, &self.state.options());
         self.trends.add(&report);
         self.state.is_first = self.window.is_none() && self.source.is_live();
         if self.state.shown == Shown::Latest || self.window.is_none() {
@@ -143,35 +144,28 @@ impl<'r> Session<'r> {
 
     /// Shows the window before or after the one on the screen, and stays there.
     fn go(&mut self, by: i32) -> anyhow::Result<()> {
-        let Some((window, _)) = &self.window else { return Ok(()) };
-        let start_ns = window.head.window.as_ref().map_or(0, |window| window.started_at_unix_ns);
+        let Some((shown, _)) = &self.window else { return Ok(()) };
         let (past, limit) = (&self.source.past, self.options.limit);
-        let found = if by < 0 { past.before(start_ns, limit) } else { past.after(self.end_ns(), limit) };
+        let found = if by < 0 { past.before(shown, limit) } else { past.after(shown, limit) };
         match found? {
             Some(window) => {
                 self.state.shown = Shown::Held;
                 self.state.message = None;
-                let report = show(&window, &self.state.options());
+                let report = show(&window.window, &self.state.options());
                 self.trends.add(&report);
                 self.window = Some((window, report));
                 self.fill();
             }
-            None if by < 0 => self.state.message = Some("nothing before this is kept".to_owned()),
+            None if by < 0 => self.state.message = Some("this is the first window".to_owned()),
             None if self.source.is_live() => self.state.shown = Shown::Latest,
-            None => self.state.message = Some("the file ends here".to_owned()),
+            None => self.state.message = Some("this is the last window".to_owned()),
         }
         Ok(())
     }
 
-    /// When the window on the screen ends, in nanoseconds since 1970.
-    fn end_ns(&self) -> u64 {
-        let info = self.window.as_ref().and_then(|(window, _)| window.head.window.as_ref());
-        info.map_or(0, |info| info.started_at_unix_ns.saturating_add(info.duration_ns))
-    }
-
     /// Reports on the window again.
     fn report(&mut self) {
-        if let Some((window, report)) = &mut self.window {
+        if let Some((TimedWindow { window, .. }, report)) = &mut self.window {
             *report = show(window, &self.state.options());
         }
         self.fill();
@@ -180,14 +174,15 @@ impl<'r> Session<'r> {
     /// Reports on the window in other groups, whose trends are read again.
     fn regroup(&mut self) -> Result<(), NoWindows> {
         self.trends.clear();
-        let end_ns = self.end_ns();
         let options = self.state.options();
-        let mut add = |window: CtprofSnapshot| {
-            self.trends.add(&show(&window, &options));
+        let mut add = |window: TimedWindow| {
+            self.trends.add(&show(&window.window, &options));
             ControlFlow::Continue(())
         };
-        if self.window.is_some() {
-            self.source.past.each([TrendHistory::needed_from(end_ns), end_ns], self.options.limit, &mut add)?;
+        if let Some((shown, _)) = &self.window {
+            let end_ns = shown.times[1];
+            let minute = [TrendHistory::needed_from(end_ns), end_ns];
+            self.source.past.each(shown, minute, self.options.limit, &mut add)?;
         }
         self.report();
         Ok(())
@@ -202,7 +197,7 @@ impl<'r> Session<'r> {
     /// Makes the content of the screen from the window.
     fn fill(&mut self) {
         let terminal = self.terminal().0;
-        let Some((window, report)) = &mut self.window else { return };
+        let Some((TimedWindow { window, .. }, report)) = &mut self.window else { return };
         // A bar takes at least two seconds.
         let bars = usize::from(terminal.width.unwrap_or(0)).saturating_sub(60) / 5;
         let has_trends = self.state.columns == ShownColumns::Main && bars >= 4;
@@ -227,7 +222,7 @@ impl<'r> Session<'r> {
     }
 
     fn write(&mut self) {
-        let Some((window, _)) = &self.window else { return };
+        let Some((TimedWindow { window, .. }, _)) = &self.window else { return };
         let target = OutputTarget::create_new(&(self.options.file_name)());
         let written = target.and_then(|target| target.write(window, self.options.limit));
         self.state.message = Some(match written {

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::past::{Past, PastSegments};
-use crate::model::CtprofSnapshot;
+use super::past::{Past, PastSegments, TimedWindow};
 use crate::process::Signals;
 use crate::record::{OpenSeries, RecordError, RecordedStep};
 use crate::store::{PartPath, StoreError};
@@ -64,20 +63,25 @@ impl<'r> WindowSource<'r> {
         self.live.iter_mut().for_each(|series| series.set_every(every));
     }
 
-    /// The window that is due, after one that ended at this time; `None` at the end of a file.
-    pub(super) fn next(&mut self, end_ns: u64, signals: &Signals) -> Result<Option<CtprofSnapshot>, NoWindows> {
-        let is_first = !std::mem::replace(&mut self.has_begun, true);
+    /// The window that is due, after the one that is shown, if there is one; `None` at the end of a file.
+    pub(super) fn next(
+        &mut self,
+        shown: Option<&TimedWindow>,
+        signals: &Signals,
+    ) -> Result<Option<TimedWindow>, NoWindows> {
+        self.has_begun = true;
         let Some(series) = &mut self.live else {
             self.last = Instant::now();
-            let window = if is_first { self.past.first(self.limit) } else { self.past.after(end_ns, self.limit) };
-            return Ok(window?);
+            let first = || self.past.first(self.limit);
+            return Ok(shown.map_or_else(first, |shown| self.past.after(shown, self.limit))?);
         };
+        let begin_ns = series.moment().boottime_ns().unwrap_or(0);
         let RecordedStep { step, mut window, .. } = series.step(None, signals)?;
         self.last = series.last();
         series.moment().add_unchanged(&mut window);
         if let Past::Memory(past) = &mut self.past {
-            past.add(step, series.moment(), window.head.captured_at_unix_ns)?;
+            past.add(step, series.moment())?;
         }
-        Ok(Some(window))
+        Ok(Some(TimedWindow { window, times: [begin_ns, series.moment().boottime_ns().unwrap_or(0)] }))
     }
 }

@@ -1,5 +1,6 @@
 //! `ctprof top` on a terminal, with the file of a series.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -140,4 +141,35 @@ fn without_a_screen_an_error_names_the_command_that_needs_none() {
     let mut dumb = OnTerminal::start("env", &["TERM=dumb", CTPROF, "top"], (80, 24));
     assert_eq!(dumb.end().code(), Some(1));
     assert!(dumb.output().contains("TERM is dumb") && !dumb.output().contains('\x1b'), "{}", dumb.output());
+}
+
+/// The first line of the screen: when the window began, and how long it is.
+fn heading(terminal: &OnTerminal) -> Option<String> {
+    terminal.screen().lines().next().map(str::to_owned)
+}
+
+#[test]
+fn the_keys_lead_through_all_steps_of_a_file_and_back() {
+    let series = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v4-series-linux-6.12.ctprof.zst");
+    let mut terminal = OnTerminal::start(CTPROF, &["top", "-d", "1h", series], (120, 24));
+    terminal.wait_for("group");
+    let rows = crate::stored::program::run(&["show", "--steps", "--format", "csv", series]).stdout;
+    let rows = String::from_utf8(rows).unwrap();
+    let starts: BTreeSet<_> = rows.lines().skip(1).map(|row| row.split(',').next()).collect();
+    let mut walk = |key: &str, end: &str| {
+        let mut headings = vec![heading(&terminal)];
+        loop {
+            terminal.press(key);
+            let before = headings.last().cloned().flatten();
+            terminal.wait_until(|terminal| terminal.screen().contains(end) || heading(terminal) != before);
+            if heading(&terminal) == before {
+                return headings;
+            }
+            headings.push(heading(&terminal));
+        }
+    };
+    let mut forth = walk("\x1b[C", "this is the last window");
+    assert_eq!(forth.len(), starts.len());
+    forth.reverse();
+    assert_eq!(walk("\x1b[D", "this is the first window"), forth);
 }
