@@ -10,6 +10,8 @@ pub(super) struct Content {
     /// The heading of the table; empty for text.
     pub(super) heading: String,
     pub(super) rows: Vec<RowLines>,
+    /// The row in each line of the screen; empty until this content is drawn.
+    pub(super) rows_of_lines: Vec<Option<usize>>,
     /// Columns that rows can be sorted by.
     pub(super) columns: Vec<&'static str>,
 }
@@ -19,5 +21,11 @@ impl Content {
     pub(super) fn selectable(&self) -> impl Iterator<Item = (usize, &[String])> {
         let rows = self.rows.iter().enumerate().map(|(row, lines)| (row, &lines.path[..]));
         rows.filter(|(_, path)| !path.is_empty())
+    }
+
+    /// The path of the group in a line of the screen.
+    pub(super) fn path_in(&self, line: usize) -> Option<&[String]> {
+        let row = self.rows_of_lines.get(line).copied().flatten()?;
+        self.selectable().find(|(other, _)| *other == row).map(|(_, path)| path)
     }
 }

@@ -12,7 +12,7 @@ use crate::report::{RowLines, Terminal, escaped};
 const HINTS: &str = "? help   q quit   Enter why   g by   s sort   / filter   ← → time   space hold";
 
 /// The lines from the top of the screen to its bottom. Remembers which row is in which line, and where the body begins.
-pub(super) fn lines(state: &mut ScreenState, content: &Content, height: usize, terminal: Terminal) -> Vec<String> {
+pub(super) fn lines(state: &mut ScreenState, content: &mut Content, height: usize, terminal: Terminal) -> Vec<String> {
     let width = usize::from(terminal.width.unwrap_or(0));
     let heading = Some(&content.heading).filter(|heading| !heading.is_empty());
     let fitted = |line: &str| fitted(&format!(" {line}"), width);
@@ -34,9 +34,9 @@ pub(super) fn lines(state: &mut ScreenState, content: &Content, height: usize, t
     let is_last = |row: usize| content.selectable().all(|(other, _)| other <= row);
     let shown = selected.map(|row| row..=if is_last(row) { content.rows.len() } else { row });
     state.offset = offset(state.offset, &body, shown, state.visible_lines);
-    state.rows_of_lines = vec![None; lines.len()];
+    content.rows_of_lines = vec![None; lines.len()];
     for (row, line) in body.iter().skip(state.offset).take(state.visible_lines) {
-        state.rows_of_lines.push(Some(*row));
+        content.rows_of_lines.push(Some(*row));
         let blanks = " ".repeat(width.saturating_sub(line.width()));
         lines.push(if Some(*row) == selected { format!("\x1b[7m{line}{blanks}\x1b[0m") } else { line.clone() });
     }
@@ -108,8 +108,8 @@ mod tests {
         let terminal = Terminal { width: Some(size.0), has_color: false };
         let body = Terminal { width: Some(size.0 - 1), ..terminal };
         let report = show(window, &state.options());
-        let content = content(state, (window, &report), crate::report::UserNames::new(), body);
-        lines(state, &content, size.1, terminal)
+        let mut content = content(state, (window, &report), crate::report::UserNames::new(), body);
+        lines(state, &mut content, size.1, terminal)
     }
 
     fn state() -> ScreenState {

@@ -215,7 +215,7 @@ impl<'r> Session<'r> {
             self.state.message.clone_from(&message);
             self.last_message = message;
         }
-        let lines = screen::lines(&mut self.state, &self.content, height, terminal);
+        let lines = screen::lines(&mut self.state, &mut self.content, height, terminal);
         // Terminals that know it show all of it at once.
         let bytes = format!("\x1b[?2026h\x1b[H\x1b[2K{}\x1b[?2026l", lines.join("\r\n\x1b[2K"));
         Ok(self.screen.draw(bytes.as_bytes())?)

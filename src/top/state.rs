@@ -82,8 +82,6 @@ pub(super) struct ScreenState {
     pub(super) offset: usize,
     /// Number of lines of the body that fit on the screen.
     pub(super) visible_lines: usize,
-    /// The row in each line of the screen, as it was drawn last.
-    pub(super) rows_of_lines: Vec<Option<usize>>,
     /// The filter that is being written.
     pub(super) prompt: Option<String>,
     /// Whether the window on the screen is the first one of a recorder, which is short.
@@ -106,7 +104,6 @@ impl ScreenState {
             selected: None,
             offset: 0,
             visible_lines: 1,
-            rows_of_lines: Vec::new(),
             prompt: None,
             is_first: false,
             message: None,
@@ -156,10 +153,7 @@ impl ScreenState {
             PressedKey::PageDown => self.step(content, self.page()),
             PressedKey::Home => self.step(content, isize::MIN),
             PressedKey::End => self.step(content, isize::MAX),
-            PressedKey::Click(line) => {
-                let row = self.rows_of_lines.get(line).copied().flatten();
-                self.selected = row.map(|row| content.rows[row].path.clone()).filter(|path| !path.is_empty());
-            }
+            PressedKey::Click(line) => self.selected = content.path_in(line).map(<[String]>::to_vec),
             PressedKey::Left => return Request::Earlier,
             PressedKey::Right => return Request::Later,
             PressedKey::Char(' ') => return self.hold_or_go_on(),
@@ -306,10 +300,10 @@ mod tests {
 
     #[test]
     fn a_click_selects_what_is_in_the_line() {
-        let mut state = state();
-        state.rows_of_lines = vec![None, None, Some(1), Some(1), Some(2)];
+        let (mut state, mut content) = (state(), content(&["a", "b"]));
+        content.rows_of_lines = vec![None, None, Some(1), Some(1), Some(2)];
         for (line, name) in [(3, Some("b")), (4, None), (2, Some("b")), (0, None), (99, None)] {
-            state.press(PressedKey::Click(line), &content(&["a", "b"]));
+            state.press(PressedKey::Click(line), &content);
             assert_eq!(selected(&state), name, "line {line}");
         }
     }

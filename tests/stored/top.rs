@@ -62,6 +62,18 @@ fn keys_move_in_time_and_between_groups_axes_orders_and_filters() {
 }
 
 #[test]
+fn a_click_on_what_is_no_longer_shown_changes_nothing_else() {
+    let mut terminal = replay((120, 40));
+    terminal.press("?");
+    terminal.wait_for("Keys");
+    // In one read: the screen is not drawn in between.
+    terminal.press("\x1b\x1b[<0;5;20M/done\r");
+    terminal.wait_for("only done");
+    terminal.press("q");
+    assert!(terminal.end().success());
+}
+
+#[test]
 fn the_screen_follows_the_size_of_the_terminal() {
     let mut terminal = replay((120, 30));
     for (columns, lines) in [(40, 10), (250, 50), (20, 3)] {
