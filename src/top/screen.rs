@@ -41,17 +41,14 @@ pub(super) fn lines(state: &mut ScreenState, content: &mut Content, height: usiz
         lines.push(if Some(*row) == selected { format!("\x1b[7m{line}{blanks}\x1b[0m") } else { line.clone() });
     }
     lines.resize(height.saturating_sub(1), String::new());
-    let last = match (&state.prompt, &state.message) {
-        (Some(text), _) => format!("/{}\u{2588}", escaped(text)),
-        (None, Some(message)) => escaped(message).into_owned(),
-        (None, None) => HINTS.to_owned(),
-    };
-    lines.push(fitted(&last));
+    let prompt = state.prompt.as_ref().map(|text| format!("/{text}\u{2588}"));
+    lines.push(fitted(prompt.as_ref().or(state.message.as_ref()).map_or(HINTS, String::as_str)));
     lines
 }
 
-/// The beginning of a line that has room.
+/// The beginning of a line that has room. All text of the screen passes here, so that none of it steers the terminal.
 fn fitted(line: &str, width: usize) -> String {
+    let line = escaped(line);
     let mut left = width;
     let fits = |part: &&str| left.checked_sub(part.width()).map(|rest| left = rest).is_some();
     line.graphemes(true).take_while(fits).collect()
@@ -80,7 +77,7 @@ mod tests {
 
     use super::*;
     use crate::compare::{CompareOptions, GroupBy, show};
-    use crate::model::{CtprofSnapshot, ThreadState, WindowInfo};
+    use crate::model::{CtprofSnapshot, HostContext, ThreadState, WindowInfo};
     use crate::top::fill::content;
     use crate::top::state::View;
 
@@ -121,9 +118,12 @@ mod tests {
     #[test]
     fn no_name_breaks_the_screen_whatever_its_size() {
         let names = ["\x1b[2J\x1b]0;title\x07", "日本語の名前のスレッド", "a\r\nb\tc", "e\u{301}\u{202e}abc", "worker"];
-        let window = window(&names);
-        for (view, width) in [View::Groups, View::Group(vec!["worker[5]".to_owned()]), View::Help]
+        let mut window = window(&names);
+        window.head.host = Some(HostContext { hostname: Some(names[0].to_owned()), ..HostContext::default() });
+        let groups = ["worker[5]".to_owned(), format!("{}[1]", names[0])].map(|name| View::Group(vec![name]));
+        for (view, width) in [View::Groups, View::Help]
             .into_iter()
+            .chain(groups)
             .flat_map(|view| (40..=250).step_by(7).map(move |width| (view.clone(), width)))
         {
             let mut state = state();
@@ -136,6 +136,20 @@ mod tests {
                     assert!(line.width() <= width.into(), "{width}: {line}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn no_text_of_the_screen_steers_the_terminal_wherever_it_comes_from() {
+        let raw = || "a\x1b[2Jb\u{202e}".to_owned();
+        let row = || RowLines { path: Vec::new(), lines: vec![raw(), raw()] };
+        let mut content =
+            Content { title: vec![raw(), raw()], heading: raw(), rows: vec![row()], ..Content::default() };
+        for (prompt, message) in [(Some(raw()), None), (None, Some(raw()))] {
+            let mut state = state();
+            (state.prompt, state.message) = (prompt, message);
+            let drawn = lines(&mut state, &mut content, 6, Terminal { width: Some(80), has_color: false });
+            assert!(drawn.iter().all(|line| line.contains("a\\u{1b}[2Jb\\u{202e}")), "{drawn:#?}");
         }
     }
 

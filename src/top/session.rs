@@ -203,7 +203,8 @@ impl<'r> Session<'r> {
         let has_trends = self.state.columns == ShownColumns::Main && bars >= 4;
         report.trends = if has_trends { self.trends.trends(report, bars.min(20)) } else { Vec::new() };
         let users = (self.options.users)(report);
-        let body = Terminal { width: terminal.width.map(|width| width.saturating_sub(1)), ..terminal };
+        // Color of content would be escaped: what draws it adds color.
+        let body = Terminal { width: terminal.width.map(|width| width.saturating_sub(1)), has_color: false };
         self.content = content(&self.state, (window, report), users, body);
     }
 
