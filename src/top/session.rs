@@ -133,7 +133,7 @@ impl<'r> Session<'r> {
             return Ok(());
         };
         let report = show(&window.window, &self.state.options());
-        self.trends.add(&report);
+        self.trends.add(&report, window.times[1]);
         self.state.is_first = self.window.is_none() && self.source.is_live();
         if self.state.shown == Shown::Latest || self.window.is_none() {
             self.window = Some((window, report));
@@ -152,7 +152,7 @@ impl<'r> Session<'r> {
                 self.state.shown = Shown::Held;
                 self.state.message = None;
                 let report = show(&window.window, &self.state.options());
-                self.trends.add(&report);
+                self.trends.add(&report, window.times[1]);
                 self.window = Some((window, report));
                 self.fill();
             }
@@ -176,7 +176,7 @@ impl<'r> Session<'r> {
         self.trends.clear();
         let options = self.state.options();
         let mut add = |window: TimedWindow| {
-            self.trends.add(&show(&window.window, &options));
+            self.trends.add(&show(&window.window, &options), window.times[1]);
             ControlFlow::Continue(())
         };
         if let Some((shown, _)) = &self.window {
@@ -197,11 +197,11 @@ impl<'r> Session<'r> {
     /// Makes the content of the screen from the window.
     fn fill(&mut self) {
         let terminal = self.terminal().0;
-        let Some((TimedWindow { window, .. }, report)) = &mut self.window else { return };
+        let Some((TimedWindow { window, times: [_, end_ns] }, report)) = &mut self.window else { return };
         // A bar takes at least two seconds.
         let bars = usize::from(terminal.width.unwrap_or(0)).saturating_sub(60) / 5;
         let has_trends = self.state.columns == ShownColumns::Main && bars >= 4;
-        report.trends = if has_trends { self.trends.trends(report, bars.min(20)) } else { Vec::new() };
+        report.trends = if has_trends { self.trends.trends(report, *end_ns, bars.min(20)) } else { Vec::new() };
         let users = (self.options.users)(report);
         // Color of content would be escaped: what draws it adds color.
         let body = Terminal { width: terminal.width.map(|width| width.saturating_sub(1)), has_color: false };

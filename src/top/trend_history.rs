@@ -7,48 +7,59 @@ use crate::model::Section;
 
 /// The columns of the overview that have trends.
 const COLUMNS: [&str; 2] = ["run", "wait"];
-/// Windows that are kept: ten minutes of two seconds.
-const MOST_WINDOWS: usize = 300;
 /// Maximum number of groups of a window that are kept, from the first on. Other groups count as idle.
 const MOST_GROUPS: usize = 500;
 /// Length of a sparkline in nanoseconds: a minute.
 const MINUTE_NS: u64 = 60_000_000_000;
 
-/// The trends of columns, by the beginnings of windows in nanoseconds since 1970.
+/// Maximum number of groups of all windows together: those of ten minutes, unless hundreds of groups are busy.
+const MOST_OF_ALL: usize = 150_000;
+
+/// The trends of columns, by the ends of windows in nanoseconds since boot.
 #[derive(Debug, Default)]
 pub(super) struct TrendHistory(BTreeMap<u64, TrendPoint>);
 
 /// The columns of a window.
 #[derive(Debug)]
 struct TrendPoint {
-    end_ns: u64,
+    begin_ns: u64,
+    /// What is unknown is no number.
     groups: HashMap<Vec<String>, [f64; COLUMNS.len()]>,
 }
 
 impl TrendHistory {
-    /// Adds the window of a report.
-    pub(super) fn add(&mut self, report: &Report) {
+    /// Adds the window of a report, which ends at this time.
+    pub(super) fn add(&mut self, report: &Report, end_ns: u64) {
         let Some((window, section)) = report.window().zip(report.section(Section::Overview)) else { return };
         let mut groups = HashMap::new();
-        for row in section.rows.iter().filter(|row| row.amount() > 0.0) {
-            let Some(column) = COLUMNS.iter().position(|column| *column == row.name) else { continue };
+        for row in &section.rows {
+            let value = row.values.baseline.as_ref().map_or(f64::NAN, |_| row.amount());
+            let Some(column) = COLUMNS.iter().position(|column| *column == row.name && value != 0.0) else { continue };
             let path = &section.groups[row.group].key;
             if groups.len() < MOST_GROUPS || groups.contains_key(path) {
-                groups.entry(path.clone()).or_insert([0.0; COLUMNS.len()])[column] = row.amount();
+                groups.entry(path.clone()).or_insert([0.0; COLUMNS.len()])[column] = value;
             }
         }
-        let start_ns = window.info.started_at_unix_ns;
-        let end_ns = start_ns.saturating_add(window.info.duration_ns);
-        self.0.insert(start_ns, TrendPoint { end_ns, groups });
-        if self.0.len() > MOST_WINDOWS {
-            self.0.pop_first();
+        self.0.insert(end_ns, TrendPoint { begin_ns: end_ns.saturating_sub(window.info.duration_ns), groups });
+        self.keep_near(end_ns);
+    }
+
+    /// Drops the windows that are furthest from this time, if there are too many.
+    fn keep_near(&mut self, end_ns: u64) {
+        let size = |point: &TrendPoint| point.groups.len() + 1;
+        let mut all: usize = self.0.values().map(size).sum();
+        while let Some((first, last)) = self.0.keys().next().zip(self.0.keys().next_back())
+            && all > MOST_OF_ALL
+        {
+            let is_first = first.abs_diff(end_ns) > last.abs_diff(end_ns);
+            let dropped = if is_first { self.0.pop_first() } else { self.0.pop_last() };
+            all -= dropped.map_or(0, |(_, point)| size(&point));
         }
     }
 
-    /// The trends of the groups of a report over the minute that ends with its window, with so many bars each.
-    pub(super) fn trends(&self, report: &Report, bars: usize) -> Vec<Trend> {
-        let Some((window, section)) = report.window().zip(report.section(Section::Overview)) else { return Vec::new() };
-        let end_ns = window.info.started_at_unix_ns.saturating_add(window.info.duration_ns);
+    /// The trends of the groups of a report over the minute that ends at a time, with so many bars each.
+    pub(super) fn trends(&self, report: &Report, end_ns: u64, bars: usize) -> Vec<Trend> {
+        let Some(section) = report.section(Section::Overview) else { return Vec::new() };
         let bar_ns = MINUTE_NS / u64::try_from(bars.max(1)).unwrap_or(1);
         let starts: Vec<u64> = (1..=bars as u64).rev().map(|bar| end_ns.saturating_sub(bar * bar_ns)).collect();
         let mut paths: Vec<_> = section.groups.iter().map(|group| &group.key).collect();
@@ -64,16 +75,17 @@ impl TrendHistory {
         COLUMNS.iter().enumerate().map(trend).collect()
     }
 
-    /// The mean of a column between two times; no number where no window is known.
+    /// The mean of a column between two times; no number where no window, or no value, is known.
     fn mean(&self, path: &[String], column: usize, [from_ns, to_ns]: [u64; 2]) -> f64 {
         let (mut sum, mut length) = (0.0, 0.0);
-        for (start_ns, TrendPoint { end_ns, groups }) in self.0.range(..to_ns).rev() {
-            if *end_ns <= from_ns {
-                break;
+        let later = self.0.range(from_ns.saturating_add(1)..);
+        for (end_ns, TrendPoint { begin_ns, groups }) in later.take_while(|(_, point)| point.begin_ns < to_ns) {
+            let value = groups.get(path).map_or(0.0, |values| values[column]);
+            if !value.is_nan() {
+                let overlap = (to_ns.min(*end_ns) - from_ns.max(*begin_ns)) as f64;
+                sum += overlap * value;
+                length += overlap;
             }
-            let overlap = (to_ns.min(*end_ns) - from_ns.max(*start_ns)) as f64;
-            sum += overlap * groups.get(path).map_or(0.0, |values| values[column]);
-            length += overlap;
         }
         sum / length
     }
@@ -96,33 +108,55 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn report(started_at_unix_ns: u64, seconds: u64, run: u64) -> Report {
+    /// A window in which a thread ran in so many percent of the time, if that is known.
+    fn report(seconds: u64, run: Option<u64>) -> Report {
         let mut thread =
             ThreadState { pcomm: "job".into(), comm: "job".into(), tid: 7, tgid: 7, ..ThreadState::default() };
-        thread.metrics.run_time_ns = Some((run * seconds * SECOND / 100).into());
+        thread.metrics.run_time_ns = run.map(|run| (run * seconds * SECOND / 100).into());
         let mut window = CtprofSnapshot { threads: vec![thread], ..CtprofSnapshot::default() };
-        let duration_ns = seconds * SECOND;
-        window.head.window = Some(WindowInfo { started_at_unix_ns, duration_ns, ..WindowInfo::default() });
+        window.head.window = Some(WindowInfo { duration_ns: seconds * SECOND, ..WindowInfo::default() });
         show(&window, &CompareOptions::default())
+    }
+
+    /// The trend of the thread's run time after windows that end in these seconds, in bars of ten seconds.
+    fn bars(windows: impl IntoIterator<Item = (u64, u64, Option<u64>)>) -> Vec<f64> {
+        let mut history = TrendHistory::default();
+        for (end, seconds, run) in windows {
+            history.add(&report(seconds, run), (1_000 + end) * SECOND);
+        }
+        let trends = history.trends(&report(10, Some(20)), 1_060 * SECOND, 6);
+        assert_eq!(trends[0].column, "run");
+        trends[0].groups.iter().find(|group| group.path == ["job"]).unwrap().values.clone()
     }
 
     #[test]
     fn a_bar_is_the_mean_of_its_time_and_none_where_no_window_is_known() {
-        let (mut history, start) = (TrendHistory::default(), 1_000 * SECOND);
         // Windows of any length, in any order: the person may have gone back in time.
-        for (second, seconds, run) in [(50, 10, 20), (30, 5, 10), (35, 5, 30), (40, 10, 0)] {
-            history.add(&report(start + second * SECOND, seconds, run));
-        }
-        let trends = history.trends(&report(start + 50 * SECOND, 10, 20), 6);
-        let job = trends[0].groups.iter().find(|group| group.path == ["job"]).unwrap();
-        assert_eq!((&*trends[0].column, &job.values[3..]), ("run", &[20.0, 0.0, 20.0][..]));
-        assert!(job.values[..3].iter().all(|value| value.is_nan()));
+        let bars = bars([(60, 10, Some(20)), (35, 5, Some(10)), (40, 5, Some(30)), (50, 10, Some(0))]);
+        assert_eq!(bars[3..], [20.0, 0.0, 20.0]);
+        assert!(bars[..3].iter().all(|value| value.is_nan()));
     }
 
     #[test]
-    fn no_more_than_ten_minutes_are_kept() {
+    fn what_is_unknown_is_no_zero_in_a_bar() {
+        let bars = bars([(40, 10, None), (45, 5, None), (50, 5, Some(30)), (60, 10, Some(20))]);
+        assert_eq!(bars[4..], [30.0, 20.0]);
+        assert!(bars[3].is_nan());
+    }
+
+    #[test]
+    fn ten_minutes_of_short_windows_are_kept_and_of_too_many_groups_the_nearest() {
         let mut history = TrendHistory::default();
-        (0..400).for_each(|second| history.add(&report((1 + second) * SECOND, 1, 50)));
-        assert_eq!(history.0.len(), MOST_WINDOWS);
+        let report = report(1, Some(50));
+        (1..=1200).for_each(|half| history.add(&report, half * SECOND / 2));
+        assert_eq!(history.0.len(), 1200);
+        let groups: HashMap<_, _> = (0..MOST_OF_ALL / 2).map(|id| (vec![id.to_string()], [1.0; 2])).collect();
+        for end_ns in [700 * SECOND, 800 * SECOND] {
+            history.0.insert(end_ns, TrendPoint { begin_ns: end_ns - SECOND, groups: groups.clone() });
+        }
+        history.add(&report, 20 * SECOND);
+        assert_eq!(history.0.keys().next_back(), Some(&(700 * SECOND)), "the person went back in time");
+        history.add(&report, 600 * SECOND);
+        assert!(history.0.contains_key(&(20 * SECOND)));
     }
 }
