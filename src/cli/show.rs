@@ -6,7 +6,7 @@ use super::{
     DigestReader, Format, Messages, ShowArgs, StepPrinter, Stream, ViewArgs, check_exports, free_at_exit, groups_exist,
     part_of, reported, unsuitable_file, usage_error, warn_of, write_report,
 };
-use crate::compare::{OverviewColumn, Sides, report, trends};
+use crate::compare::{NoSuchGroup, OverviewColumn, Sides, report, trends};
 use crate::model::Section;
 use crate::report::Column;
 use crate::store::Input;
@@ -75,7 +75,11 @@ fn show_steps(args: &ShowArgs) -> anyhow::Result<()> {
         printer.print(&window)
     })?;
     let found = printer.groups_exist();
-    printer.finish()?;
+    // The status is that of wrong usage, as it is for the whole part.
+    let unfit = |error: anyhow::Error| {
+        if error.is::<NoSuchGroup>() { unsuitable_file(format!("{error:#}")) } else { error }
+    };
+    let finished = printer.finish().map_err(unfit);
     warn_of(&series, &part.file);
-    found
+    finished.and(found)
 }

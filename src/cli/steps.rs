@@ -33,6 +33,8 @@ pub(super) struct StepPrinter<'v> {
     is_first: bool,
     /// Selections of groups that have matched none in any step; `None` before the first step.
     unmatched: Option<Vec<NoSuchGroup>>,
+    /// Why no step so far has threads of the scope.
+    out_of_scope: Option<NoSuchGroup>,
     trace: TraceWriter,
 }
 
@@ -54,10 +56,20 @@ impl<'v> StepPrinter<'v> {
         if view.format == Format::Perfetto {
             options.selection.sections.push(Section::HostPressure);
         }
-        Ok(Self { stream, view, options, is_first: true, unmatched: None, trace: TraceWriter::default() })
+        Ok(Self {
+            stream,
+            view,
+            options,
+            is_first: true,
+            unmatched: None,
+            out_of_scope: None,
+            trace: TraceWriter::default(),
+        })
     }
 
     pub(super) fn print(&mut self, window: &CtprofSnapshot) -> anyhow::Result<()> {
+        let out_of_scope = self.view.scope.as_ref().and_then(|scope| scope.check(&window.head).err());
+        self.out_of_scope = out_of_scope.filter(|_| self.is_first || self.out_of_scope.is_some());
         let report = show(window, &self.options);
         let is_unmatched = |earlier: &NoSuchGroup| report.unmatched.iter().any(|new| new.is_of_glob_of(earlier));
         self.unmatched.get_or_insert_with(|| report.unmatched.clone()).retain(is_unmatched);
@@ -87,11 +99,12 @@ impl<'v> StepPrinter<'v> {
         groups_exist(self.unmatched.as_deref().unwrap_or_default(), self.view)
     }
 
+    /// Ends the output, and refuses a scope in which no step has threads.
     pub(super) fn finish(self) -> anyhow::Result<()> {
-        if self.view.format != Format::Perfetto {
-            return Ok(());
+        if self.view.format == Format::Perfetto {
+            write_to(self.stream, self.view, |out, _| self.trace.finish(out))?;
         }
-        write_to(self.stream, self.view, |out, _| self.trace.finish(out))
+        self.out_of_scope.map_or(Ok(()), |error| Err(anyhow::Error::new(error).context("--scope")))
     }
 }
 
@@ -267,7 +280,7 @@ fn finish(
         write_to(stream(args), &args.view, |out, _| writeln!(out))?;
         print(args, &window, &args.view)?;
     }
-    output.printer.map_or(Ok(()), StepPrinter::finish)?;
+    let printed = output.printer.map_or(Ok(()), StepPrinter::finish);
     if let Some(file) = output.file {
         let written = file.finish()?;
         if messages == Messages::All {
@@ -275,7 +288,7 @@ fn finish(
             let _ = series_summary(&mut io::stderr().lock(), steps, &escaped(&path), written.bytes);
         }
     }
-    Ok(())
+    printed
 }
 
 /// The next multiple of the length of a step. Steps that are late are longer, not more.

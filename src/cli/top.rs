@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::capture::{check_roots, default_path, options, redact_key};
-use super::{Stream, TopArgs, has_color, part_of, users};
+use super::{Stream, TopArgs, has_color, part_of, usage_error, users};
 use crate::capture::Options;
+use crate::compare::Scope;
 use crate::process::{NoScreen, Privileges, Signals, TerminalScreen, killed};
 use crate::record::{Preparation, Until};
 use crate::top::{Session, SessionOptions, WindowSource};
@@ -34,6 +35,9 @@ pub(super) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         let part = part_of(file)?;
         let source = WindowSource::of_file(part, limit);
         return ended(Session::new(session, source, screen(Some(file))?, signals).run()?);
+    }
+    if session.compare.grouping.scope == Some(Scope::Command) {
+        return Err(usage_error("--scope command needs the file of a recorded command: ctprof top FILE"));
     }
     TerminalScreen::check().map_err(|error| no_screen(&error, None))?;
     let options = Options { pids: args.processes.pids.clone(), ..options(&args.sources) };

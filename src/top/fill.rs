@@ -2,7 +2,7 @@
 
 use super::content::Content;
 use super::state::{ScreenState, Shown, ShownColumns, View};
-use crate::compare::{GroupBy, GroupGlob, Report, show, with_members_of};
+use crate::compare::{GroupBy, GroupGlob, Report, Scope, show, with_members_of};
 use crate::diagnose::{Finding, counted};
 use crate::model::{CtprofSnapshot, ExitedWork, Section};
 use crate::report::{DisplayOptions, OverviewLines, RowLines, Terminal, UserNames, window_heading, write_table};
@@ -46,7 +46,7 @@ pub(super) fn content(
             let selection =
                 DisplayOptions { overview, users, shows_idle: report.names_its_groups, ..DisplayOptions::default() };
             let table = OverviewLines::from_report(report, &selection, terminal);
-            let hidden = hidden(&table);
+            let hidden = hidden(&table, state, (window, report));
             (content.heading, content.rows, content.columns) = (table.heading, table.rows, table.columns);
             content.rows.extend(text_rows(&hidden));
         }
@@ -76,15 +76,22 @@ fn title(state: &ScreenState, (window, report): (&CtprofSnapshot, &Report)) -> V
     [heading, second.join("   ")].into_iter().chain(gaps).collect()
 }
 
-/// Returns the line that names what the table does not show.
-fn hidden(table: &OverviewLines) -> String {
+/// Returns the line that names what the table does not show, and why it is empty.
+fn hidden(table: &OverviewLines, state: &ScreenState, (window, report): (&CtprofSnapshot, &Report)) -> String {
     let parts = [
         (table.idle > 0).then(|| format!("{} idle", counted(table.idle, "group"))),
         (!table.left_out.is_empty()).then(|| format!("no room: {}", table.left_out.join(", "))),
         (!table.no_data.is_empty()).then(|| format!("not available: {} (ctprof doctor)", table.no_data.join(", "))),
     ];
-    let parts: Vec<_> = parts.into_iter().flatten().collect();
-    if table.rows.is_empty() { format!("no group ran or waited; {}", parts.join("; ")) } else { parts.join("; ") }
+    let scope = state.options().grouping.scope.filter(|scope| *scope != Scope::Host);
+    let unmatched = scope.as_ref().and_then(|scope| scope.check(&window.head).err());
+    let empty = match (unmatched.as_ref().or(report.unmatched.first()), scope) {
+        _ if !table.rows.is_empty() => None,
+        (Some(unmatched), _) => Some(unmatched.to_string()),
+        (None, Some(scope)) if table.idle == 0 => Some(format!("no thread is in --scope {scope}")),
+        _ => Some("no group ran or waited".to_owned()),
+    };
+    empty.into_iter().chain(parts.into_iter().flatten()).collect::<Vec<_>>().join("; ")
 }
 
 /// How much of the window some threads were stalled, by resource: `cpu 74%, memory 0%, io 1%`.

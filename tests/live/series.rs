@@ -205,6 +205,14 @@ fn steps_that_procfs_takes_long_to_read_are_longer_and_a_warning_says_so() {
 }
 
 #[test]
+fn a_scope_in_which_no_step_has_threads_is_refused() {
+    let options = ["record", "--every", "100ms", "-d", "300ms", "--format", "json", "--scope", "container:nosuch"];
+    let out = ctprof(&options).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(125) && said.contains("--scope: no container matches `nosuch`"), "{said}");
+}
+
+#[test]
 fn a_reader_that_goes_away_ends_the_recording_and_keeps_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("s.ctprof.zst");

@@ -132,6 +132,9 @@ fn what_is_asked_for_together_is_shown_or_refused() {
         let refused = run(&[&["show", SERIES], args].concat());
         assert!(!refused.status.success() && text(&refused.stderr).contains(said), "{}", text(&refused.stderr));
     }
+    let of_nothing = run(&["show", "--steps", SERIES, "--scope", "container:nosuch"]);
+    assert_eq!(text(&of_nothing.stderr), "ctprof: --scope: no container matches `nosuch`\n");
+    assert_eq!(of_nothing.status.code(), Some(2), "as without --steps");
 }
 
 #[test]

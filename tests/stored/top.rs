@@ -54,7 +54,7 @@ fn keys_move_in_time_and_between_groups_axes_orders_and_filters() {
     let filtered = terminal.wait_for("only ctp");
     assert!(filtered.contains("ctprof ") && !filtered.contains("python3"), "{filtered}");
     terminal.press("/\x7f\x7f\x7fnone\r");
-    terminal.wait_for("no group");
+    terminal.wait_for("no group matches `*none*`");
     terminal.press("/\x1b");
     terminal.press("l");
     terminal.press("q");
@@ -146,9 +146,23 @@ fn a_stopped_top_leaves_the_terminal_to_the_shell_and_goes_on_in_the_foreground(
 }
 
 #[test]
+fn an_empty_screen_says_which_choice_nothing_matches() {
+    for (options, said) in [
+        (["--scope", "container:nosuch"], "no container matches `nosuch`"),
+        (["--scope", "command"], "no thread is in --scope command"),
+        (["--only", "nosuch"], "no group matches `nosuch`"),
+    ] {
+        let arguments = [&["top", "-d", "1h", SERIES], &options[..]].concat();
+        OnTerminal::start(CTPROF, &arguments, (120, 24)).wait_for(said);
+    }
+}
+
+#[test]
 fn without_a_screen_an_error_names_the_command_that_needs_none() {
     let message = |arguments: &[&str]| String::from_utf8(crate::stored::program::run(arguments).stderr).unwrap();
     assert!(message(&["top"]).contains("`ctprof record --every 2s`"), "{}", message(&["top"]));
+    let scope = ["top", "--scope", "command"];
+    assert!(message(&scope).contains("ctprof top FILE"), "{}", message(&scope));
     assert!(message(&["top", SERIES]).contains(&format!("`ctprof show --steps {SERIES}`")));
     let mut dumb = OnTerminal::start("env", &["TERM=dumb", CTPROF, "top"], (80, 24));
     assert_eq!(dumb.end().code(), Some(1));
