@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 
 use super::program_file::name_program;
-use super::{FAILED, Format, JsonOutput, Stream, to_stdout};
+use super::{FAILED, Format, JsonOutput, Stream, reported, to_stdout};
 use crate::capture::{Engine, Options};
 use crate::diagnose::{Finding, findings};
 use crate::process::Privileges;
@@ -37,10 +37,10 @@ pub(super) fn doctor(engine: Engine, format: Format) -> anyhow::Result<ExitCode>
     Privileges::Capture.keep_after_loading()?;
     let mut findings = findings(&recorder.capture_with_samples()?);
     name_program(&mut findings);
-    to_stdout(|out| match format {
+    let printed = to_stdout(|out| match format {
         Format::Json => report::findings_json(out, &findings),
         _ => report::findings_table(out, &findings, Stream::Stdout.width()),
-    })?;
+    });
     let fixable = findings.iter().any(Finding::is_fixable);
-    Ok(if fixable { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+    reported(printed, if fixable { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }

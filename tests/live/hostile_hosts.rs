@@ -175,6 +175,12 @@ fn a_closed_standard_output_is_an_error() {
 }
 
 #[test]
+fn a_reader_that_goes_away_hides_no_finding_of_doctor() {
+    let status = |to: &str| output("bash", &["-c", &format!("{CTPROF} doctor {to}")]).status.code();
+    assert_eq!(status("> >(exec true)"), status("> /dev/null"));
+}
+
+#[test]
 fn a_limit_of_file_sizes_is_an_error_that_names_the_file() {
     for line in WRITING {
         assert!(!ends_well("ulimit -f 0", line, &[TOO_LARGE]), "{line}");
