@@ -19,7 +19,7 @@ use super::error::CaptureError;
 use super::host::context::BootConstants;
 use super::host::files::HostFiles;
 use super::host::{self, cgroup, cpu_time, psi, sched_ext};
-use super::lasting::{Lasting, is_in};
+use super::lasting::Lasting;
 use super::options::{Options, Tree, Use};
 use super::procfs::directory::ProcDirectory;
 use super::procfs::pids::{self, SelectedProcesses};
@@ -29,7 +29,7 @@ use super::start::{Start, nanoseconds};
 use super::tally::Tally;
 use crate::model::{
     CaptureInfo, CgroupStats, CtprofProbeSummary, CtprofSnapshot, FORMAT_VERSION, HostContext, Name, SnapshotHead,
-    ThreadState,
+    ThreadState, lineage,
 };
 use crate::process::{RaisedPriority, held, no_workers, with_file_capabilities, without_stops, workers};
 
@@ -180,14 +180,14 @@ impl Capturer {
         stats: &mut BTreeMap<String, CgroupStats>,
         before: &BTreeMap<String, CgroupStats>,
     ) -> Result<(), CaptureError> {
-        let exited: BTreeSet<&str> = exited.filter_map(|thread| thread.cgroup.as_deref()).collect();
+        let exited: BTreeSet<&str> = exited.filter_map(|thread| thread.cgroup.as_deref()).flat_map(lineage).collect();
         let files = HostFiles::new(&self.options.roots);
         let read_again = || {
-            for (path, stats) in stats.iter_mut().filter(|(path, _)| exited.iter().any(|below| is_in(below, path))) {
+            for (path, stats) in stats.iter_mut().filter(|(path, _)| exited.contains(&***path)) {
                 let again = cgroup::read_again(&files, &self.lasting.mounts, path, stats);
                 // What the capture has read of a cgroup that was removed since then is the last that is known.
                 if again != CgroupStats::default() || before.get(path) == Some(stats) {
-                    *stats = again;
+                    *stats = CgroupStats { without_threads: stats.without_threads, ..again };
                 }
             }
         };

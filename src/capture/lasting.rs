@@ -122,17 +122,22 @@ impl Lasting {
         paths: impl Iterator<Item = &'p str>,
         pool: &ThreadPool,
     ) -> BTreeMap<String, CgroupStats> {
+        let of_threads: BTreeSet<&str> = paths.collect();
         // The quota of a cgroup also stops threads of those below it, and it may have no thread of its own.
-        let paths: BTreeSet<&str> = paths.flat_map(lineage).collect();
+        let paths: BTreeSet<&str> = of_threads.iter().copied().flat_map(lineage).collect();
         let mut stats = scope.before().map(|(_, head)| head.cgroup_stats.clone()).unwrap_or_default();
-        let is_asked = |path: &&String| self.reads_all_cgroups || paths.iter().any(|below| is_in(below, path));
+        let is_asked = |path: &&String| self.reads_all_cgroups || paths.contains(&***path);
         let mut asked: BTreeSet<&str> = stats.keys().filter(is_asked).map(String::as_str).collect();
         asked.extend(&paths);
         let read = |path: &str| match stats.get(path).filter(|_| !self.reads_all_cgroups) {
             Some(before) => cgroup::read_again(files, &self.mounts, path, before),
             None => cgroup::read(files, &self.mounts, path),
         };
-        let values = |path: &str| (path.to_owned(), read(path));
+        let values = |path: &str| {
+            let had_none = stats.get(path).is_none_or(|before| before.without_threads);
+            let without_threads = had_none && !of_threads.contains(path);
+            (path.to_owned(), CgroupStats { without_threads, ..read(path) })
+        };
         let values: Vec<_> = pool.install(|| asked.into_par_iter().map(values).collect());
         stats.extend(values);
         stats
@@ -151,27 +156,4 @@ impl Lasting {
 
 fn is_recent(at: Option<Instant>, time: Duration) -> bool {
     at.is_some_and(|at| at.elapsed() < time)
-}
-
-/// Whether a cgroup is this one, or below it.
-pub(super) fn is_in(below: &str, path: &str) -> bool {
-    path == "/" || below.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_in;
-
-    #[test]
-    fn what_exits_in_a_cgroup_counts_in_those_above_it_and_in_no_other() {
-        for (below, path, expected) in [
-            ("/a/b", "/a/b", true),
-            ("/a/b", "/a", true),
-            ("/a/b", "/", true),
-            ("/a", "/a/b", false),
-            ("/ab", "/a", false),
-        ] {
-            assert_eq!(is_in(below, path), expected, "{below} in {path}");
-        }
-    }
 }

@@ -24,7 +24,7 @@ impl Digest {
     pub fn new(mut head: SnapshotHead, threads: ThreadTotals) -> Self {
         // A command has no cgroup of its own.
         if let ThreadFilter::InCgroups(paths) = &threads.filter {
-            head.cgroup_stats.retain(|path, _| paths.contains(path));
+            head.cgroup_stats.iter_mut().for_each(|(path, stats)| stats.without_threads |= !paths.contains(path));
         }
         Self { head, threads, window: None }
     }

@@ -426,7 +426,10 @@ fn runs_needed(result: &GateResult, bound: f64) -> Option<usize> {
 /// Gates that could not fail with so few runs don't pass either. It is said once, of the first unclear result. If more runs were
 /// planned, medians don't decide instead of intervals.
 fn refuse_what_never_fails(results: &mut [GateResult], &GateJudge { tests, tail, ended_early, .. }: &GateJudge) {
-    let by_median = |result: &&mut GateResult| result.p.is_none() && !matches!(result.outcome, GateOutcome::Error(_));
+    // A new group stays new.
+    let by_median = |result: &&mut GateResult| {
+        result.p.is_none() && result.values.baseline.is_some() && !matches!(result.outcome, GateOutcome::Error(_))
+    };
     for result in results.iter_mut().filter(by_median).filter(|_| ended_early) {
         result.outcome = GateOutcome::Unclear;
     }

@@ -23,7 +23,7 @@ impl GroupKeys {
         let (processes, threads) = (named().map(|(process, _)| process), named().map(|(_, thread)| thread));
         let programs = names().filter_map(|names| names.program.as_deref());
         let tasks = digests.as_ref().map(|side| side.iter().flat_map(|digest| tasks(digest, grouping.axis)).collect());
-        let recorded = digests.iter().flatten().flat_map(|digest| digest.head.cgroup_stats.keys());
+        let recorded = digests.iter().flatten().flat_map(|digest| digest.head.cgroups()).map(|(path, _)| path);
         // A capture without privileges lacks names that another one has.
         let mut containers: HashMap<&str, &Container> = HashMap::new();
         for (path, container) in digests.iter().flatten().flat_map(|digest| &digest.head.containers) {

@@ -199,7 +199,7 @@ impl Grouped {
         for GroupedSide { digests, groups, side, is_by_cgroup, .. } in self.sides.iter() {
             names.extend(groups.iter().flat_map(Groups::keys).flatten().cloned());
             if *is_by_cgroup {
-                let paths = digests.iter().flat_map(|digest| digest.head.cgroup_stats.keys());
+                let paths = digests.iter().flat_map(|digest| digest.head.cgroups()).map(|(path, _)| path);
                 names.extend(paths.map(|path| self.keys.cgroups.key(*side, path)));
             }
         }

@@ -12,7 +12,7 @@ use crate::model::{RecordValue, Reduction, Section, SnapshotHead, ValueScope, Wi
 pub(super) fn cgroup_section(snapshot: &SnapshotHead, section: Section, key: impl Fn(&str) -> String) -> SideSection {
     let mut groups: BTreeMap<Vec<String>, Collected<'_>> =
         std::iter::once((Vec::new(), Collected::default())).into_map();
-    for (path, stats) in &snapshot.cgroup_stats {
+    for (path, stats) in snapshot.cgroups() {
         for key in [Vec::new(), vec![key(path)]] {
             groups.entry(key).or_default().add(path, stats.values(section));
         }
@@ -138,6 +138,18 @@ mod tests {
         let view = show(&snapshot(cgroups), &options("/**"));
         let mut rows = view.sections.into_iter().flat_map(|section| section.rows);
         rows.find(|row| row.name == name).unwrap().values.baseline.unwrap()
+    }
+
+    #[test]
+    fn a_cgroup_without_threads_of_its_own_is_no_group_and_in_no_total() {
+        let tree = r#"{"/a": {"cpu":{"usage_usec":10},"without_threads":true}, "/a/b": {"cpu":{"usage_usec":4}}}"#;
+        let view = show(&snapshot(tree), &options("/none"));
+        let section = view.sections.into_iter().find(|section| section.section == Section::CgroupStats).unwrap();
+        let used = section.rows.iter().filter(|row| row.name == "cpu.usage_usec");
+        let used: Vec<_> =
+            used.map(|row| (section.groups[row.group].key.clone(), row.values.baseline.clone())).collect();
+        let four = Some(Cell::Number(4));
+        assert_eq!(used, [(Vec::new(), four.clone()), (vec!["/a/b".to_owned()], four)]);
     }
 
     #[test]

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::longest_wait::LongestWait;
 use super::{GroupBy, GroupFacts, HaltedNs, ProcessMemory, Throttled, Turnover};
 use crate::model::sorted::Arrange;
-use crate::model::{
-    CgroupCpuStats, ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Totals, lineage,
-};
+use crate::model::{ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Totals, lineage};
 
 /// Totals of a group: the work of its threads, and their number.
 #[derive(Clone, Debug, Default)]
@@ -205,8 +203,14 @@ impl GroupTotals {
     /// if they had not, if that is unknown, or if there are too many.
     fn throttled(&self, snapshot: &SnapshotHead) -> Option<Throttled> {
         let mut all = Throttled::default();
-        let counters = self.waited_in(snapshot).filter_map(|cpu| cpu.nr_periods.zip(cpu.nr_throttled));
-        for (periods, throttled) in counters {
+        let counters = |path: &'_ str| {
+            let cpu = &snapshot.cgroup_stats.get(path)?.cpu;
+            Some((cpu.nr_throttled?, cpu.nr_periods?))
+        };
+        // Of cgroups with quotas that are in one another, the one that stops the threads most often.
+        let tightest = |path: &'_ Name| lineage(path).max_by_key(|above| counters(above)).map(str::to_owned);
+        let tightest: BTreeSet<_> = self.waiting_paths(snapshot).filter_map(tightest).collect();
+        for (throttled, periods) in tightest.iter().filter_map(|path| counters(path)) {
             all.periods = all.periods.saturating_add(periods.into());
             all.throttled = all.throttled.saturating_add(throttled.into());
         }
@@ -224,18 +228,17 @@ impl GroupTotals {
         if !self.cgroups.iter().all(are_known) {
             return None;
         }
-        let throttled = self.waited_in(snapshot).filter_map(|cpu| cpu.throttled_usec);
+        let lineage: BTreeSet<_> = self.waiting_paths(snapshot).flat_map(|path| lineage(path)).collect();
+        let throttled = lineage.into_iter().filter_map(|path| cpu(path)?.throttled_usec);
         let all_us = throttled.map(u64::from).reduce(u64::saturating_add)?;
         let threads = self.threads.saturating_add(self.turnover.exited);
         Some(all_us.saturating_mul(1000).saturating_mul(threads))
     }
 
-    /// The cgroups of the threads that waited in a window, and those above them; none if there are too many.
-    fn waited_in<'s>(&self, snapshot: &'s SnapshotHead) -> impl Iterator<Item = &'s CgroupCpuStats> {
+    /// The paths of the cgroups of the threads that waited in a window; none if there are too many.
+    fn waiting_paths(&self, snapshot: &SnapshotHead) -> impl Iterator<Item = &Name> {
         let is_known = snapshot.window.is_some() && self.cgroups.len() <= MOST_CGROUPS;
-        let paths = self.cgroups.iter().filter(|_| is_known);
-        let lineage: BTreeSet<_> = paths.flat_map(|path| lineage(path)).collect();
-        lineage.into_iter().filter_map(|path| snapshot.cgroup_stats.get(path)).map(|stats| &stats.cpu)
+        self.cgroups.iter().filter(move |_| is_known)
     }
 
     /// The share of the run time of all that one of several threads took, 0 to 1, if that ran for much of its time.

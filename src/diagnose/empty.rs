@@ -48,7 +48,7 @@ pub(crate) fn why_empty(
         Section::SmapsRollup => because(DataSource::File(SourceFile::SmapsRollup)),
         section if section.is_of_cgroups() => {
             let is_read = |stats: &CgroupStats| *stats != CgroupStats::default();
-            if head.cgroup_stats.values().any(is_read) {
+            if head.cgroups().any(|(_, stats)| is_read(stats)) {
                 return no_file(section, head);
             }
             missing(&DataSource::Cgroups).unwrap_or_else(|| "no data: no thread has a cgroup".to_owned())
@@ -99,7 +99,7 @@ fn no_values(section: Section, metrics: &[&Metric], head: &SnapshotHead) -> Stri
 fn no_file(section: Section, head: &SnapshotHead) -> String {
     let layout = head.host.as_ref().and_then(|host| host.cgroup_layout);
     let is_v1 = matches!(layout, Some(CgroupLayout::Legacy | CgroupLayout::Hybrid));
-    let has = |what: fn(&CgroupStats) -> bool| head.cgroup_stats.values().any(what);
+    let has = |what: fn(&CgroupStats) -> bool| head.cgroups().any(|(_, stats)| what(stats));
     match section {
         Section::IoStat if is_v1 && has(|stats| stats.io.stat.is_some()) => {
             "the cgroup v1 blkio controller counted no I/O of these cgroups".to_owned()

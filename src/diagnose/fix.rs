@@ -65,7 +65,7 @@ impl fmt::Display for Fix {
             Self::GrantToRoot(capabilities) => {
                 let option = |name: &str| format!("--cap-add={}", name.trim_start_matches("cap_").to_uppercase());
                 let (names, options) = (joined(capabilities, ", ", str::to_owned), joined(capabilities, " ", option));
-                write!(f, "run with {names} (container: {options})")
+                write!(f, "run as root with {names} (container: --user=0 {options})")
             }
             Self::Sysctl(name @ "kernel.task_delayacct") => {
                 write!(f, "sudo sysctl {name}=1 (new threads only; boot with `delayacct` for all)")

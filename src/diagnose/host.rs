@@ -29,11 +29,11 @@ pub(super) fn panics(evidence: &Evidence<'_>) -> Option<Finding> {
 
 pub(super) fn cgroups(evidence: &Evidence<'_>) -> Finding {
     let source = DataSource::Cgroups;
-    let stats = &evidence.head.cgroup_stats;
+    let stats: Vec<_> = evidence.head.cgroups().map(|(_, stats)| stats).collect();
     if evidence.host().and_then(|host| host.cgroup_layout) == Some(CgroupLayout::None) {
         return Finding::new(source, Coverage::Missing, Cause::NotMounted);
     }
-    let unread = stats.values().filter(|stats| **stats == CgroupStats::default()).count();
+    let unread = stats.iter().filter(|stats| ***stats == CgroupStats::default()).count();
     if unread == 0 {
         return Finding::full_coverage(source);
     }

@@ -109,7 +109,7 @@ fn who_cannot_gain_capabilities_is_not_told_to_use_setcap() {
     let mut container = failing(SourceFile::Io, Errno::EACCES);
     container.head.capture = Some(CaptureInfo { euid: 1000, confined: true, ..CaptureInfo::default() });
     let fix = finding(&container, SourceFile::Io).fix.unwrap().to_string();
-    assert!(fix.starts_with("run with cap_") && fix.contains("--cap-add="), "{fix}");
+    assert!(fix.starts_with("run as root with cap_") && fix.contains("--cap-add="), "{fix}");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn root_without_a_capability_is_not_told_to_use_setcap() {
     container.head.capture =
         Some(CaptureInfo { capabilities: vec!["cap_dac_override".to_owned()], ..CaptureInfo::default() });
     let fix = finding(&container, SourceFile::Io).fix.unwrap().to_string();
-    assert_eq!(fix, "run with cap_sys_ptrace (container: --cap-add=SYS_PTRACE)");
+    assert_eq!(fix, "run as root with cap_sys_ptrace (container: --user=0 --cap-add=SYS_PTRACE)");
 }
 
 #[test]

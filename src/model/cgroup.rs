@@ -26,6 +26,9 @@ stored! {
         optional io: CgroupIoStats,
         /// Pressure on the cgroup's tasks.
         optional psi: Psi,
+        /// Whether threads are only in cgroups below it, whose waits for CPU quotas are those of its quota, too. Reports have no
+        /// values of it.
+        optional without_threads: bool,
         /// Inode of its directory: in version 2, the id of the cgroup. One that is made later with the same path has another.
         optional inode: Option<u64>,
         /// The controller of the hierarchy of version 1 that has this inode: another hierarchy has another.
@@ -308,5 +311,12 @@ mod tests {
         let scopes: Vec<_> = stats.values(Section::MemoryStat).into_iter().map(|e| (e.name, e.scope)).collect();
         let expected = [("anon", ValueScope::Subtree), ("rss", ValueScope::Own), ("total_rss", ValueScope::Subtree)];
         assert_eq!(scopes, expected.map(|(name, scope)| (name.into(), scope)));
+    }
+
+    #[test]
+    fn what_is_in_a_cgroup_is_in_those_above_it_and_in_no_other() {
+        let above = |path| lineage(path).collect::<Vec<_>>();
+        assert_eq!(above("/a/b-c/d"), ["/", "/a", "/a/b-c", "/a/b-c/d"]);
+        assert_eq!(above(&"/a".repeat(4096)), Vec::<&str>::new());
     }
 }

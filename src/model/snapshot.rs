@@ -70,6 +70,11 @@ stored! {
 }
 
 impl SnapshotHead {
+    /// The cgroups that threads are in, with their values.
+    pub fn cgroups(&self) -> impl Iterator<Item = (&String, &CgroupStats)> {
+        self.cgroup_stats.iter().filter(|(_, stats)| !stats.without_threads)
+    }
+
     /// Time since boot, suspend included, just before the threads were read: in nanoseconds. Older files have it in
     /// ticks.
     pub fn boottime_ns(&self) -> Option<u64> {

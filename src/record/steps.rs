@@ -151,7 +151,9 @@ impl OpenSeries<'_> {
         if self.length.note(took) {
             let fix = match capture.no_bpf.as_ref().map(|no_bpf| &no_bpf.cause) {
                 None => "leave out --engine procfs",
-                Some(BpfObstacle::SelectedProcesses) => "leave out -p, and select groups of all processes with --only",
+                Some(BpfObstacle::SelectedProcesses) => {
+                    "select with --only instead of -p, where BPF can read them (ctprof doctor says so)"
+                }
                 Some(_) => "let BPF read them (ctprof doctor says how)",
             };
             tracing::warn!(

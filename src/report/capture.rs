@@ -61,7 +61,7 @@ pub(crate) fn capture_summary(
         "Captured {} in {}, {}, in {} with {engine}: {file} ({})",
         counted(census.threads, "thread"),
         counted(census.processes, "process"),
-        counted(head.cgroup_stats.len(), "cgroup"),
+        counted(head.cgroups().count(), "cgroup"),
         spaced(duration_ns.into(), Unit::Ns),
         spaced(bytes.into(), Unit::Bytes),
     )?;

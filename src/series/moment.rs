@@ -120,8 +120,12 @@ impl Moment {
             members.insert(CGROUPS.to_owned(), all);
         }
         let mut head = head?;
-        let paths = self.head.get(CGROUPS).and_then(Json::as_object).into_iter().flat_map(Map::keys);
-        head.cgroup_stats = paths.map(|path| (path.clone(), CgroupStats::default())).collect();
+        let all = self.head.get(CGROUPS).and_then(Json::as_object).into_iter().flatten();
+        let unchanged = |(path, stats): (&String, &Json)| {
+            let without_threads = stats.get("without_threads").and_then(Json::as_bool).unwrap_or(false);
+            (path.clone(), CgroupStats { without_threads, ..CgroupStats::default() })
+        };
+        head.cgroup_stats = all.map(unchanged).collect();
         for path in cgroups {
             head.cgroup_stats.extend(self.cgroup(path)?.map(|stats| (path.clone(), stats)));
         }

@@ -911,6 +911,7 @@ fn a_wait_for_a_cpu_quota_is_told_where_no_samples_say_so() {
     let files = Files::new();
     let quota = |periods: u64, throttled: u64| {
         json!({"cgroup_stats": {"/pod": {"cpu": {"nr_periods": periods, "nr_throttled": throttled}},
+                                "/pod/app": {"cpu": {"nr_periods": periods, "nr_throttled": 0}},
                                 "/limited": {"cpu": {"nr_periods": 10 * periods, "nr_throttled": 10 * throttled}}}})
     };
     let of = |name, run: u64, cgroups: &Value| with(process(6, name, 1, &ran(run, run)), cgroups);

@@ -389,6 +389,17 @@ fn medians_decide_single_runs_but_not_runs_that_ended_too_early_for_an_interval(
 }
 
 #[test]
+fn a_new_group_fails_a_glob_also_if_runs_ended_early() {
+    let side = |cells: &[(&str, Option<Cell>)]| vec![run("wait_max", cells); 8];
+    let [app, new] = ["app", "new"].map(|name| (name, Some(Cell::Number(100))));
+    let gate: Gate = "*:wait_max>10ns".parse().unwrap();
+    let rows = [section(gate.metrics[0].section, Sides::two(side(std::slice::from_ref(&app)), side(&[app, new])))];
+    let judge_of = GateJudge { ended_early: true, ..default_judge() };
+    let results = judge(&[gate], &judge_of, |_| rows.iter().collect());
+    assert_eq!(results.into_iter().map(|result| result.outcome).collect::<Vec<_>>(), [Passed, Failed]);
+}
+
+#[test]
 fn a_gate_on_many_values_is_as_many_tests() {
     let of =
         |name: &'static str, runs: [u64; 5]| runs.map(|value| run(name, &[("", Some(Cell::Number(value)))])).to_vec();
