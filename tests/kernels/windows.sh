@@ -95,7 +95,7 @@ killall cat
 
 # Where in its code a process sleeps, in a window and on the full screen.
 /neighbor half &
-/ctprof -q record -d 2 -o stacks.ctprof.zst; echo $? >>status
+/ctprof -q record -d 5 -o stacks.ctprof.zst; echo $? >>status
 mkdir -p /dev/pts; mount -t devpts devpts /dev/pts
 (sleep 5; echo q) | TERM=xterm /script -qec '/ctprof top' top.screen >/dev/null; echo $? >>status
 killall neighbor
