@@ -243,7 +243,7 @@ def stacks(guest):
     most = max(shares, key=shares.get)
     is_named = most.startswith("libc.so.6:clock_nanosleep;neighbor:")
     # Before, BPF programs cannot find threads by their ids.
-    require(is_named == is_at_least(guest, (6, 2)), f"{shares}")
+    require(is_named == is_at_least(guest, (6, 10)), f"{shares}")
     return most or "none"
 
 
