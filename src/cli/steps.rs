@@ -243,6 +243,9 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
     let last = match record() {
         Ok(last) => last,
         Err(error) => {
+            // Without its end, readers take the file for one whose recorder was killed.
+            let is_of_disk = matches!(error.downcast_ref(), Some(StoreError::Write(..)));
+            let _ = output.file.take().filter(|_| !is_of_disk).map(SeriesOutput::finish);
             // Whoever started ctprof expects that the command has ended.
             if waiting.runs_on() {
                 tracing::warn!("the recording has ended, the command runs on: {}", described(&error));

@@ -32,7 +32,8 @@ pub(super) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         }),
     };
     if let Some(file) = &args.file {
-        let part = part_of(file)?;
+        // While it is recorded, the oldest files are removed.
+        let part = part_of(file)?.dated().with_context(|| format!("cannot read {}", file.display()))?;
         let source = WindowSource::of_file(part, limit);
         return ended(Session::new(session, source, screen(Some(file))?, signals).run()?);
     }

@@ -155,7 +155,7 @@ fn identify(part: &PartPath, limit: u64, weight: f64) -> Result<Option<CaptureFi
         }
         Input::Series(mut series) => match series.begin(&part.range.clone().unwrap_or_default()) {
             // Its recording ended right after the capture with which it begins: nothing is lost.
-            Err(error @ StoreError::NoStep(_)) => {
+            Err(error @ StoreError::NoStep(_)) if series.is_whole() => {
                 tracing::warn!("{error}");
                 Ok(None)
             }

@@ -148,9 +148,16 @@ impl SegmentWriter {
     /// # Errors
     /// [`StoreError`] if the disk is full.
     pub fn add(&mut self, step: Step, moment: &Moment) -> Result<(), StoreError> {
-        self.writer.add(step, moment)?;
+        let is_written = match self.writer.add(step, moment) {
+            Err(error @ StoreError::TooLargeToWrite(..)) => {
+                tracing::warn!("{error}; what exited in this step is left out");
+                false
+            }
+            added => added.map(|()| true)?,
+        };
         let failed = |error: SeriesError| StoreError::Write(self.path.clone(), io::Error::other(error));
-        if self.is_full(moment) {
+        // What follows needs the state after the step.
+        if !is_written || self.is_full(moment) {
             let first = moment.capture().map_err(failed)?;
             let next = begin(&self.directory, &self.path, self.limit, (&first, &mut self.segments))?;
             std::mem::replace(&mut self.writer, next).finish()?;

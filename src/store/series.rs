@@ -365,10 +365,15 @@ impl StoredSeries {
         Ok(to_ns.max(middle_ns))
     }
 
+    /// Whether nothing of it is known to be missing.
+    pub fn is_whole(&self) -> bool {
+        self.cut.is_none() && self.damaged.is_empty()
+    }
+
     fn no_such_part(&self, range: &SeriesRange) -> StoreError {
         let path = self.file.path.clone();
         match self.last_ns() {
-            Ok([0, _]) => StoreError::NoStep(path),
+            Ok([0, _]) if self.skipped_ns == 0 => StoreError::NoStep(path),
             Ok([last_ns, _]) => {
                 let end_ns = self.start_unix_ns.saturating_add(self.skipped_ns).saturating_add(last_ns);
                 StoreError::NoSuchPart(path, range.clone(), [self.start_unix_ns, end_ns])

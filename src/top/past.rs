@@ -107,7 +107,7 @@ impl Past {
     /// The window after this one.
     pub(super) fn after(&self, window: &TimedWindow, limit: u64) -> Result<Option<TimedWindow>, StoreError> {
         let [_, end_ns] = window.times;
-        first_of(|take| self.each(window, [end_ns, end_ns.saturating_add(1)], limit, take))
+        first_of(|take| self.each(window, [end_ns, u64::MAX], limit, take))
     }
 
     /// The window before this one.

@@ -393,3 +393,20 @@ fn what_is_no_file_is_no_segment_whatever_its_name() {
     nix::unistd::mkfifo(&later, nix::sys::stat::Mode::from_bits_truncate(0o644)).unwrap();
     assert_eq!(runs_in(dir.path(), ".."), runs);
 }
+
+#[test]
+fn a_step_that_is_too_large_for_readers_begins_the_next_segment() {
+    let dir = tempfile::tempdir().unwrap();
+    let keep = Keep::Time(Duration::from_secs(3600));
+    let mut segments = SegmentWriter::create(dir.path(), keep, 1 << 20, &capture(1)).unwrap();
+    let mut moment = Moment::new(capture(1));
+    let mut large = capture(3);
+    large.threads = (1..1000).map(|tid| ThreadState { tid, ..capture(3).threads[0].clone() }).collect();
+    let last = CtprofSnapshot { head: capture(4).head, threads: large.threads.clone() };
+    for capture in [capture(2), large, last] {
+        segments.add(moment.advance(capture, &StepExits::default()).0, &moment).unwrap();
+    }
+    segments.finish().unwrap();
+    assert_eq!(sizes(dir.path()).len(), 2);
+    assert_eq!(runs_in(dir.path(), "..").len(), 3, "the gap is a step");
+}
