@@ -34,9 +34,10 @@ pub enum StoreError {
     /// A series without a step.
     #[error("{} has no step: its recorder has only begun, or ended before the first one", shown(.0))]
     NoStep(PathBuf),
-    /// A part of a series without a step: the part, and when the series begins and ends, in nanoseconds since 1970.
+    /// A part of a series without a step: the part, when the series begins and ends, in nanoseconds since 1970, and what the clock showed
+    /// at its end.
     #[error("{} has no part {}", shown(.0), no_such_part(.1, *.2))]
-    NoSuchPart(PathBuf, SeriesRange, [u64; 2]),
+    NoSuchPart(PathBuf, SeriesRange, [u64; 3]),
     /// The file cannot be written.
     #[error("cannot write {}", written(.0))]
     Write(PathBuf, #[source] io::Error),
@@ -89,13 +90,14 @@ impl SnapshotRefusal {
     }
 }
 
-fn no_such_part(part: &SeriesRange, ends: [u64; 2]) -> String {
-    let length = Duration::from_nanos(ends[1].saturating_sub(ends[0]));
-    let why = match part.since(ends) {
+fn no_such_part(part: &SeriesRange, [start, end, shown_end]: [u64; 3]) -> String {
+    let length = Duration::from_nanos(end.saturating_sub(start));
+    let why = match part.since([start, end]) {
         [from, to] if from >= to => "it does not end after it begins",
         _ => "it has no step",
     };
-    let [begin, end] = ends.map(|end| format!("{:.1}", Timestamp::from_nanosecond(end.into()).unwrap_or_default()));
+    let [begin, end] =
+        [start, shown_end].map(|end| format!("{:.1}", Timestamp::from_nanosecond(end.into()).unwrap_or_default()));
     format!("{part}: {why}. The series is from 0s to {length:.1?}, or from {begin} to {end}")
 }
 

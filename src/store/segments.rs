@@ -77,6 +77,10 @@ impl SeriesSegment {
         Some(Self { time, boot: boot.to_owned(), boottime_ns: None, name })
     }
 
+    pub(super) fn of_path(path: &Path) -> Option<Self> {
+        Self::from_file_name(path.file_name()?.to_str()?.to_owned())
+    }
+
     /// When it begins, in nanoseconds since 1970.
     pub(super) fn unix_ns(&self) -> u64 {
         u64::try_from(self.time.as_nanosecond()).unwrap_or(0)

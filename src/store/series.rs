@@ -12,7 +12,7 @@ use serde_path_to_error::Track;
 use super::error::{SnapshotRefusal, StoreError};
 use super::format::SnapshotReader;
 use super::limit::{BYTES, ContentLimit};
-use super::segments::{of_part, segments_in};
+use super::segments::{SeriesSegment, of_part, segments_in};
 use super::series_writer::FRAME;
 use super::source::{SnapshotJson, Stored};
 use crate::model::{CtprofSnapshot, RecordedCommand, SnapshotHead};
@@ -374,9 +374,9 @@ impl StoredSeries {
         let path = self.file.path.clone();
         match self.last_ns() {
             Ok([0, _]) if self.skipped_ns == 0 => StoreError::NoStep(path),
-            Ok([last_ns, _]) => {
+            Ok([last_ns, shown_ns]) => {
                 let end_ns = self.start_unix_ns.saturating_add(self.skipped_ns).saturating_add(last_ns);
-                StoreError::NoSuchPart(path, range.clone(), [self.start_unix_ns, end_ns])
+                StoreError::NoSuchPart(path, range.clone(), [self.start_unix_ns, end_ns, shown_ns])
             }
             Err(error) => error,
         }
@@ -405,6 +405,14 @@ impl StoredSeries {
         const GUESSES: usize = 8;
         let Some(mut at) = self.file.series()? else { return Ok(None) };
         at.later.clone_from(&self.later);
+        // Names of segments are never earlier than the clock: one with such a name had begun by then.
+        let has_begun = |path: &PathBuf| SeriesSegment::of_path(path).is_some_and(|begun| begun.unix_ns() <= unix_ns);
+        if let Some(place) = at.later.iter().rposition(has_begun)
+            && let Some(begun) =
+                Stored::segment(&at.later[place], self.file.limits.bytes, &Arc::default()).ok().flatten()
+        {
+            at = StoredSeries { later: at.later.split_off(place + 1), ..begun };
+        }
         while let Some(path) = at.later.pop_front() {
             let next = Stored::segment(&path, self.file.limits.bytes, &Arc::default()).ok().flatten();
             let is_later =

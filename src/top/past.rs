@@ -104,10 +104,11 @@ fn path(file: &File) -> PathBuf {
 }
 
 impl Past {
-    /// The window after this one.
+    /// The window after this one: the next one that is left, where a recorder has removed what followed.
     pub(super) fn after(&self, window: &TimedWindow, limit: u64) -> Result<Option<TimedWindow>, StoreError> {
         let [_, end_ns] = window.times;
-        first_of(|take| self.each(window, [end_ns, u64::MAX], limit, take))
+        let until = |to_ns| first_of(|take| self.each(window, [end_ns, to_ns], limit, take));
+        until(end_ns.saturating_add(1))?.map_or_else(|| until(u64::MAX), |next| Ok(Some(next)))
     }
 
     /// The window before this one.

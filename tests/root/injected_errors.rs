@@ -165,9 +165,13 @@ fn an_error_of_any_system_call_makes_no_wrong_number_and_no_false_exit() {
     let mut found = Vec::new();
     for (number, error) in ERRORS.into_iter().enumerate() {
         let (window, run) = (files.path().join(number.to_string()), RECORDINGS[number % RECORDINGS.len()]);
-        let before = run_ns(processes[0]);
-        let done = recorded(strace(), &attacked(), &window, error, run);
-        let outcome = outcome(&done, &window, processes, run_ns(processes[0]) - before);
+        let attempt = || {
+            let before = run_ns(processes[0]);
+            let done = recorded(strace(), &attacked(), &window, error, run);
+            outcome(&done, &window, processes, run_ns(processes[0]) - before)
+        };
+        // On a busy host, a process may not run in one short window.
+        let outcome = attempt().or_else(|_| attempt());
         found.extend(outcome.err().map(|what| format!("{error:?} {run:?}: {what}")));
     }
     assert!(found.is_empty(), "{} wrong:\n{}", found.len(), found.join("\n"));
