@@ -676,6 +676,22 @@ fn time_has_round_ticks_and_says_what_it_cuts() {
 }
 
 #[test]
+fn a_part_whose_value_is_unknown_is_neither_zero_nor_in_the_average() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let series = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v4-series-linux-6.12.ctprof.zst");
+    let page = files.report("unknown.html", &["show", series, "--unchanged"]);
+    browser.open(&format!("{page}#view=time&metric=overview/rss"));
+    let average = "[...document.querySelectorAll('#time tbody tr')].find((row) => row.cells[0].textContent === 'neighbor').cells[2].textContent";
+    assert_eq!(browser.value(average), "1.92MiB", "all that are known are the same");
+    assert_eq!(browser.value("document.querySelector('.areas').innerHTML.includes('neighbor: 0B')"), false);
+    // A key of the page, where the focus is in a view without a search field.
+    browser.value("document.querySelector('#time summary').focus()");
+    browser.press("/");
+    browser.wait_until("document.activeElement.type === 'search'");
+}
+
+#[test]
 fn hostile_names_stay_text() {
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();

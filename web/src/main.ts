@@ -178,7 +178,8 @@ function start(): void {
   document.body.addEventListener("keydown", (event) => {
     const target = event.target as HTMLElement;
     if (event.key !== "/" || target.matches("input, select, textarea")) return;
-    (target.closest("details") ?? document).querySelector<HTMLElement>("input[type=search]")?.focus();
+    const nearest = target.closest("details")?.querySelector<HTMLElement>("input[type=search]");
+    (nearest ?? document.querySelector<HTMLElement>("input[type=search]"))?.focus();
     event.preventDefault();
   });
   state.onChange(update);

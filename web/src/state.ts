@@ -46,8 +46,9 @@ export class State {
   set(values: Partial<Values>): void {
     const next = { ...this.values, ...values };
     const fragment = this.fragment(next);
-    history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname + location.search);
     this.replace(next, false);
+    // Browsers refuse too many at once.
+    history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname + location.search);
   }
 
   /** The fragment with other values. */

@@ -22,7 +22,7 @@ const [WIDTH, HEIGHT, ROW] = [1000, 200, 16];
 interface Line {
   name: string;
   values: (number | null)[];
-  average: number;
+  average: number | null;
 }
 
 export class TimeView {
@@ -105,7 +105,7 @@ export class TimeView {
     const lines = groups.map((index, at) => ({
       name: this.app.report.pathOf(index).join(" » "),
       values: values[at] ?? [],
-      average: trends.average(this.trends, values[at] ?? [], period) ?? 0,
+      average: trends.average(this.trends, values[at] ?? [], period),
     }));
     return sortedBy(lines, false, (line) => line.average);
   }
@@ -130,7 +130,7 @@ export class TimeView {
         // Columns overlap a little, so that no line shows between them.
         const width = Number(this.place(part).width) + 0.5;
         const size = { y: to.toFixed(1), height: (from - to).toFixed(1), width };
-        return this.cell(part, size, `${name}: ${text(values[part] ?? 0)}`, `together: ${text(sums[part] ?? 0)}`);
+        return this.cell(part, size, `${name}: ${text(values[part])}`, `together: ${text(sums[part] ?? 0)}`);
       });
       below = above;
       return svg("g", { class: at < LEADING ? `band${at}` : "other" }, ...rects);
@@ -190,8 +190,8 @@ export class TimeView {
     return html("div", { class: "times" }, ...ticks.map((ns) => this.tick("left", ns / whole, trends.sinceText(ns))));
   }
 
-  private texts({ unit }: TrendColumn): (number: number) => string {
-    return (number) => numberText(number, this.app.report.scale(unit));
+  private texts({ unit }: TrendColumn): (number?: number | null) => string {
+    return (number) => (typeof number === "number" ? numberText(number, this.app.report.scale(unit)) : "-");
   }
 
   private columns(lines: Line[], column: TrendColumn, period: Period): Column<Line>[] {

@@ -36,16 +36,15 @@ export function partAt(trends: Trends, share: number): number {
   return found < 0 ? ends.length - 1 : found;
 }
 
-/** The average of rates in a period; null if none is known. */
+/** The average of the rates in a period that are known; null if none is. */
 export function average(trends: Trends, values: (number | null)[], [from, to]: Period): number | null {
   let [sum, time] = [0, 0];
   for (let part = from; part <= to; part += 1) {
-    const duration = trends.duration_ns[part] ?? 0;
-    sum += (values[part] ?? 0) * duration;
-    time += duration;
+    const [duration, value] = [trends.duration_ns[part] ?? 0, values[part] ?? null];
+    sum += (value ?? 0) * duration;
+    time += value === null ? 0 : duration;
   }
-  const isKnown = values.slice(from, to + 1).some((value) => value !== null);
-  return time > 0 && isKnown ? sum / time : null;
+  return time > 0 ? sum / time : null;
 }
 
 /** A time since the start as `show` reads it: `1.25s`, `12m3s`. */
