@@ -60,7 +60,8 @@ fn sampled(sampling: &Sampling, duration_ns: u64) -> String {
     [Some(taken)].into_iter().chain(rest).flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// What names exited children, and why it did not: a lack of capabilities, if that is unknown.
+/// Text of the note: which command names exited children, and why it did not. The reason is a lack of capabilities if the file does
+/// not say.
 fn naming(no_bpf: Option<&Finding>) -> String {
     let named = "`ctprof record` names them with the BPF engine";
     let Some(reason) = no_bpf.and_then(Finding::reason) else {

@@ -37,7 +37,7 @@ pub(super) const LARGEST_AHEAD: u64 = 4 << 20;
 pub(super) struct CaptureFile {
     pub(super) part: PartPath,
     pub(super) identity: Arc<Identity>,
-    /// Its files, as they were before it was identified.
+    /// State of the files of the capture before it was identified.
     stamps: Vec<FileStamp>,
 }
 

@@ -26,8 +26,8 @@ stored! {
         optional io: CgroupIoStats,
         /// Pressure on the cgroup's tasks.
         optional psi: Psi,
-        /// Whether threads are only in cgroups below it, whose waits for CPU quotas are those of its quota, too. Reports have no
-        /// values of it.
+        /// Whether no thread is in this cgroup, only in cgroups below. Its CPU quota stops those threads, too. Reports leave the
+        /// cgroup out.
         optional without_threads: bool,
         /// Inode of its directory: in version 2, the id of the cgroup. One that is made later with the same path has another.
         optional inode: Option<u64>,

@@ -145,7 +145,7 @@ impl ThreadState {
         start_ns(self.start_time_clock_ticks?)
     }
 
-    /// When it was read, in nanoseconds after the capture began: at once, if the file does not say, as those of other programs.
+    /// When the thread was read, in nanoseconds after the capture began; 0 if the file does not say, as files of other programs.
     pub fn read_after_ns(&self) -> u64 {
         self.read_at_ns.unwrap_or(0)
     }

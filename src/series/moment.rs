@@ -154,7 +154,7 @@ impl Moment {
         self.head.get("capture")?.get("boottime_ns")?.as_u64()
     }
 
-    /// What the clock showed, in nanoseconds since 1970.
+    /// Wall clock of the capture, in nanoseconds since 1970.
     pub fn unix_ns(&self) -> Option<u64> {
         self.head.get("captured_at_unix_ns")?.as_u64()
     }

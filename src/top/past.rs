@@ -47,7 +47,7 @@ pub(super) struct PastSegments {
 struct PastSegment {
     /// File of the segment, kept open: its path goes through the descriptor.
     file: File,
-    /// Time since boot.
+    /// Begin of the segment, in nanoseconds since boot.
     began_ns: u64,
 }
 
@@ -123,7 +123,8 @@ impl Past {
         first_of(|take| each_window(part, part.range.as_ref(), [0, u64::MAX], limit, take))
     }
 
-    /// Passes on the windows between two times, in nanoseconds since boot, of which the last is not after the window `known`.
+    /// Passes on the windows between two `times`, in nanoseconds since boot. The first of these times is not after the window `known`
+    /// ends.
     pub(super) fn each(
         &self,
         known: &TimedWindow,
@@ -281,6 +282,29 @@ mod tests {
         file.finish().unwrap();
         let part = Past::File(PartPath { file: path, range: "4s..8s".parse().ok() });
         goes_both_ways(&part, part.first(LIMIT).unwrap().unwrap(), &[105, 106, 107, 108]);
+    }
+
+    #[test]
+    fn where_a_recorder_removes_what_is_shown_the_rest_of_the_same_part_follows() {
+        let dir = tempfile::tempdir().unwrap();
+        let keep = Keep::Time(Duration::from_secs(60));
+        let mut flight = SegmentWriter::create(dir.path(), keep, LIMIT, &capture(100)).unwrap();
+        let mut moment = Moment::new(capture(100));
+        for second in 101..120 {
+            flight.add(moment.advance(capture(second), &StepExits::default()).0, &moment).unwrap();
+        }
+        flight.finish().unwrap();
+        let parts = ["..", "3s..12s"].map(|range| {
+            let part = PartPath { file: dir.path().to_owned(), range: range.parse().ok() };
+            let part = Past::File(part.dated().unwrap());
+            let first = part.first(LIMIT).unwrap().unwrap();
+            (part, first)
+        });
+        std::fs::remove_file(dir.path().join(&segments_in(dir.path()).unwrap()[0].name)).unwrap();
+        let left = parts.map(|(part, first)| ends(first, |window| part.after(window, LIMIT).unwrap()));
+        let from =
+            |first: u64, rest: std::ops::RangeInclusive<u64>| std::iter::once(first).chain(rest).collect::<Vec<_>>();
+        assert_eq!(left, [from(101, 106..=119), from(104, 106..=112)]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ const MOST_GROUPS: usize = 500;
 /// Length of a sparkline in nanoseconds: a minute.
 const MINUTE_NS: u64 = 60_000_000_000;
 
-/// Maximum number of groups of all windows together: those of ten minutes, unless hundreds of groups are busy.
+/// Maximum number of groups, summed over all windows: enough for ten minutes of windows, unless hundreds of groups are busy.
 const MOST_OF_ALL: usize = 150_000;
 
 /// The trends of columns, by the ends of windows in nanoseconds since boot.
@@ -23,7 +23,7 @@ pub(super) struct TrendHistory(BTreeMap<u64, TrendPoint>);
 #[derive(Debug)]
 struct TrendPoint {
     begin_ns: u64,
-    /// What is unknown is no number.
+    /// Values of the columns by path of the group; NaN where a value is unknown.
     groups: HashMap<Vec<String>, [f64; COLUMNS.len()]>,
 }
 

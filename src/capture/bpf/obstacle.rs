@@ -40,7 +40,8 @@ pub(super) fn before_loading() -> Result<(), NoBpf> {
     }
 }
 
-/// Without the directory of the kernel, its missing file says nothing.
+/// Refuses a kernel without type information in `file`. Where its directory `kernel` is not visible, nobody knows whether the kernel
+/// has it.
 fn without_type_information(file: &Path, kernel: &Path) -> Result<(), NoBpf> {
     match file.try_exists() {
         Ok(true) => Ok(()),

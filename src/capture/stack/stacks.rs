@@ -59,7 +59,7 @@ struct OpenProcess {
     code: Option<ProcessCode>,
     /// Number of the stack that used it last.
     used: u64,
-    /// How long its list of mappings is believed though a caller is in none of them: longer for code of a just-in-time compiler.
+    /// How long the list of mappings is not read again although a caller is in no mapping. Longer for code of a just-in-time compiler.
     lasts: Duration,
 }
 
