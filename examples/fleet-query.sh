@@ -11,7 +11,7 @@ if command -v duckdb >/dev/null; then
 elif "$python" -c 'import duckdb' 2>/dev/null; then
     ask() { "$python" -c 'import duckdb, sys; print(duckdb.sql(sys.argv[1]))' "$1"; }
 else
-    echo "neither the program duckdb nor $python has DuckDB. Fix: $python -m pip install duckdb" >&2
+    echo "neither the program duckdb nor $python has DuckDB. Fix: python3 -m venv /tmp/duckdb && /tmp/duckdb/bin/pip install duckdb, and PYTHON=/tmp/duckdb/bin/python" >&2
     exit 1
 fi
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 
 use super::{
     CpuList, Format, LimitArgs, SORT_KEYS, ViewArgs, cpu_list, duration, keep, multiple, one_of_variants,
@@ -374,7 +374,7 @@ pub(super) struct RecordArgs {
     #[arg(hide_short_help = true, long, value_name = "TIME", value_parser = duration, requires = "runs")]
     pub(super) max_time: Option<Duration>,
     /// Command to run and record
-    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pids")]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pids", value_hint = ValueHint::AnyPath)]
     pub(super) command: Vec<OsString>,
     #[command(flatten)]
     pub(super) recorder: RecorderArgs,

@@ -24,7 +24,7 @@ fn the_script_of_a_fleet_finds_the_host_that_waits_longer_or_says_how_to_install
     let python = std::env::var_os("CTPROF_TEST_PYTHON").unwrap_or("python3".into());
     let done = script("fleet-query.sh").env("FLEET", example("fleet")).env("PYTHON", python).output().unwrap();
     let (results, said) = printed(&done);
-    if !done.status.success() && said.contains(" -m pip install duckdb\n") {
+    if !done.status.success() && said.contains(" Fix: python3 -m venv ") {
         return skipped(Missing::Tool("DuckDB, or Python with the package duckdb (CTPROF_TEST_PYTHON)"));
     }
     let rows: Vec<_> = results.lines().filter(|line| line.contains("host-")).collect();

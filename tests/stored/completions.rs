@@ -13,7 +13,7 @@ use crate::stored::program::printed;
 use crate::support::{Missing, skipped};
 
 /// Names that a shell would run, split or expand, or that steer a terminal.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "make",
     "python3 job.py",
     "$(touch ran)",
@@ -25,10 +25,12 @@ const NAMES: [&str; 11] = [
     "-dash",
     "new\nline",
     "escape\u{1b}[31m",
+    // Not printable: what shells write for it, `$'…'`, ends a quote.
+    "unassigned\u{378};touch ran;#",
 ];
 
 /// A directory with a snapshot of processes of these names, and with ctprof as the shells find it.
-fn directory() -> tempfile::TempDir {
+pub(crate) fn directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let process = |(tid, name): (usize, &&str)| {
         let cgroup = format!("/cgroup/{tid}");
@@ -83,7 +85,7 @@ fn bash_completes_groups_axes_and_values() {
     assert_eq!(complete(&["show", "--only", "m"]), [""; 0], "no file is typed");
     assert_eq!(
         complete(&["show", "a.json", "-g", "cgroup", "--only", "/cgroup/1"]),
-        ["/cgroup/1", "/cgroup/10", "/cgroup/11"]
+        ["/cgroup/1", "/cgroup/10", "/cgroup/11", "/cgroup/12"]
     );
     assert_eq!(complete(&["show", "a.json", "--group-by", "=", "cgroup", "--only", "=", "/cgroup/2"]), ["/cgroup/2"]);
     assert_eq!(complete(&["show", "a.json", "--group-by", "c"]), ["command", "cgroup", "container"]);

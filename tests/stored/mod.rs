@@ -6,6 +6,7 @@ mod changes_over_time;
 mod command_line;
 mod comparison;
 mod completions;
+mod completions_typed;
 mod containers;
 mod early_ends;
 #[cfg(feature = "parquet")]

@@ -89,12 +89,13 @@ impl OnTerminal {
         text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
     }
 
-    /// Waits until the program has written what is wanted, and returns its screen.
+    /// Waits until the program has done what is wanted, and returns its screen.
     #[track_caller]
     pub(crate) fn wait_until(&mut self, is_there: impl Fn(&Self) -> bool) -> String {
         let end = Instant::now() + PATIENCE;
         while !is_there(self) {
-            assert!(Instant::now() < end && self.read(), "{}\n{:?}", self.screen(), self.output());
+            assert!(Instant::now() < end, "{}\n{:?}", self.screen(), self.output());
+            self.read_for(PollTimeout::from(50_u8));
         }
         self.screen()
     }
@@ -116,10 +117,6 @@ impl OnTerminal {
             }
             assert!(Instant::now() < end, "{}", self.screen());
         }
-    }
-
-    fn read(&mut self) -> bool {
-        self.read_for(PollTimeout::try_from(PATIENCE).unwrap())
     }
 
     fn read_for(&mut self, time: PollTimeout) -> bool {

@@ -1,9 +1,11 @@
 # Completions of ctprof for bash, which ask ctprof itself.
 _ctprof() {
     # Bash also splits words at : = > @, and replaces only what follows: $2.
-    local rest=$COMP_LINE words=() word place line
+    local rest=${COMP_LINE:0:COMP_POINT} words=() word place line
     for ((place = 0; place <= COMP_CWORD; place++)); do
         word=${COMP_WORDS[place]}
+        # What follows the cursor stays as it is.
+        ((place < COMP_CWORD)) || word=${rest#"${rest%%[![:space:]]*}"}
         if [[ $place -eq 0 || $rest == [[:space:]]* ]]; then
             words+=("$word")
         else
@@ -12,16 +14,19 @@ _ctprof() {
         rest=${rest#*"$word"}
     done
     local last=$((${#words[@]} - 1))
-    local typed=${words[last]} kept=${words[last]%"$2"} open=
-    [[ $typed == [\"\']* && ${typed:1} != *"${typed:0:1}"* ]] && open=${typed:0:1}
+    local kept=${words[last]%"$2"} open=${words[last]}
+    # What is left is a quote that is still open.
+    while [[ $open =~ ^([^\\\"\']|\\.|\'[^\']*\'|\"([^\\\"]|\\.)*\") ]]; do
+        open=${open:${#BASH_REMATCH}}
+    done
     kept=${kept//[\\\"\']/}
     COMPREPLY=()
     while IFS= read -r line; do
         line=${line%%$'\t'*}
         line=${line#"$kept"}
         # Names come from files: none may be run as a command.
-        case $open in
-            '') printf -v line %q "$line" && line=${line//\\,/,} ;;
+        case ${open:0:1} in
+            '') printf -v line %q "$line" && line=${line//\\,/,} && [[ $line == \$\'* ]] && continue ;;
             \') [[ $line == *\'* ]] && continue ;;
             *) [[ $line == *[\\\$\`\"!]* ]] && continue ;;
         esac

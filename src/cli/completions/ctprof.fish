@@ -1,5 +1,6 @@
 # Completions of ctprof for fish, which ask ctprof itself.
 function __ctprof_complete
+    command -q ctprof; or return
     set -l typed (commandline -ct | string replace -ra '["\'\\\\]' '')
     CTPROF_COMPLETE=(count (commandline -opc)) command ctprof -- (commandline -opc) "$typed" 2>/dev/null
 end

@@ -15,6 +15,8 @@ _ctprof() {
             whole+=("${value//:/\\:}${help:+:$help}")
         fi
     done
+    # Of a tilde that is part of what is completed, zsh makes a name.
+    [[ $PREFIX == '~/'* ]] && compset -P '\~/' && open=("${open[@]#\~/}") whole=("${whole[@]#\~/}")
     (( $#open )) && compadd -S '' -- "${open[@]}"
     (( $#whole )) && _describe value whole
 }

@@ -11,7 +11,7 @@ use std::{env, fs, thread};
 
 use clap::{Arg, CommandFactory, Parser};
 use clap_complete::Shell;
-use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter, complete};
 
 use super::{Args, Command, DigestReader, Messages, part_of, to_stdout};
 use crate::compare::{ELAPSED, Sides, gate_metrics, report};
@@ -74,6 +74,7 @@ fn command() -> clap::Command {
         "only" | "why" => option.add(ArgValueCompleter::new(groups)),
         "fail_on" => option.add(ArgValueCompleter::new(gates)),
         "pids" => option.add(ArgValueCompleter::new(processes)),
+        "export" => option.add(ArgValueCompleter::new(exports)),
         _ => option,
     };
     Args::command().mut_subcommands(|command| command.mut_args(with_values))
@@ -99,14 +100,21 @@ fn gates(typed: &OsStr) -> Vec<CompletionCandidate> {
     starting_with(typed, groups.chain(metrics))
 }
 
-/// Completes ids of processes, also by their names.
+/// Completes the file that follows a format.
+fn exports(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let Some((format, file)) = typed.to_str().and_then(|typed| typed.split_once('=')) else { return Vec::new() };
+    let with_format = |file: CompletionCandidate| file.add_prefix(format!("{format}="));
+    PathCompleter::any().complete(OsStr::new(file)).into_iter().map(with_format).collect()
+}
+
+/// Completes ids of processes, with their names as meaning.
 fn processes(typed: &OsStr) -> Vec<CompletionCandidate> {
     let typed = typed.to_string_lossy();
     let process = |entry: fs::DirEntry| {
-        let pid = entry.file_name().into_string().ok().filter(|name| name.parse::<u32>().is_ok())?;
-        let name = fs::read_to_string(entry.path().join("comm")).ok()?;
-        let is_typed = pid.starts_with(&*typed) || name.starts_with(&*typed);
-        is_typed.then(|| CompletionCandidate::new(pid).help(Some(name.trim_end().to_owned().into())))
+        let pid = entry.file_name().into_string().ok()?;
+        let is_typed = pid.parse::<u32>().is_ok() && pid.starts_with(&*typed);
+        let name = is_typed.then(|| fs::read_to_string(entry.path().join("comm")))?.ok()?;
+        Some(CompletionCandidate::new(pid).help(Some(name.trim_end().to_owned().into())))
     };
     fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(process).collect()
 }
