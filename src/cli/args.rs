@@ -6,11 +6,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args as ClapArgs, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 
 use super::{
-    CpuList, Format, LimitArgs, SORT_KEYS, ViewArgs, cpu_list, duration, keep, multiple, one_of_variants,
+    CpuList, Format, LimitArgs, SORT_KEYS, ViewArgs, cpu_list, duration, keep, multiple, named_path, one_of_variants,
     overview_column, pid, ring_size, share, size, smaps, threshold, weight, why_rate,
 };
 use crate::capture::{CodeSampling, Engine, Options, Smaps};
@@ -683,13 +684,13 @@ impl Comparing {
 )]
 pub(super) struct ExportArgs {
     /// Snapshots, windows, or directories to search for *.ctprof.zst and *.json
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", value_parser = PathBufValueParser::new().try_map(named_path))]
     pub(super) inputs: Vec<PathBuf>,
     /// Directory to write to, or a file *.parquet for threads only
     ///
     /// The directory has the datasets threads, cgroups, reasons and captures, partitioned by day. Each call writes one file per
     /// dataset and day, with the captures that the directory does not have.
-    #[arg(short, long, value_name = "PATH")]
+    #[arg(short, long, value_name = "PATH", value_parser = PathBufValueParser::new().try_map(named_path))]
     pub(super) output: PathBuf,
     /// How many captures of the fleet each of these stands for
     ///

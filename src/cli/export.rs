@@ -4,8 +4,6 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context;
-
 use super::{ExportArgs, FAILED, Messages, progress, say};
 use crate::diagnose::counted;
 use crate::export::{self, ExportOptions, Exported, Output};
@@ -24,7 +22,7 @@ pub(super) fn run(args: &ExportArgs, messages: Messages) -> anyhow::Result<ExitC
     drop(watch);
     let exported = exported?;
     if messages == Messages::All {
-        summarize(&exported, &output).context("cannot write to standard error")?;
+        let _ = summarize(&exported, &output);
     }
     Ok(if exported.failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }

@@ -90,8 +90,8 @@ fn show_kept(
         exported?;
         if messages == Messages::All {
             let file = escaped(&written.path.to_string_lossy()).into_owned();
-            let summary = record_summary(&mut io::stderr().lock(), &window, &file, written.bytes);
-            return reported(summary.context("cannot write to standard error"), ());
+            // If standard error is full, there is nobody to tell, and the window is written.
+            let _ = record_summary(&mut io::stderr().lock(), &window, &file, written.bytes);
         }
         free_at_exit(window);
         return Ok(());

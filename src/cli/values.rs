@@ -1,7 +1,7 @@
 //! Parsers of the values of options.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -94,7 +94,15 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for NamedParser<T> {
 
 pub(super) fn pid(text: &str) -> Result<u32, String> {
     let id = text.parse().ok().filter(|id| *id > 0);
-    id.ok_or_else(|| "expected process ids such as 1234 or 1234,1240; `pgrep NAME` prints those of a name".to_owned())
+    id.ok_or_else(|| {
+        "expected process ids such as 1234 or 1234,1240; `pgrep -d, NAME` prints those of a name".to_owned()
+    })
+}
+
+/// A path of what is read or written by its name.
+pub(super) fn named_path(path: PathBuf) -> Result<PathBuf, &'static str> {
+    let is_named = path != Path::new("-");
+    is_named.then_some(path).ok_or("expected a path; standard input and output are none (`./-` is a file of that name)")
 }
 
 /// How many captures of a fleet one stands for.

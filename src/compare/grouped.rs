@@ -48,7 +48,8 @@ impl<'q> Query<'q> {
 
 pub(super) struct GroupedSide {
     side: Side,
-    is_compared: bool,
+    /// Whether `--per` applies to all sections: one snapshot has totals in those of metrics if it is not asked for.
+    is_divided: bool,
     is_by_cgroup: bool,
     /// How many units of work each of its captures is of, if that was said.
     units: Option<f64>,
@@ -77,7 +78,8 @@ impl Grouped {
     pub(super) fn new(digests: Sides<Vec<Digest>>, design: Design, options: &CompareOptions) -> Self {
         let grouping = &options.grouping;
         let keys = GroupKeys::learn(&digests, grouping);
-        let (is_compared, is_by_cgroup) = (digests.candidate.is_some(), grouping.axis.is_by_cgroup());
+        let is_divided = digests.candidate.is_some() || grouping.per.is_some();
+        let is_by_cgroup = grouping.axis.is_by_cgroup();
         let sides = digests.zip(Sides::two(Side::Baseline, Side::Candidate));
         let mut sides = sides.par_map(|(mut digests, side)| {
             let naming = keys.naming(grouping.axis, side);
@@ -93,7 +95,7 @@ impl Grouped {
             });
             let groups = threads.map(|by_names| group::groups(by_names, &naming)).collect();
             let units = grouping.units.map(|units| units.on_side(side));
-            GroupedSide { groups, reasons, side, is_compared, is_by_cgroup, units, digests }
+            GroupedSide { groups, reasons, side, is_divided, is_by_cgroup, units, digests }
         });
         let mut all: Vec<_> = sides.as_mut().into_iter().flat_map(|side| &mut side.groups).collect();
         if grouping.axis == GroupBy::All {
@@ -258,7 +260,7 @@ impl SectionContext<'_> {
             Section::Capture => captures::section(head),
             _ => return None,
         };
-        let is_divided = side.is_compared || section == Section::Reasons;
+        let is_divided = side.is_divided || section == Section::Reasons;
         let divisor = match per {
             Per::Unit => side.units.map(Divisor::Units),
             _ => overview::seconds(head, totals, per).filter(|_| is_divided).map(Divisor::Seconds),

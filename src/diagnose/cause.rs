@@ -62,8 +62,8 @@ coded! {
         HiddenByMount { hidepid: String } = "hidden-by-mount", ("procfs is mounted with hidepid={hidepid}"),
             Fix::setcap([Capability::SysPtrace]);
         /// No cgroup hierarchy is mounted.
-        NotMounted = "not-mounted", ("no cgroup hierarchy is mounted"),
-            Fix::Advice("sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup");
+        NotMounted = "not-mounted", ("no cgroup hierarchy is mounted here"),
+            Fix::Advice("let ctprof read /sys/fs/cgroup (host: sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup; container: -v /sys/fs/cgroup:/sys/fs/cgroup:ro)");
         /// The cgroup is outside ctprof's cgroup namespace, or was removed.
         CgroupGone = "cgroup-gone", ("outside this cgroup namespace, or removed");
         /// The runtime of a container keeps its files elsewhere.
@@ -102,8 +102,8 @@ coded! {
 /// Facilities that deny access to files of processes although a capability is held.
 pub(super) const LSM_OR_NAMESPACE: &str = "an LSM or a user namespace";
 
-/// Raises the limit of open files to the most that the shell may have.
-const MORE_OPEN_FILES: &str = "ulimit -n \"$(ulimit -Hn)\"";
+/// Raises the limit of open files to the most that the shell may have, or beyond.
+const MORE_OPEN_FILES: &str = "ulimit -n \"$(ulimit -Hn)\", or sudo prlimit --nofile=65536 --pid $$";
 
 /// How to fix a lack of descriptors, where it is a limit of the process, as it follows the words of the error.
 pub(crate) fn fix_of_descriptors(errno: nix::errno::Errno) -> String {

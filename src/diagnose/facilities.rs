@@ -181,7 +181,8 @@ pub(super) fn reasons(evidence: &Evidence<'_>) -> Option<Finding> {
     let reasons = evidence.head.reasons.as_ref()?;
     let sampling = &reasons.sampling;
     let no_stacks = sampling.no_stacks.as_ref().filter(|why| *why != Sampling::STACKS_NOT_WANTED);
-    let has_stacks = || reasons.reasons.iter().any(|reason| reason.stack.is_some());
+    // 0.3 read none.
+    let is_older = || evidence.head.capture.as_ref().is_some_and(|capture| capture.version.starts_with("0.3."));
     let partial = |cause| Some(Finding::new(DataSource::Reasons, Coverage::Partial, cause));
     let is_by_bpf = sampling.source == "bpf";
     match (is_by_bpf, &sampling.no_functions) {
@@ -192,7 +193,9 @@ pub(super) fn reasons(evidence: &Evidence<'_>) -> Option<Finding> {
         }
         (true, Some(why)) => partial(Cause::NoFunctionNames { why: why.clone() }),
         (_, None) if no_stacks.is_some() => partial(Cause::NoStacks { why: no_stacks.cloned().unwrap_or_default() }),
-        (true, None) if !evidence.is_root && has_stacks() => partial(Cause::StacksOfUserOnly),
+        (true, None) if sampling.no_stacks.is_none() && !evidence.is_root && !is_older() => {
+            partial(Cause::StacksOfUserOnly)
+        }
         _ => Some(Finding::full_coverage(DataSource::Reasons)),
     }
 }

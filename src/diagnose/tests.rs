@@ -4,8 +4,8 @@ use super::cause::{OTHER_NETWORK_NAMESPACE, OTHER_USER_NAMESPACE};
 use super::*;
 use crate::model::{
     BpfObstacle, BpfUse, Built, CaptureInfo, Census, Container, CtprofParseSummary, CtprofProbeSummary, CtprofSnapshot,
-    Errno, HostContext, NoBpf, ProbeFailure, Reason, Reasons, Sampling, SnapshotHead, SourceFile, Switch,
-    TaskstatsSummary, ThreadState,
+    Errno, HostContext, NoBpf, ProbeFailure, Reasons, Sampling, SnapshotHead, SourceFile, Switch, TaskstatsSummary,
+    ThreadState,
 };
 
 fn failing(file: SourceFile, errno: Errno) -> CtprofSnapshot {
@@ -467,7 +467,7 @@ fn findings_have_a_code_a_reason_and_a_fix_in_json_and_null_where_nothing_is_mis
         "coverage": "partial",
         "code": "open-file-limit",
         "reason": "not read for 2 of 3 threads (db): too many open files (EMFILE)",
-        "fix": "ulimit -n \"$(ulimit -Hn)\"",
+        "fix": "ulimit -n \"$(ulimit -Hn)\", or sudo prlimit --nofile=65536 --pid $$",
     });
     assert_eq!(json(SourceFile::Sched), expected);
     let complete = json(SourceFile::Stat);
@@ -516,29 +516,29 @@ fn reasons_that_are_not_of_all_threads_or_lack_functions_say_what_helps() {
         "`syscall` has mode 0400"
     );
     assert_eq!(sampled("procfs", None, &OF_PROCESSES).cause, None);
-    assert_eq!(sampled("bpf", None, &[]).cause, None);
+    assert_eq!(sampled("bpf", None, &[]).cause, Some(Cause::StacksOfUserOnly));
     let unnamed = sampled("bpf", Some("kernel lacks CONFIG_KALLSYMS"), &[]);
     assert_eq!(unnamed.to_string(), "reasons: no kernel functions (kernel lacks CONFIG_KALLSYMS)");
 }
 
 #[test]
 fn it_is_said_whose_stacks_reasons_lack() {
-    let sampled_by = |source: &str, no_stacks: Option<&str>, stack: Option<&str>, is_root: bool| {
+    let sampled_by = |source: &str, no_stacks: Option<&str>, version: &str, is_root: bool| {
         let mut snapshot = holding(CtprofSnapshot::default(), &OF_PROCESSES);
-        snapshot.head.capture.as_mut().unwrap().euid = if is_root { 0 } else { 1000 };
+        let capture = snapshot.head.capture.as_mut().unwrap();
+        (capture.euid, capture.version) = (if is_root { 0 } else { 1000 }, version.into());
         let no_stacks = no_stacks.map(str::to_owned);
         let sampling = Sampling { source: source.to_owned(), no_stacks, ..Sampling::default() };
-        let reasons = vec![Reason { stack: stack.map(Into::into), ..Reason::default() }];
-        snapshot.head.reasons = Some(Box::new(Reasons { sampling, reasons, ..Reasons::default() }));
+        snapshot.head.reasons = Some(Box::new(Reasons { sampling, ..Reasons::default() }));
         finding(&snapshot, DataSource::Reasons)
     };
-    let sampled = |no_stacks, stack, is_root| sampled_by("bpf", no_stacks, stack, is_root);
-    assert_eq!(sampled(None, Some("app:get"), true).cause, None);
-    assert_eq!(sampled(None, Some("app:get"), false).cause, Some(Cause::StacksOfUserOnly));
-    assert_eq!(sampled(None, None, false).cause, None, "a file of an older version");
-    assert_eq!(sampled(Some("--no-stacks"), None, false).cause, None);
-    assert_eq!(sampled(Some("too old"), None, true).reason().as_deref(), Some("no functions of programs (too old)"));
-    let without_bpf = sampled_by("procfs", Some("no BPF"), None, true);
+    let sampled = |no_stacks, is_root| sampled_by("bpf", no_stacks, "0.4.0", is_root);
+    assert_eq!(sampled(None, true).cause, None);
+    assert_eq!(sampled(None, false).cause, Some(Cause::StacksOfUserOnly), "although no process of the user waited");
+    assert_eq!(sampled_by("bpf", None, "0.3.0", false).cause, None, "without stacks at all");
+    assert_eq!(sampled(Some("--no-stacks"), false).cause, None);
+    assert_eq!(sampled(Some("too old"), true).reason().as_deref(), Some("no functions of programs (too old)"));
+    let without_bpf = sampled_by("procfs", Some("no BPF"), "0.4.0", true);
     assert_eq!(without_bpf.reason().as_deref(), Some("no functions of programs (no BPF)"));
 }
 

@@ -51,7 +51,7 @@ impl Keys {
     ///
     /// Short hexadecimal ids need evidence, because `db01` can be a word and a number. A name with only ids
     /// of letters followed by digits keeps the letters if another name then has the same pattern. Other names
-    /// with the same pattern have ids if their lengths or letters differ.
+    /// with the same pattern have ids if their lengths or letters differ, and one of them cannot be words and numbers.
     pub(crate) fn learn<'n>(kind: NameKind, names: impl IntoIterator<Item = &'n str>) -> Self {
         let distinct: HashSet<&str> = names.into_iter().map(|name| kind.lasting(name)).collect();
         let names: Vec<(&str, Readings)> = distinct.into_iter().map(|name| (name, kind.readings(name))).collect();
@@ -60,7 +60,9 @@ impl Keys {
         let can_be_words = |r: &&Readings| r.ids.as_ref().is_none_or(|ids| ids.can_be_words);
         let words = repeated(readings().filter(can_be_words).map(|r| &*r.spelled));
         let undecided = |r: &&Readings| !(can_be_words(r) && words.contains(&*r.spelled));
-        let ids = readings().filter(undecided).filter_map(|r| r.ids.as_ref());
+        let ids = || readings().filter(undecided).filter_map(|r| r.ids.as_ref());
+        let certain: HashSet<_> = ids().filter(|ids| !ids.can_be_words).map(|ids| &*ids.pattern).collect();
+        let ids = ids().filter(|ids| certain.contains(&*ids.pattern));
         let varied = repeated(ids.map(|ids| (&*ids.pattern, &*ids.shape)).collect::<HashSet<_>>().iter().map(|p| p.0));
         let ids_of = |r| Some(r).filter(undecided)?.ids.as_ref().filter(|ids| varied.contains(&*ids.pattern));
         let spelled = repeated(readings().filter(|r| ids_of(r).is_none()).map(|r| &*r.spelled));
@@ -117,6 +119,7 @@ mod tests {
         assert_eq!(keys(["db9", "db10", "fee1-a"]), ["db{N}", "db{N}", "fee1-a"]);
         assert_eq!(keys(["12ab", "34ab", "5ab"]), ["{N}ab", "{N}ab", "{N}ab"]);
         assert_eq!(keys(["a1b2", "a3b4"]), ["a1b2", "a3b4"], "only the digits differ");
+        assert_eq!(keys(["be01", "fe01", "ad02"]), ["be01", "fe01", "ad02"]);
     }
 
     #[test]

@@ -10,7 +10,8 @@ use super::{
     window,
 };
 use crate::compare::{
-    Difference, ELAPSED, EndOfRuns, EndedEarly, Header, Per, Report, Row, Scope, SideSummary, Sides, Threshold,
+    Difference, ELAPSED, EndOfRuns, EndedEarly, Header, Per, Report, ReportSection, Row, Scope, SideSummary, Sides,
+    Threshold,
 };
 use crate::diagnose::{Finding, Warning, counted};
 use crate::model::sorted::CollectSorted;
@@ -48,7 +49,11 @@ fn of_one_side(report: &Report) -> Vec<Fact<'_>> {
     let gaps = if side.is_some() { gaps(report) } else { Vec::new() };
     let warnings = header.map(|header| &header.warnings[..]).unwrap_or_default();
     let about = side.map(|side| about(label, side)).unwrap_or_default();
-    let has_per_lines = report.threshold.is_some() || report.per == Per::Unit;
+    let is_divided =
+        |section: &ReportSection| section.section.is_of_threads() && section.rows.iter().any(|row| row.unit.is_rate());
+    let has_per_lines = matches!(report.per, Per::Unit | Per::CpuSecond)
+        || report.section(Section::Overview).is_some() && report.threshold.is_some()
+        || report.sections.iter().any(is_divided);
     let per_lines = if has_per_lines { per(report).lines } else { Vec::new() };
     vec![
         Fact::new("snapshot", FactData::Side(side), about),
@@ -141,7 +146,6 @@ fn ended_early(ended @ EndedEarly { planned, by }: EndedEarly, runs: Sides<usize
 
 /// Returns the line on the divisor of the overview's values. Two snapshots have totals.
 fn per(report: &Report) -> Fact<'static> {
-    let has_overview = report.section(Section::Overview).is_some();
     let sides = report.header.as_ref().map(|header| &header.sides);
     let are_windows = sides.is_some_and(|sides| sides.iter().all(|side| side.window.is_some()));
     let text = match report.per {
@@ -157,8 +161,7 @@ fn per(report: &Report) -> Fact<'static> {
         Scope::Host if report.is_comparison() && !report.names_its_groups => ", of the whole host".to_owned(),
         _ => String::new(),
     };
-    let is_shown = has_overview || report.is_comparison();
-    let line = text.filter(|_| is_shown).map(|text| FactLine::fact("", format!("{text}{scope}")));
+    let line = text.map(|text| FactLine::fact("", format!("{text}{scope}")));
     Fact::new("per", FactData::Plain(json!(report.per)), line.into_iter().collect())
 }
 

@@ -160,6 +160,12 @@ impl SeriesRange {
         self.since_in(ends, &local_zone())
     }
 
+    /// Whether it ends before it begins, or then, in such a series.
+    #[must_use]
+    pub fn is_backwards(&self, ends: [u64; 2]) -> bool {
+        matches!(self.unix_ns(ends, &local_zone()), [Some(from), Some(to)] if from >= to)
+    }
+
     fn since_in(&self, ends: [u64; 2], zone: &TimeZone) -> [u64; 2] {
         let [from, to] = self.unix_ns(ends, zone).map(|end| end.map(|end| end.saturating_sub(ends[0])));
         [from.unwrap_or(0), to.unwrap_or(u64::MAX)]

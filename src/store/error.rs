@@ -92,10 +92,7 @@ impl SnapshotRefusal {
 
 fn no_such_part(part: &SeriesRange, [start, end, shown_end]: [u64; 3]) -> String {
     let length = Duration::from_nanos(end.saturating_sub(start));
-    let why = match part.since([start, end]) {
-        [from, to] if from >= to => "it does not end after it begins",
-        _ => "it has no step",
-    };
+    let why = if part.is_backwards([start, end]) { "it does not end after it begins" } else { "it has no step" };
     let [begin, end] =
         [start, shown_end].map(|end| format!("{:.1}", Timestamp::from_nanosecond(end.into()).unwrap_or_default()));
     format!("{part}: {why}. The series is from 0s to {length:.1?}, or from {begin} to {end}")

@@ -119,7 +119,8 @@ fn sixty_four_descriptors_are_enough() {
 }
 
 /// The words for each limit that a test sets, of the kernel or of the fix.
-const NO_DESCRIPTORS: &str = "raise the limit of open files: ulimit -n \"$(ulimit -Hn)\"\n";
+const NO_DESCRIPTORS: &str =
+    "raise the limit of open files: ulimit -n \"$(ulimit -Hn)\", or sudo prlimit --nofile=65536 --pid $$\n";
 const TOO_LARGE: &str = "File too large";
 const NO_SPACE: &str = "No space left on device";
 
@@ -206,6 +207,18 @@ fn a_full_disk_is_an_error_that_names_the_file() {
         let text = said(&done);
         let is_named = text.contains("cannot write /dev/full") || text.contains("cannot write to standard output");
         assert!(!done.status.success() && is_named && text.contains(NO_SPACE), "{line}: {text}");
+    }
+}
+
+#[test]
+fn a_summary_that_nobody_can_read_fails_no_command_that_has_written_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    for (number, line) in ["capture -o", "record -d 1ms -o", "record -o"].into_iter().enumerate() {
+        let file = dir.path().join(number.to_string());
+        let command = if line == "record -o" { "-- true" } else { "" };
+        let done = output("sh", &["-c", &format!("{CTPROF} {line} {} {command} 2>/dev/full", file.display())]);
+        assert!(done.status.success(), "{line}: {}", done.status);
+        CtprofSnapshot::load(&file).unwrap();
     }
 }
 

@@ -49,7 +49,7 @@ fn a_name_in_the_place_of_a_process_id_is_an_error_that_says_how_to_find_the_id(
         let refused = run(&["capture", "-o", "-", "-p", wrong]);
         assert_eq!(refused.status.code(), Some(2));
         let error = text(&refused.stderr);
-        assert!(error.contains("expected process ids such as 1234 or 1234,1240; `pgrep NAME` prints"), "{error}");
+        assert!(error.contains("expected process ids such as 1234 or 1234,1240; `pgrep -d, NAME` prints"), "{error}");
     }
 }
 

@@ -590,6 +590,10 @@ fn a_part_of_a_series_has_the_rows_of_its_steps() {
     assert!(said(&empty).contains("has no part 6s..2s: it does not end after it begins"));
     let snapshot = write(&template(), dir.path().join("snapshot.ctprof.zst"));
     assert!(said(&format!("{}@1s..2s", snapshot.display())).contains("is not a series"));
+    for [input, output] in [[&*snapshot, Path::new("-")], [Path::new("-"), &dir.path().join("none")]] {
+        let refused = self::run(&[input], output);
+        assert_eq!(refused.status.code(), Some(2), "files are written by their names: {refused:?}");
+    }
 }
 
 /// The rows of a dataset without the ids of its captures.

@@ -163,6 +163,20 @@ fn values_are_totals_per_run_and_shares_per_cpu_second() {
     assert_eq!(per("run")[1], "hog 1 3.00s 1.00s 1.00s 500 5 5.00MiB");
     // All groups ran for 6 s.
     assert_eq!(per("cpu-second")[1], "hog 1 50% 17% 17% 83 0.8 853KiB");
+    let metric = |options: &[&str]| table(&[&["show", &before, &after, "-m", "run_time_ns"], options].concat());
+    let has = |lines: &[String], text: &str| lines.iter().any(|line| line.contains(text));
+    assert!(has(&metric(&[]), "run_time_ns 3.00s"), "the sections of metrics have totals: {:?}", metric(&[]));
+    assert!(has(&metric(&["--per", "cpu-second"]), "run_time_ns 50%"), "{:?}", metric(&["--per", "cpu-second"]));
+    assert!(has(&metric(&["--per", "second"]), "run_time_ns 60%"), "{:?}", metric(&["--per", "second"]));
+    for (options, said) in [
+        (&["--per", "cpu-second"][..], "values are per CPU-second of all groups"),
+        (&["--per", "second", "-m", "minflt"], "values are per second"),
+    ] {
+        let page = printed(&[&["show", &before, &after], options].concat());
+        assert!(page.contains(said), "{page}");
+    }
+    let total = printed(&["show", &before, &after, "-m", "minflt"]);
+    assert!(!total.contains("values are"), "{total}");
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl BootConstants {
             page_size: setting(SysconfVar::PAGE_SIZE),
             config_task_xacct: Some(kconfig.built("TASK_XACCT")),
             config_irq_time_accounting: Some(irq_time_accounting(files, &kconfig)),
-            pid_namespace_initial: is_live.then(|| in_initial_pid_namespace(&files.roots.procfs)).flatten(),
+            pid_namespace_initial: is_live.then(|| is_of_initial_pid_namespace(&files.roots.procfs)).flatten(),
             ..HostContext::default()
         };
         Self { host, kconfig, has_sysctls }
@@ -181,9 +181,12 @@ fn switch(files: &HostFiles<'_>, sysctl: &str) -> Option<Switch> {
 /// `PROC_PID_INIT_INO` of `include/linux/proc_ns.h`.
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Whether this process is in the initial PID namespace; `None` if that is unknown.
-pub(crate) fn in_initial_pid_namespace(procfs: &Path) -> Option<bool> {
-    let link = fs::read_link(procfs.join("self/ns/pid")).ok()?;
+/// Whether procfs shows the initial PID namespace; `None` if that is unknown.
+fn is_of_initial_pid_namespace(procfs: &Path) -> Option<bool> {
+    let own = fs::read_link(procfs.join("self")).ok()?;
+    // It can be mounted for a namespace above that of this process. Its first process is of that.
+    let process = if own.as_os_str() == &*std::process::id().to_string() { "self" } else { "1" };
+    let link = fs::read_link(procfs.join(process).join("ns/pid")).ok()?;
     Some(link.as_os_str() == INITIAL_PID_NAMESPACE)
 }
 
@@ -361,15 +364,24 @@ mod tests {
     }
 
     #[test]
-    fn the_initial_pid_namespace_is_known_by_its_number() {
-        let is_initial = |link: &str| {
+    fn the_initial_pid_namespace_is_known_by_the_number_of_the_one_that_procfs_shows() {
+        let [initial, other] = ["pid:[4026531836]", "pid:[4026532281]"];
+        let is_initial = |own: u32, namespaces: &[(u32, &str)]| {
             let dir = tempfile::tempdir().unwrap();
-            fs::create_dir_all(dir.path().join("self/ns")).unwrap();
-            std::os::unix::fs::symlink(link, dir.path().join("self/ns/pid")).unwrap();
-            in_initial_pid_namespace(dir.path())
+            std::os::unix::fs::symlink(own.to_string(), dir.path().join("self")).unwrap();
+            for (pid, namespace) in namespaces {
+                let directory = dir.path().join(pid.to_string()).join("ns");
+                fs::create_dir_all(&directory).unwrap();
+                std::os::unix::fs::symlink(namespace, directory.join("pid")).unwrap();
+            }
+            is_of_initial_pid_namespace(dir.path())
         };
-        assert_eq!([is_initial("pid:[4026531836]"), is_initial("pid:[4026532281]")], [Some(true), Some(false)]);
-        assert_eq!(in_initial_pid_namespace(Path::new("/nonexistent")), None);
+        let own = std::process::id();
+        assert_eq!([is_initial(own, &[(own, initial)]), is_initial(own, &[(own, other)])], [Some(true), Some(false)]);
+        let of_host = [(own + 1, other), (1, initial)];
+        assert_eq!(is_initial(own + 1, &of_host), Some(true), "this process is in a namespace below");
+        assert_eq!(is_initial(own + 1, &of_host[..1]), None, "for root alone");
+        assert_eq!(is_of_initial_pid_namespace(Path::new("/nonexistent")), None);
     }
 
     #[test]

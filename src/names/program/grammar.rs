@@ -178,7 +178,8 @@ impl WhatRuns {
             Self::Nothing => false,
         };
         // What comes through a pipe, or was there only while the interpreter started.
-        let is_stream = argument.starts_with(b"/dev/") || argument.starts_with(b"/proc/");
+        let is_device = argument.starts_with(b"/dev/") && !argument.starts_with(b"/dev/shm/");
+        let is_stream = is_device || argument.starts_with(b"/proc/");
         Some(base_name(argument)).filter(|_| is_named && !is_stream)
     }
 }

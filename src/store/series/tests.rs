@@ -130,13 +130,18 @@ fn a_part_that_is_not_there_is_an_error_with_the_length_of_the_series() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");
     written(&path, 5);
-    let error = read(&path, "9s..").unwrap_err().to_string();
     let covers = "The series is from 0s to 5.0s, or from 2026-09-21T14:13:21.0Z to 2026-09-21T14:13:26.0Z";
-    assert!(error.ends_with(&format!("s has no part 9s..: it has no step. {covers}")), "{error}");
-    for range in ["4s..2s", "2s..2s", "..14:13:21", "14:13:25..14:13:22", "14:13:25..14:13:25"] {
-        let error = read(&path, range).unwrap_err().to_string();
-        let expected = format!("s has no part {range}: it does not end after it begins. {covers}");
-        assert!(error.ends_with(&expected), "{error}");
+    for (why, ranges) in [
+        (
+            "it has no step",
+            &["9s..", "..14:13:21", "14:12:05..14:12:10", "2026-09-20T14:13:22Z..2026-09-20T14:13:24Z"][..],
+        ),
+        ("it does not end after it begins", &["4s..2s", "2s..2s", "14:13:25..14:13:22", "14:13:25..14:13:25"]),
+    ] {
+        for range in ranges {
+            let error = read(&path, range).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("s has no part {range}: {why}. {covers}")), "{error}");
+        }
     }
 }
 
