@@ -71,6 +71,7 @@ mod metrics;
 mod name;
 mod numbered_values;
 mod process;
+mod process_selection;
 mod psi;
 mod reasons;
 mod record;
@@ -98,7 +99,7 @@ pub(crate) use self::{
 };
 pub use self::{
     census::*, cgroup::*, code::*, container::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*,
-    host::*, limit::*, name::*, process::*, psi::*, reasons::*, record::*, record_types::*, reduce::*, sample::*,
-    sched_ext::*, section::*, snapshot::*, source::*, summary::*, table::*, thread::*, total::*, unit::*, value::*,
-    window::*, window_rule::*,
+    host::*, limit::*, name::*, process::*, process_selection::*, psi::*, reasons::*, record::*, record_types::*,
+    reduce::*, sample::*, sched_ext::*, section::*, snapshot::*, source::*, summary::*, table::*, thread::*, total::*,
+    unit::*, value::*, window::*, window_rule::*,
 };

@@ -14,6 +14,8 @@ pub struct ThreadSample {
     pub tgid: u32,
     /// Start time in `USER_HZ` ticks since boot: ids are reused.
     pub start_time_clock_ticks: u64,
+    /// Start of its process in the same ticks; `None` if it is unknown.
+    pub process_started: Option<u64>,
     /// Name of its process.
     pub pcomm: Name,
     /// Name of the thread.

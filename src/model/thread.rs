@@ -180,6 +180,8 @@ pub struct ExitedThread {
     pub state: ThreadState,
     /// Process id of its parent; 0 if it is unknown.
     pub ppid: u32,
+    /// Start of its process in `USER_HZ` ticks since boot; `None` if it is unknown.
+    pub process_started: Option<u64>,
     /// `CLOCK_MONOTONIC` at its start, in nanoseconds.
     pub started_monotonic_ns: u64,
     /// How long it was alive, in nanoseconds.

@@ -6,8 +6,8 @@ use super::moment::{PassMoment, SamplerTurn};
 use super::pass_times::{PassTime, PassTimes};
 use super::raw_reason::{RawReason, SampledNames};
 use crate::model::{
-    Activity, KernelEntry, Name, NumberedValues, PassScope, ReasonClass, Renumbering, RunSample, SampledTime,
-    ThreadEnd, ThreadSample,
+    Activity, KernelEntry, Name, NumberedValues, PassScope, ProcessSelection, ReasonClass, Renumbering, RunSample,
+    SampledTime, ThreadEnd, ThreadSample,
 };
 
 /// Maximum number of distinct reasons; beyond it, all reasons of a class become one.
@@ -50,8 +50,8 @@ impl SampledTimes {
 pub struct ReasonCollector {
     /// The thread that samples: what it does is no reason.
     sampler: u32,
-    /// The processes that have reasons; empty for all. Others can be in their way.
-    pids: Vec<u32>,
+    /// The processes that have reasons. Others can be in their way.
+    selection: ProcessSelection,
     pub(super) passes: PassTimes,
     /// Number of the first pass of the window.
     pub(super) first_pass: u64,
@@ -89,7 +89,7 @@ pub(super) struct TrackedThread {
     pub(super) is_idle: bool,
     /// Whether it started after the first pass.
     is_new: bool,
-    /// The start of its process in ticks, if the first thread was sampled before.
+    /// The start of its process in ticks, if it is known.
     pub(super) process_started: Option<u64>,
     /// Whether it was exiting when it was last sampled.
     is_exiting: bool,
@@ -137,10 +137,9 @@ impl TrackedThread {
 }
 
 impl ReasonCollector {
-    /// Returns a collector without passes. `sampler` is the id of the sampling thread; `pids` are the selected processes, or none
-    /// for all.
-    pub fn new(sampler: u32, pids: &[u32]) -> Self {
-        Self { sampler, pids: pids.to_vec(), ..Self::default() }
+    /// Returns a collector without passes, of these processes. `sampler` is the id of the sampling thread.
+    pub fn new(sampler: u32, selection: ProcessSelection) -> Self {
+        Self { sampler, selection, ..Self::default() }
     }
 
     /// Adds a pass, which lost so many samples.
@@ -159,7 +158,12 @@ impl ReasonCollector {
         let in_the_way = self.other_threads(&others);
         let active = std::mem::take(&mut self.active);
         for (sample, activity) in others {
-            if self.has(sample.tgid) {
+            let is_known = |thread: &TrackedThread| thread.start_time_clock_ticks == sample.start_time_clock_ticks;
+            if self.threads.get(&sample.tid).is_some_and(|thread| !is_known(thread)) {
+                // Its id was reused.
+                self.remove(sample.tid, (pass.until, pass.number));
+            }
+            if self.selection.has(sample.tgid, sample.process_started) {
                 self.track(sample, activity, &in_the_way, self.weighed(sample, activity, pass));
                 let waited_ns = turn.as_ref().map_or(0, |turn| turn.waited_ns(sample));
                 if let Some(thread) = self.threads.get_mut(&sample.tid) {
@@ -184,18 +188,13 @@ impl ReasonCollector {
     /// are left out.
     pub fn add_running(&mut self, samples: &[RunSample], ns: u64) {
         for RunSample { tid, tgid, code } in samples {
-            if !self.has(*tgid) || self.threads.get(tid).is_none_or(|thread| thread.tgid != *tgid) {
+            if self.threads.get(tid).is_none_or(|thread| thread.tgid != *tgid) {
                 continue;
             }
             let reason = self.reason(&RawReason { class: ReasonClass::Run, code: Some(*code), ..RawReason::default() });
             let amount = SampledTime { ns, samples: 1 };
             self.threads.entry(*tid).and_modify(|thread| thread.times.add(reason, amount));
         }
-    }
-
-    /// Whether the threads of a process have reasons.
-    pub(super) fn has(&self, tgid: u32) -> bool {
-        self.pids.is_empty() || self.pids.contains(&tgid)
     }
 
     /// Counts what was lost: samples, or ends of threads.
@@ -265,7 +264,7 @@ impl ReasonCollector {
         let next = living.map(|(tid, thread)| (*tid, sleeps_on(thread))).collect();
         (self.names, self.reasons) = (names.kept, reasons.kept);
         let mut ended = Self {
-            pids: Vec::new(),
+            selection: ProcessSelection::default(),
             passes: self.passes.clone(),
             names: all_names,
             reasons: all_reasons,
@@ -314,11 +313,6 @@ impl ReasonCollector {
 
     /// Notes what a thread did when the pass was due. One that has fallen asleep since sleeps from the next pass on.
     fn track(&mut self, sample: &ThreadSample, activity: Activity, others: &OtherThreads, pass: PassTime) {
-        let is_known = |thread: &TrackedThread| thread.start_time_clock_ticks == sample.start_time_clock_ticks;
-        if self.threads.get(&sample.tid).is_some_and(|thread| !is_known(thread)) {
-            // Its id was reused.
-            self.remove(sample.tid, (pass.until, pass.number));
-        }
         let names = numbered(&mut self.names, &SampledNames::from_sample(sample)).unwrap_or_else(|others| {
             self.merged += 1;
             others
@@ -343,15 +337,11 @@ impl ReasonCollector {
         let reason = sleep.filter(|_| slept);
         let reason = reason.unwrap_or_else(|| self.reason(&self.raw_reason(sample, activity, others)));
         let is_first = pass.number == 0;
-        let process_started = match sample.tid == sample.tgid {
-            true => Some(sample.start_time_clock_ticks),
-            false => self.threads.get(&sample.tgid).map(|leader| leader.start_time_clock_ticks),
-        };
         let new = || TrackedThread {
             start_time_clock_ticks: sample.start_time_clock_ticks,
             tgid: sample.tgid,
             names,
-            process_started,
+            process_started: sample.process_started,
             reason,
             since: pass,
             seen: pass.number,

@@ -88,8 +88,7 @@ impl ReasonCollector {
             add(names.outside_window(*exited, &self.names.values), amounts, false);
         }
         let (passes, period_ns) = (self.passes.count - self.first_pass, self.passes.period_ns());
-        let unread =
-            names.by_id.values().filter(|thread| window.unread.contains(&thread.tgid) && self.has(thread.tgid));
+        let unread = names.by_id.values().filter(|thread| window.unread.contains(&thread.tgid));
         for thread in unread {
             let time = SampledTime { ns: passes.saturating_sub(1).saturating_mul(period_ns), samples: passes };
             times.entry(of_window(thread)).or_default().add(reasons.unread, time);

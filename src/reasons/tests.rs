@@ -8,8 +8,8 @@ use proptest::{prop_assert, proptest};
 
 use super::{Conclusion, PassMoment, ReasonCollector};
 use crate::model::{
-    Activity, KernelEntry, Name, Owner, PassScope, Reason, ReasonClass, Reasons, SampledThreads, ThreadEnd,
-    ThreadSample, ThreadState,
+    Activity, KernelEntry, Name, Owner, PassScope, ProcessSelection, Reason, ReasonClass, Reasons, SampledThreads,
+    ThreadEnd, ThreadSample, ThreadState,
 };
 
 mod bounds;
@@ -28,6 +28,7 @@ fn sample(tid: u32, activity: Activity, switches: u64) -> ThreadSample {
         pcomm: format!("p{tid}").into(),
         comm: format!("t{tid}").into(),
         start_time_clock_ticks: 7,
+        process_started: Some(7),
         switches,
         activity,
         cpu: Some(0),
@@ -43,7 +44,7 @@ fn in_call(tid: u32, activity: Activity, switches: u64, number: libc::c_long, fu
 
 /// Passes every 20 ms.
 fn collected(passes: &[Vec<ThreadSample>]) -> ReasonCollector {
-    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    let mut collector = ReasonCollector::new(SAMPLER, ProcessSelection::default());
     for (pass, samples) in (0..).zip(passes) {
         collector.add(PassMoment { at_ns: 1000 * MS + 20 * MS * pass, ..PassMoment::default() }, samples, 0);
     }
@@ -142,7 +143,7 @@ fn windows_that_follow_each_other_add_up_to_one_without_passes_over_all_threads(
         }
     };
     let all: Vec<_> = (0..).zip(&passes).collect();
-    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    let mut collector = ReasonCollector::new(SAMPLER, ProcessSelection::default());
     add(&mut collector, &all[..3]);
     let first = amounts(&concluded(collector.next_window(), &[]));
     add(&mut collector, &all[3..]);
@@ -175,7 +176,7 @@ fn windows_that_follow_each_other_add_up_to_one_without_passes_over_all_threads(
 fn what_only_passes_over_all_threads_see_counts_for_the_time_between_them() {
     let rare = |sample| ThreadSample { rarely_sampled: true, ..sample };
     let asleep = |tid| in_call(tid, Activity::Asleep, 5, libc::SYS_epoll_wait, 1);
-    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    let mut collector = ReasonCollector::new(SAMPLER, ProcessSelection::default());
     let mut add = |at: u64, scope, samples: &[ThreadSample]| {
         collector.add(PassMoment { at_ns: at * MS, scope, ..PassMoment::default() }, samples, 0);
     };
@@ -255,7 +256,7 @@ fn a_thread_has_waited_for_a_cpu_at_least_until_a_pass_that_saw_it_waiting_could
     let sampler = |last_arrival| ThreadSample { last_arrival, ..sample(SAMPLER, Activity::Running, 5) };
     let queued = |tid, activity, last_queued| ThreadSample { last_queued, ..sample(tid, activity, 5) };
     let waits = |tid, last_queued| queued(tid, Activity::Runnable, last_queued);
-    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    let mut collector = ReasonCollector::new(SAMPLER, ProcessSelection::default());
     let mut pass = |at, samples: Vec<ThreadSample>| {
         let moment = PassMoment { at_ns: at, took_ns: 2 * MS, ..PassMoment::default() };
         collector.add(moment, &[samples, vec![sampler(at)]].concat(), 0);
@@ -300,7 +301,7 @@ fn a_thread_that_fell_asleep_while_it_was_sampled_ran_and_then_sleeps() {
         ..in_call(1, Activity::Asleep, 6, libc::SYS_read, 2)
     };
     let passes = [vec![sampler(), asleep()], vec![sampler()], vec![sampler(), asleep()]];
-    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    let mut collector = ReasonCollector::new(SAMPLER, ProcessSelection::default());
     for (pass, samples) in (0..).zip(&passes) {
         let moment = PassMoment {
             at_ns: 20 * MS * pass,
@@ -379,7 +380,7 @@ fn an_id_that_is_used_again_is_another_thread() {
 
 #[test]
 fn nobody_knows_what_a_thread_did_while_the_sampler_was_stopped() {
-    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    let mut collector = ReasonCollector::new(SAMPLER, ProcessSelection::default());
     let sleep = || in_call(2, Activity::Asleep, 5, libc::SYS_epoll_wait, 1);
     for at in [0, 20, 40, 60, 5060, 5080] {
         let mut samples = vec![sample(1, Activity::Running, 5)];
@@ -400,7 +401,7 @@ fn a_thread_that_fell_asleep_slept_also_while_the_sampler_was_stopped() {
         ran_ns: 15,
         ..in_call(1, Activity::Asleep, 6, libc::SYS_read, 2)
     };
-    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    let mut collector = ReasonCollector::new(SAMPLER, ProcessSelection::default());
     for at in [0, 20, 40, 60, 5060, 5080] {
         let mut samples = vec![sampler()];
         samples.extend((at == 60).then(|| falls_asleep.clone()));
@@ -413,8 +414,24 @@ fn a_thread_that_fell_asleep_slept_also_while_the_sampler_was_stopped() {
 }
 
 #[test]
+fn a_later_process_with_the_id_of_a_selected_one_has_no_reasons() {
+    let selection = ProcessSelection { pids: vec![1], found_at_ns: 100 * MS };
+    let mut collector = ReasonCollector::new(SAMPLER, selection);
+    let later = |tid| {
+        let of_process = ThreadSample { tgid: 1, process_started: Some(102), ..sample(tid, Activity::Running, 0) };
+        ThreadSample { start_time_clock_ticks: 103, comm: "later".into(), ..of_process }
+    };
+    let first = in_call(1, Activity::Asleep, 5, libc::SYS_read, 2);
+    for (at, samples) in [(1000, vec![first]), (1020, vec![later(1), later(2)]), (1040, vec![later(2)])] {
+        collector.add(PassMoment { at_ns: at * MS, ..PassMoment::default() }, &samples, 0);
+    }
+    let reasons = concluded(collector.next_window(), &[]);
+    assert_eq!(amounts(&reasons), map([("p1 Sleep read submit_bio_wait", (10, 1))]), "it slept until then");
+}
+
+#[test]
 fn a_window_says_how_often_it_was_sampled_and_what_was_lost() {
-    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    let mut collector = ReasonCollector::new(SAMPLER, ProcessSelection::default());
     for (at, lost) in [(0, 0), (20, 2), (40, 3)] {
         collector.add(PassMoment { at_ns: at * MS, ..PassMoment::default() }, &[], lost);
     }
@@ -505,7 +522,7 @@ fn the_next_window_has_the_names_and_reasons_of_its_threads_and_no_others() {
         cpu: None,
         ..in_call(1, Activity::Asleep, 6, libc::SYS_read, 2)
     };
-    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    let mut collector = ReasonCollector::new(SAMPLER, ProcessSelection::default());
     let add = |collector: &mut ReasonCollector, pass: u64, samples: &[ThreadSample]| {
         collector.add(PassMoment { at_ns: 1000 * MS + 20 * MS * pass, ..PassMoment::default() }, samples, 0);
     };
@@ -568,7 +585,7 @@ proptest! {
         let activities = [
             Activity::Running, Activity::Runnable, Activity::Throttled, Activity::Blocked, Activity::Asleep, Activity::Stopped,
         ];
-        let mut collector = ReasonCollector::new(0, &[]);
+        let mut collector = ReasonCollector::new(0, ProcessSelection::default());
         let mut at = 0;
         for (later, samples) in &passes {
             at += later;

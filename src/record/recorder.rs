@@ -3,13 +3,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
+
 use super::error::RecordError;
 use super::pass_rate::SampledAs;
 use super::sampler::{EndedSamples, OpenSamples, Sampler, ends_in, monotonic};
 use super::until::{Until, WindowEnd};
 use super::zombies::complete_zombies;
-use crate::capture::{CaptureError, Capturer, ExitListener, ExitSink, Options, RecordedExits, Smaps};
-use crate::model::{CtprofSnapshot, ExitedThread, HostContext, SnapshotHead};
+use crate::capture::{CaptureError, Capturer, ExitListener, ExitSink, Options, RecordedExits, Smaps, nanoseconds};
+use crate::model::{CtprofSnapshot, ExitedThread, HostContext, ProcessSelection, SnapshotHead};
 use crate::process::{RaisedPriority, Signals, lock, with_file_capabilities, without_stops};
 use crate::window::{self, EarlierThreads, Exits, FoldedExits, Recording};
 
@@ -17,8 +19,7 @@ use crate::window::{self, EarlierThreads, Exits, FoldedExits, Recording};
 /// capabilities for loading them.
 pub struct Recorder {
     pub(super) capturer: Capturer,
-    /// The selected processes; empty for all.
-    pub(super) pids: Arc<[u32]>,
+    pub(super) selection: Arc<ProcessSelection>,
     /// `None` where no program can record exits.
     pub(super) listener: Option<ExitListener>,
     /// `None` if windows have no reasons.
@@ -67,14 +68,17 @@ impl Recorder {
 
     fn with_listener(mut capturer: Capturer, options: &Options, listener: Option<ExitListener>) -> Self {
         listener.iter().for_each(|listener| capturer.share_cgroups(listener));
-        Self { capturer, pids: options.pids.as_slice().into(), listener, sampler: None }
+        let found_at_ns = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(u64::MAX, |now| nanoseconds(now.into()));
+        let selection = Arc::new(ProcessSelection { pids: options.pids.clone(), found_at_ns });
+        Self { capturer, selection, listener, sampler: None }
     }
 
     /// Samples during all windows from now on, so many times per second or as often as that takes 1 % of one CPU. Why there
     /// are no samples, if there are none, is a message of the log.
     #[must_use]
     pub fn with_reasons(mut self, options: &Options, rate: f64) -> Self {
-        self.sampler = Sampler::start(options, rate).inspect_err(|error| tracing::info!("{error}")).ok();
+        let selection = ProcessSelection::clone(&self.selection);
+        self.sampler = Sampler::start(options, rate, selection).inspect_err(|error| tracing::info!("{error}")).ok();
         self
     }
 
@@ -136,11 +140,11 @@ impl Recorder {
     /// Folds what starts and exits from now on, and notes its end for the samples.
     pub(super) fn fold(&mut self, host: &HostContext, to: &Arc<Mutex<FoldedExits>>, samples: Option<&OpenSamples>) {
         let Some(listener) = &mut self.listener else { return };
-        let (folded, pids) = (Arc::clone(to), Arc::clone(&self.pids));
+        let (folded, selection) = (Arc::clone(to), Arc::clone(&self.selection));
         let ends = samples.map(|samples| Arc::clone(&samples.ends));
         let exited = move |exit: ExitedThread, left| {
             ends.iter().for_each(|ends| ends.add(&exit));
-            if is_selected(&pids, &exit) {
+            if is_selected(&selection, &exit) {
                 lock(&folded).add_after(left, exit);
             }
         };
@@ -169,7 +173,7 @@ impl OpenWindow<'_> {
     pub fn close(self, end: WindowEnd) -> Result<CtprofSnapshot, RecordError> {
         let Self { recorder, earlier, threads, folded, samples, raised: _raised } = self;
         let _all_raised = RaisedPriority::of_all_if_crowded();
-        let Recorder { capturer, listener, pids, .. } = recorder;
+        let Recorder { capturer, listener, selection, .. } = recorder;
         let requested_ns = end.requested_ns;
         let sampled = samples.map(OpenSamples::end);
         // What exits from now on may be in the later capture.
@@ -185,7 +189,7 @@ impl OpenWindow<'_> {
         complete_zombies(&mut later.threads, recorded, ends_in(&sampled), |_| None);
         let command = reaped.map(|command| command.add_peak_memory(&mut later.threads));
         let each = |add: &mut dyn FnMut(ExitedThread)| {
-            records.iter().flat_map(RecordedExits::all).filter(|exit| is_selected(pids, exit)).for_each(add);
+            records.iter().flat_map(RecordedExits::all).filter(|exit| is_selected(selection, exit)).for_each(add);
         };
         let cgroup = |key| capturer.cgroup(key);
         let summary = records.as_ref().map(|exits| exits.summary.clone());
@@ -217,14 +221,13 @@ fn listener(options: &Options, ring_bytes: u32) -> Result<Option<ExitListener>, 
 }
 
 /// Whether a thread is of a selected process.
-pub(super) fn is_selected(pids: &[u32], exit: &ExitedThread) -> bool {
-    pids.is_empty() || pids.contains(&exit.state.tgid)
+pub(super) fn is_selected(selection: &ProcessSelection, exit: &ExitedThread) -> bool {
+    selection.has(exit.state.tgid, exit.process_started)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::nanoseconds;
     use crate::model::CaptureInfo;
 
     #[test]

@@ -11,7 +11,7 @@ use nix::unistd::gettid;
 
 use super::pass_rate::{PassRate, SampledAs};
 use crate::capture::{NoSamples, Options, ThreadSampler, add_files, add_lock_holders, nanoseconds, thread_cpu_time};
-use crate::model::{ExitedThread, Name, PassScope, Reasons, ThreadEnd, ThreadSample, ThreadState};
+use crate::model::{ExitedThread, Name, PassScope, ProcessSelection, Reasons, ThreadEnd, ThreadSample, ThreadState};
 use crate::process::{self, RaisedPriority, lock, start_reader, with_file_capabilities, without_stops};
 use crate::reasons::{
     Conclusion, PassMoment, ReasonCollector, waits_for_file_lock, waits_for_mutex, works_on_descriptor,
@@ -86,19 +86,18 @@ pub(super) struct SampledWindow {
 
 impl Sampler {
     /// Starts the thread, with so many passes per second.
-    pub(super) fn start(options: &Options, rate: f64) -> Result<Self, NoSamples> {
-        let loaded = with_file_capabilities(|| without_stops(|| Self::start_with(options, rate)));
+    pub(super) fn start(options: &Options, rate: f64, selection: ProcessSelection) -> Result<Self, NoSamples> {
+        let loaded = with_file_capabilities(|| without_stops(|| Self::start_with(options, rate, selection)));
         loaded.map_err(|error| NoSamples::because(&error))?
     }
 
-    fn start_with(options: &Options, rate: f64) -> Result<Self, NoSamples> {
+    fn start_with(options: &Options, rate: f64, selection: ProcessSelection) -> Result<Self, NoSamples> {
         let sampler = ThreadSampler::load(options)?;
         let (windows, next) = sync_channel(MAX_WAITING);
         let entries = Arc::<Mutex<MapSizes>>::default();
         let shared = Arc::clone(&entries);
         let period = Duration::try_from_secs_f64(1.0 / rate).map_err(|error| NoSamples::because(&error))?;
-        let pids = options.pids.clone();
-        let work = move || serve(sampler, (period, &pids), (&next, &shared));
+        let work = move || serve(sampler, (period, &selection), (&next, &shared));
         start_reader("ctprof-samples", work).map_err(|error| NoSamples::because(&error))?;
         Ok(Self { windows, session: LONGEST_SESSION, entries })
     }
@@ -199,14 +198,14 @@ impl SampledWindow {
 /// Samples one window after the other.
 fn serve(
     mut sampler: ThreadSampler,
-    (period, pids): (Duration, &[u32]),
+    (period, selection): (Duration, &ProcessSelection),
     (windows, entries): (&Receiver<Window>, &Mutex<MapSizes>),
 ) {
     let mut sampling = None;
     while let Ok(window) = windows.recv() {
         let (before, stacks_before) = (thread_cpu_time(), sampler.time_of_stacks());
         let session = sampling.take().filter(|earlier: &SamplingSession| earlier.goes_on(&window));
-        let mut current = session.unwrap_or_else(|| SamplingSession::start(&mut sampler, period, pids));
+        let mut current = session.unwrap_or_else(|| SamplingSession::start(&mut sampler, period, selection));
         if let Err(errno) = current.sample(&mut sampler, &window) {
             tracing::warn!("no reasons: threads cannot be sampled: {errno}");
             continue;
@@ -257,10 +256,10 @@ struct SamplingSession {
 
 impl SamplingSession {
     /// Makes the first pass have all threads.
-    fn start(sampler: &mut ThreadSampler, period: Duration, pids: &[u32]) -> Self {
+    fn start(sampler: &mut ThreadSampler, period: Duration, selection: &ProcessSelection) -> Self {
         sampler.forget();
         Self {
-            collector: ReasonCollector::new(gettid().as_raw().cast_unsigned(), pids),
+            collector: ReasonCollector::new(gettid().as_raw().cast_unsigned(), selection.clone()),
             rate: PassRate::new(period, nanoseconds(monotonic())),
             began: monotonic(),
             before_at: 0,
@@ -419,7 +418,7 @@ mod tests {
         let (ends, session) = (Arc::default(), LONGEST_SESSION);
         let window = Window { sampled_as: SampledAs::Step, session, end: ended, ends, sampled };
         let mut session = SamplingSession {
-            collector: ReasonCollector::new(1, &[]),
+            collector: ReasonCollector::new(1, ProcessSelection::default()),
             rate: PassRate::new(Duration::from_millis(20), 0),
             began: monotonic(),
             before_at: 1,

@@ -293,10 +293,10 @@ impl OpenSeries<'_> {
             let is_replaced = |thread| exit.is_replaced_by(thread, end_ns, |id| listed(id).is_some());
             same.is_some() && !changed(exit.state.id()).is_some_and(is_replaced)
         };
-        let pids = Arc::clone(&self.recorder.pids);
+        let selection = Arc::clone(&self.recorder.selection);
         let all = std::mem::take(&mut self.carried)
             .into_iter()
-            .chain(records.into_iter().flat_map(RecordedExits::all).filter(|exit| is_selected(&pids, exit)));
+            .chain(records.into_iter().flat_map(RecordedExits::all).filter(|exit| is_selected(&selection, exit)));
         let is_later = |exit: &ExitedThread| match exit.executed {
             true => !exit.is_before_read(end_ns, listed),
             false => is_listed(exit),

@@ -14,7 +14,7 @@ use nix::time::{ClockId, clock_gettime};
 use crate::alone::{Alone, alone};
 use crate::example::example;
 use crate::hanging::Hanging;
-use crate::host::CgroupDirectory;
+use crate::host::{CgroupDirectory, Killed};
 use crate::root::histories::cgroup_roots;
 use crate::support::{Missing, skipped};
 
@@ -388,6 +388,37 @@ fn a_recording_of_selected_processes_has_only_those_and_closes_what_exits() {
     let burn = runs.iter().find(|(group, _)| *group == "burn").unwrap_or_else(|| panic!("{runs:?}"));
     assert!((60.0..400.0).contains(&burn.1), "300 ms of real time, without the 1.5 s of the child: {runs:?}");
     assert!(runs.iter().all(|(group, _)| !group.contains("exited") && *group != "ctprof"), "{runs:?}");
+}
+
+/// Starts a process with this id, which must be free; `None` if other processes are always faster, or this user may not choose ids.
+fn started_as(pid: u32, command: &mut Command) -> Option<Killed> {
+    let start = |_| {
+        fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
+        Some(Killed(command.spawn().unwrap())).filter(|started| started.0.id() == pid)
+    };
+    (0..100).find_map(start)
+}
+
+#[test]
+fn a_later_process_with_the_id_of_a_selected_one_is_in_no_recording() {
+    let Some(_alone) = default_listener().map(|(_, alone)| alone) else { return };
+    let [mut first, other] = [(); 2].map(|()| Killed(Command::new("sleep").arg("100").spawn().unwrap()));
+    let pid = first.0.id();
+    let recordings = [&[][..], &["--every", "1s"], &["--engine", "procfs"]].map(|options| {
+        let mut ctprof = Command::new(env!("CARGO_BIN_EXE_ctprof"));
+        ctprof.args(["record", "-d", "5s", "-p"]).arg(format!("{pid},{}", other.0.id())).args(options);
+        ctprof.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
+    });
+    thread::sleep(Duration::from_secs(2));
+    first.0.kill().and_then(|()| first.0.wait()).unwrap();
+    let later = started_as(pid, Command::new(example("burn")).arg("1000").stdin(Stdio::null()));
+    let Some(mut later) = later else { return skipped(Missing::Privilege("to choose a process id (ns_last_pid)")) };
+    assert!(later.0.wait().unwrap().success());
+    for recording in recordings {
+        let out = String::from_utf8(recording.wait_with_output().unwrap().stdout).unwrap();
+        assert!(out.contains("(0 started, 1 exited)"), "{out}");
+        assert!(!out.lines().any(|line| line.trim_start().starts_with("burn")), "{out}");
+    }
 }
 
 #[test]

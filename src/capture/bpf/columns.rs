@@ -16,6 +16,8 @@ pub(super) const START_TIME: &str = "start_boottime | real_start_time";
 /// Start of the process or thread, in nanoseconds of `CLOCK_MONOTONIC`.
 pub(super) const START_MONOTONIC: &str = "start_time";
 pub(super) const PROCESS_NAME: &str = "group_leader->comm";
+/// Start of the process of a thread, as [`START_TIME`].
+pub(super) const PROCESS_START: &str = "group_leader->start_boottime | group_leader->real_start_time";
 /// The id of the thread's cgroup in each hierarchy, in the order of [`ACCOUNTING`](super::super::procfs::cgroup_paths::ACCOUNTING),
 /// and the address of its `struct css_set`: threads in the same cgroups, in all hierarchies, have the same one.
 pub(super) const CGROUPS: [&str; HIERARCHIES] = [
@@ -116,7 +118,7 @@ pub(super) fn exits() -> Vec<FieldRequest> {
     let name = |path: &'static str, part| FieldRequest { path, part, max_words: COMM_WORDS };
     let others = [TID, TGID, FLAGS, START_TIME, START_MONOTONIC].into_iter().chain(CPU_TIME);
     let threads = others.chain(of_metrics(is_of_exited_threads));
-    let exiting = of_metrics(is_of_memory).chain([PARENT]).chain(of_cgroups());
+    let exiting = of_metrics(is_of_memory).chain([PARENT, PROCESS_START]).chain(of_cgroups());
     [name(COMM, RecordScope::Thread), name(PROCESS_NAME, RecordScope::Process)]
         .into_iter()
         .chain(threads.map(|path| FieldRequest::number(RecordScope::Thread, path)))
@@ -128,13 +130,14 @@ pub(super) fn exits() -> Vec<FieldRequest> {
 pub(super) const CALL_STATUS: &str = "thread_info.status";
 
 /// Numbers that a sample has. Whether a thread runs is read before its state, which it changes before it leaves its CPU.
-pub(super) const OF_SAMPLES: [&str; 15] = [
+pub(super) const OF_SAMPLES: [&str; 16] = [
     ON_CPU,
     STATE,
     TID,
     TGID,
     FLAGS,
     START_TIME,
+    PROCESS_START,
     VOLUNTARY_SWITCHES,
     INVOLUNTARY_SWITCHES,
     CPU,

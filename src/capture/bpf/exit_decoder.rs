@@ -19,6 +19,7 @@ pub(super) struct Decoder {
     started: Option<Field>,
     parent: Option<Field>,
     process_name: Option<Field>,
+    process_start: Option<Field>,
     names: ExitNames,
     cpu_time: CpuTimeFields,
 }
@@ -76,6 +77,7 @@ impl Decoder {
             started: find(columns::START_MONOTONIC),
             parent: find(columns::PARENT),
             process_name: find(columns::PROCESS_NAME),
+            process_start: find(columns::PROCESS_START),
             names: names.clone(),
             cpu_time: columns::CPU_TIME.map(find),
         }
@@ -96,6 +98,7 @@ impl Decoder {
         Some(ExitedThread {
             state,
             ppid: ppid.unwrap_or(0),
+            process_started: record.number(self.process_start).map(|ns| ns / NS_PER_TICK),
             started_monotonic_ns,
             elapsed_ns: record.time().saturating_sub(started_monotonic_ns),
             cpu_time_ns: cpu_time(record, self.cpu_time).map(|(time, _)| [time.user, time.system]),

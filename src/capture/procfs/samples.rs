@@ -186,10 +186,12 @@ impl ProcfsSampler {
             program: None,
         };
         self.threads.insert(tid, SeenThread { schedstat, is_asleep, pass, tgid, end });
+        let process_started = self.threads.get(&tgid).map(|leader| leader.end.start_time_clock_ticks);
         Ok(Some(ThreadSample {
             tid,
             tgid,
             start_time_clock_ticks: start,
+            process_started,
             pcomm,
             comm,
             kernel_thread: !is_user,
@@ -309,6 +311,7 @@ mod tests {
             tid,
             tgid: 7,
             start_time_clock_ticks: start,
+            process_started: Some(55),
             pcomm: "a (b) c".into(),
             comm: comm.into(),
             switches,
@@ -323,6 +326,7 @@ mod tests {
             ThreadSample { entry: call, ..of(10, "stops", 62, 6, Activity::Stopped) },
             ThreadSample {
                 tgid: 12,
+                process_started: Some(3),
                 pcomm: "kworker".into(),
                 kernel_thread: true,
                 stack: vec![3],

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn threads_whose_names_have_no_room_are_others_and_not_the_first_one() {
-    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    let mut collector = ReasonCollector::new(SAMPLER, ProcessSelection::default());
     let named = |tid: u32| ThreadSample { comm: format!("n{tid}").into(), ..sample(tid, Activity::Running, 5) };
     let samples: Vec<_> = (1001..=1000 + (1 << 16) + 3).map(named).collect();
     for pass in 0..2 {

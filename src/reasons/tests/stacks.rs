@@ -56,7 +56,7 @@ fn who_sleeps_for_the_whole_window_is_idle_wherever_that_is() {
 
 #[test]
 fn stacks_without_end_leave_the_reasons_that_they_are_part_of() {
-    let mut collector = ReasonCollector::new(SAMPLER, &[]);
+    let mut collector = ReasonCollector::new(SAMPLER, ProcessSelection::default());
     let samples: Vec<_> = (0..20_000).map(|number| waits(number + 100, 1, Some(number), None)).collect();
     collector.add(PassMoment { at_ns: 1000 * MS, ..PassMoment::default() }, &[], 0);
     collector.add(PassMoment { at_ns: 1020 * MS, ..PassMoment::default() }, &samples, 0);

@@ -76,6 +76,7 @@ fn exiting(fields: &Layout, run_ns: u64) -> Vec<u64> {
         ("tgid", 40),
         ("comm", name(b"worker\0\0")),
         ("group_leader->comm", name(b"cc1\0\0\0\0\0")),
+        (columns::PROCESS_START, 1_500_000_000),
         ("real_parent->tgid", 7),
         (columns::START_TIME, 2_000_000_000),
         (columns::START_MONOTONIC, 1_900_000_000),
@@ -213,7 +214,7 @@ fn a_freed_thread_has_its_last_counters_and_what_it_lost_after_its_exit() {
     let ExitedThread { state, ppid, started_monotonic_ns, elapsed_ns, .. } = exit;
     assert_eq!((state.tid, state.tgid, &*state.comm, &*state.pcomm, ppid), (41, 40, "worker", "cc1", 7));
     assert_eq!((started_monotonic_ns, elapsed_ns), (1_900_000_000, 3_100_000_000));
-    assert_eq!(state.start_time_clock_ticks, Some(200));
+    assert_eq!((state.start_time_clock_ticks, exit.process_started), (Some(200), Some(150)));
     let metrics = &state.metrics;
     assert_eq!((metrics.run_time_ns, metrics.minflt), (Some(130.into()), Some(9.into())));
     assert_eq!((metrics.blkio_delay_count, state.cgroup.as_deref()), (Some(4.into()), Some("/build")));
