@@ -48,7 +48,7 @@ impl<'q> Query<'q> {
 
 pub(super) struct GroupedSide {
     side: Side,
-    /// Whether `--per` applies to all sections: one snapshot has totals in those of metrics if it is not asked for.
+    /// Whether `--per` divides the values of all sections. In a report of one side without `--per`, sections of metrics show totals.
     is_divided: bool,
     is_by_cgroup: bool,
     /// How many units of work each of its captures is of, if that was said.

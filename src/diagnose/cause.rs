@@ -103,7 +103,8 @@ coded! {
 pub(super) const LSM_OR_NAMESPACE: &str = "an LSM or a user namespace";
 
 /// Raises the limit of open files to the most that the shell may have, or beyond.
-const MORE_OPEN_FILES: &str = "ulimit -n \"$(ulimit -Hn)\", or sudo prlimit --nofile=65536 --pid $$";
+const MORE_OPEN_FILES: &str =
+    "ulimit -n \"$(ulimit -Hn)\", or sudo prlimit --nofile=65536 --pid $$ (container: --ulimit nofile=65536)";
 
 /// How to fix a lack of descriptors, where it is a limit of the process, as it follows the words of the error.
 pub(crate) fn fix_of_descriptors(errno: nix::errno::Errno) -> String {

@@ -181,7 +181,7 @@ pub(super) fn reasons(evidence: &Evidence<'_>) -> Option<Finding> {
     let reasons = evidence.head.reasons.as_ref()?;
     let sampling = &reasons.sampling;
     let no_stacks = sampling.no_stacks.as_ref().filter(|why| *why != Sampling::STACKS_NOT_WANTED);
-    // 0.3 read none.
+    // Files of version 0.3 have no stacks at all.
     let is_older = || evidence.head.capture.as_ref().is_some_and(|capture| capture.version.starts_with("0.3."));
     let partial = |cause| Some(Finding::new(DataSource::Reasons, Coverage::Partial, cause));
     let is_by_bpf = sampling.source == "bpf";

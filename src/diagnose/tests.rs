@@ -467,7 +467,7 @@ fn findings_have_a_code_a_reason_and_a_fix_in_json_and_null_where_nothing_is_mis
         "coverage": "partial",
         "code": "open-file-limit",
         "reason": "not read for 2 of 3 threads (db): too many open files (EMFILE)",
-        "fix": "ulimit -n \"$(ulimit -Hn)\", or sudo prlimit --nofile=65536 --pid $$",
+        "fix": "ulimit -n \"$(ulimit -Hn)\", or sudo prlimit --nofile=65536 --pid $$ (container: --ulimit nofile=65536)",
     });
     assert_eq!(json(SourceFile::Sched), expected);
     let complete = json(SourceFile::Stat);

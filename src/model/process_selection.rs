@@ -7,7 +7,7 @@ use super::thread::start_ns;
 pub struct ProcessSelection {
     /// The ids; empty for all processes.
     pub pids: Vec<u32>,
-    /// `CLOCK_BOOTTIME` when all of them had been found, in nanoseconds.
+    /// `CLOCK_BOOTTIME` after all selected processes had been found, in nanoseconds.
     pub found_at_ns: u64,
 }
 

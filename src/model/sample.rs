@@ -130,7 +130,7 @@ pub enum Activity {
     Stopped,
     /// It is stopped by its tracer.
     Traced,
-    /// It is frozen.
+    /// It is frozen: it runs again when its cgroup or the host is thawed.
     Frozen,
 }
 

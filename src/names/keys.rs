@@ -51,7 +51,8 @@ impl Keys {
     ///
     /// Short hexadecimal ids need evidence, because `db01` can be a word and a number. A name with only ids
     /// of letters followed by digits keeps the letters if another name then has the same pattern. Other names
-    /// with the same pattern have ids if their lengths or letters differ, and one of them cannot be words and numbers.
+    /// with the same pattern have ids if the lengths or letters of these ids differ, and at least one name cannot be read as words with
+    /// numbers, such as `7f3a9c`.
     pub(crate) fn learn<'n>(kind: NameKind, names: impl IntoIterator<Item = &'n str>) -> Self {
         let distinct: HashSet<&str> = names.into_iter().map(|name| kind.lasting(name)).collect();
         let names: Vec<(&str, Readings)> = distinct.into_iter().map(|name| (name, kind.readings(name))).collect();

@@ -119,8 +119,7 @@ fn sixty_four_descriptors_are_enough() {
 }
 
 /// The words for each limit that a test sets, of the kernel or of the fix.
-const NO_DESCRIPTORS: &str =
-    "raise the limit of open files: ulimit -n \"$(ulimit -Hn)\", or sudo prlimit --nofile=65536 --pid $$\n";
+const NO_DESCRIPTORS: &str = "raise the limit of open files: ulimit -n \"$(ulimit -Hn)\", or sudo prlimit --nofile=65536 --pid $$ (container: --ulimit nofile=65536)\n";
 const TOO_LARGE: &str = "File too large";
 const NO_SPACE: &str = "No space left on device";
 

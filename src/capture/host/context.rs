@@ -184,7 +184,7 @@ const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 /// Whether procfs shows the initial PID namespace; `None` if that is unknown.
 fn is_of_initial_pid_namespace(procfs: &Path) -> Option<bool> {
     let own = fs::read_link(procfs.join("self")).ok()?;
-    // It can be mounted for a namespace above that of this process. Its first process is of that.
+    // Where procfs shows a namespace above that of this process, its first process is in the shown one.
     let process = if own.as_os_str() == &*std::process::id().to_string() { "self" } else { "1" };
     let link = fs::read_link(procfs.join(process).join("ns/pid")).ok()?;
     Some(link.as_os_str() == INITIAL_PID_NAMESPACE)

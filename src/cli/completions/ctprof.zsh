@@ -15,7 +15,7 @@ _ctprof() {
             whole+=("${value//:/\\:}${help:+:$help}")
         fi
     done
-    # Of a tilde that is part of what is completed, zsh makes a name.
+    # A tilde that is completed would be quoted, and then stand for no directory.
     [[ $PREFIX == '~/'* ]] && compset -P '\~/' && open=("${open[@]#\~/}") whole=("${whole[@]#\~/}")
     (( $#open )) && compadd -S '' -- "${open[@]}"
     (( $#whole )) && _describe value whole
