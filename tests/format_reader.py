@@ -42,6 +42,8 @@ def changed(value, change):
 def rows(table, before):
     """The threads of a table after a step."""
     now = [{**before[tuple(row)]} if isinstance(row, list) else row for row in table["rows"]]
+    for thread, at_ns in zip(now, table["read_at_ns"]):
+        thread["read_at_ns"] = at_ns or 0
     for name, column in table["metrics"].items():
         for thread, more in zip(now, column):
             thread[name] = None if more is None else (thread.get(name) or 0) + more
