@@ -1,9 +1,10 @@
 //! Reports on standard output or standard error.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ColorChoice;
@@ -15,7 +16,7 @@ use crate::compare::{GroupBy, NoSuchGroup, Report};
 use crate::model::sorted::CollectSorted;
 use crate::process::check_stdout;
 use crate::report::{DisplayOptions, Terminal, UserNames};
-use crate::store::OutputTarget;
+use crate::store::{OutputTarget, PartPath};
 
 /// Runs `print` on buffered standard output.
 pub(super) fn to_stdout(
@@ -107,13 +108,28 @@ pub(super) fn write_report(stream: Stream, report: &Report, view: &ViewArgs) -> 
     write_to(stream, view, |out, terminal| view.format.write(out, report, &selection, terminal))
 }
 
-/// Opens the files of `--export`, so that a file that cannot be written is an error before anything is recorded or read. Standard
-/// input that is read for the printed report cannot be read again.
-pub(super) fn check_exports(view: &ViewArgs, inputs: &[&Path]) -> anyhow::Result<()> {
-    if !view.export.is_empty() && inputs.contains(&Path::new("-")) {
+/// Opens the files of `--export`, so that a file that cannot be written is an error before anything is recorded or read. None of
+/// them replaces another file of the command. Standard input that is read for the printed report cannot be read again.
+pub(super) fn check_exports(view: &ViewArgs, others: &[&Path]) -> anyhow::Result<()> {
+    if !view.export.is_empty() && others.contains(&Path::new("-")) {
         return Err(usage_error("--export needs a file that can be read twice, not standard input"));
     }
-    view.export.iter().try_for_each(|(_, file)| OutputTarget::create(file).map(drop)).map_err(Into::into)
+    let named = others.iter().filter_map(|path| PartPath::parse(path).ok());
+    let mut used: BTreeSet<_> = named.filter_map(|part| place_of(&part.file)).collect();
+    for (_, file) in &view.export {
+        let target = OutputTarget::create(file)?;
+        if target.is_replacing() && place_of(file).is_some_and(|place| !used.insert(place)) {
+            let problem = format!("--export would replace {}, which this command reads or writes", file.display());
+            return Err(usage_error(format!("{problem}; name another file")));
+        }
+    }
+    Ok(())
+}
+
+/// The name of a file in its directory, however the directory was written.
+fn place_of(file: &Path) -> Option<PathBuf> {
+    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some(directory.canonicalize().ok()?.join(file.file_name()?))
 }
 
 /// Writes to the file of a view, or to a stream, with what is known of its terminal.

@@ -35,7 +35,8 @@ pub(super) fn run(args: &RecordArgs, messages: Messages) -> anyhow::Result<ExitC
 /// Checks what clap cannot.
 pub(super) fn check(args: &RecordArgs) -> anyhow::Result<()> {
     check_output(args.output.as_deref())?;
-    check_exports(&args.view, &[])?;
+    let recording = args.output.as_deref().filter(|output| *output != Path::new("-"));
+    check_exports(&args.view, &recording.into_iter().collect::<Vec<_>>())?;
     check_roots(&args.sources)?;
     if args.every.is_none() || args.view.format != Format::Perfetto {
         args.view.check_columns(Column::is_of_views).map_err(usage_error)?;

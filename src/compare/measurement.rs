@@ -53,7 +53,7 @@ impl Measurement {
 
     /// A counter's rise, or a column's amount, per unit of work. Times stay times, as a share of a CPU would be one of a second.
     fn per_unit(&mut self, units: f64) {
-        let is_column = matches!(self.quantity, Some(Quantity::Column(column)) if column.is_divided());
+        let is_column = matches!(self.quantity, Some(Quantity::Column(column)) if column.is_amount());
         let Some((unit, scale)) = per_unit(self.unit).filter(|_| self.is_increase || is_column) else { return };
         let divided = |amount: f64| amount * scale / units;
         let cell = |amount| if unit == Unit::Ns { Cell::Number(whole(amount)) } else { Cell::Ratio(amount) };

@@ -10,10 +10,10 @@ use super::{
     Runs, SideGroup, SideSection, Sides, group,
 };
 use crate::diagnose::{Finding, Note, Side};
-use crate::model::{Direction, ExitedWork, SnapshotHead, Totals};
+use crate::model::{Direction, ExitedWork, SnapshotHead, Totals, WindowInfo};
 use crate::statistics::Verdict;
 
-/// Returns the divisor where the options don't give one. Windows are divided by their length. Commands that are compared or
+/// Returns the divisor where the options don't give one. Windows are divided by their length. Commands that are compared with each other or
 /// repeated have totals, as equal work has equal totals however long the command waits. A snapshot is divided by the time that
 /// its threads have existed, and compared snapshots have totals.
 pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
@@ -23,9 +23,10 @@ pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
         let is_known = digest.head.window.is_some() || digest.threads.by_names.values().any(lived);
         return if is_known { Per::Second } else { Per::Run };
     }
-    let is_without_command =
-        |digest: &Digest| digest.head.window.as_ref().is_some_and(|window| window.command.is_none());
-    if sides.iter().flat_map(|side| &side.digests).all(is_without_command) { Per::Second } else { Per::Run }
+    let digests = sides.iter().flat_map(|side| &side.digests);
+    let windows: Option<Vec<_>> = digests.map(|digest| digest.head.window.as_ref()).collect();
+    let is_any_of_a_host = |windows: Vec<&WindowInfo>| windows.iter().any(|window| window.command.is_none());
+    if windows.is_some_and(is_any_of_a_host) { Per::Second } else { Per::Run }
 }
 
 /// The overview of one capture: its groups, and below them the work of exited threads where it matters.

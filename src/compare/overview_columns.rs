@@ -66,6 +66,11 @@ impl OverviewColumn {
         matches!(self.amount, PartOfRun(_))
     }
 
+    /// Whether units of work divide it.
+    pub(super) fn is_amount(&self) -> bool {
+        !matches!(self.amount, Gauges(_))
+    }
+
     /// Whether its values are amounts of work, which are divided by time.
     pub(super) fn is_divided(&self) -> bool {
         !matches!(self.amount, Elapsed | Gauges(_))

@@ -66,7 +66,7 @@ impl Unit {
 
     /// Returns the divisor of rates in this unit, as names of columns end; `None` for totals and shares.
     pub(crate) fn per(self) -> Option<&'static str> {
-        self.name().rsplit_once('/').map(|(_, per)| per)
+        self.name().rsplit_once('/').map(|(_, per)| per).filter(|_| self != Self::Hundredths)
     }
 }
 

@@ -104,6 +104,11 @@ impl OutputTarget {
         }
     }
 
+    /// Whether it replaces what has its name, instead of being written to directly.
+    pub(crate) fn is_replacing(&self) -> bool {
+        matches!(self.output, OutputFile::Replacing(..))
+    }
+
     /// Writes the snapshot and gives it its name.
     ///
     /// # Errors

@@ -13,7 +13,10 @@ fn printed(output: &Output) -> (String, String) {
 
 #[test]
 fn the_script_of_a_regression_shows_the_failed_gate_and_its_status() {
-    let done = script("regression.sh").output().unwrap();
+    // Beside other programs, runs can vary so much that the gate is unclear.
+    let mut plays = (0..4).map(|_| script("regression.sh").output().unwrap());
+    let is_judged = |done: &Output| !String::from_utf8_lossy(&done.stderr).contains("gate unclear");
+    let done = plays.find(is_judged).expect("runs that vary little");
     let (results, said) = printed(&done);
     assert!(done.status.success() && results.ends_with("\nexit status 3\n"), "{results}{said}");
     assert!(said.contains("gate failed: all groups run: ") && said.contains(", bound >10%"), "{said}");

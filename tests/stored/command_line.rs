@@ -86,6 +86,33 @@ fn exported_files_have_what_their_formats_print() {
 }
 
 #[test]
+fn no_export_replaces_a_file_that_the_command_reads_or_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let series = fs::read(SERIES).unwrap();
+    fs::write(path("s"), &series).unwrap();
+    std::os::unix::fs::symlink(dir.path(), dir.path().join("link")).unwrap();
+    let of = |name: &str| format!("--export=json={}", path(name));
+    let [own, linked, twice] = [of("s"), of("link/s"), of("new")];
+    for args in [
+        &["show", &path("s"), &own][..],
+        &["show", &format!("{}@1s..2s", path("s")), &linked],
+        &["compare", &path("s"), B, &own],
+        &["compare", B, &path("s"), &linked],
+        &["show", B, &twice, &twice],
+        &["record", "-o", &path("s"), &own, "--", "true"],
+    ] {
+        let refused = run(args);
+        let error = text(&refused.stderr);
+        let status = if args[0] == "record" { 125 } else { 2 };
+        assert!(refused.status.code() == Some(status) && error.contains("name another file"), "{args:?}: {error}");
+    }
+    assert!(fs::read(path("s")).unwrap() == series && !dir.path().join("new").exists());
+    let streams = run(&["show", B, "--export=json=/dev/null", "--export=csv=/dev/null"]);
+    assert!(streams.status.success(), "{}", text(&streams.stderr));
+}
+
+#[test]
 fn no_file_is_left_out_because_nobody_reads_what_is_printed() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("report.json");

@@ -230,6 +230,31 @@ fn per_unit_a_bound_of_ticks_or_microseconds_is_the_time_that_it_says() {
 }
 
 #[test]
+fn per_unit_a_command_takes_the_time_of_one_unit() {
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    sides.write("a", &window(Some(200), &[("app", ran(100))]));
+    sides.write("b", &window(Some(400), &[("app", ran(200))]));
+    let said = |units: &str, gate: &str| sides.compare(&["--per-unit", units, "--fail-on", gate]);
+    assert_eq!(said("1000,2000", "elapsed>1%").status.code(), Some(0), "twice the work in twice the time");
+    assert_eq!(said("1000", "elapsed>1ms").status.code(), Some(0));
+    let failed = text(&said("1000", "elapsed>100us").stderr);
+    assert!(failed.contains("elapsed: 200µs → 400µs (+200µs)"), "{failed}");
+}
+
+#[test]
+fn the_change_of_an_average_of_pressure_is_in_percentage_points() {
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    for (name, hundredths) in [("a", 2000), ("b", 2600)] {
+        let mut side = window(None, &[("app", ran(1))]);
+        let half = json!({"avg10": hundredths, "avg60": 0, "avg300": 0, "total_usec": 1});
+        side["psi"] = json!({"memory": {"some": half}});
+        sides.write(name, &side);
+    }
+    let (status, said) = sides.gates(&["memory.some.avg10>5pp"]);
+    assert!(status == Some(3) && said.contains("20.00% → 26.00% (+6.00pp), bound >5pp"), "{said}");
+}
+
+#[test]
 fn the_cause_of_a_slower_or_faster_command_explains_much_of_its_change() {
     let sides = Snapshots(tempfile::tempdir().unwrap());
     let said = |gate: &str, [before, after]: [Value; 2]| {
@@ -389,6 +414,10 @@ fn windows_of_different_lengths_are_compared_per_second_in_every_section() {
     assert_eq!(row("rustc", "run_time_ns"), (json!("percent"), json!(50.0), json!(51.0), json!(1.0)));
     assert_eq!(row("rustc", "minflt"), (json!("count/s"), json!(10.0), json!(10.0), json!(0.0)));
     assert_eq!(row("rustc", "utime_clock_ticks"), (json!("percent"), json!(50.0), json!(50.0), json!(0.0)));
+    let mut of_command = window(8, 500, &["rustc"]);
+    of_command["window"]["command"] = json!({"arguments": ["x"], "elapsed_ns": 8_000_000_000_u64, "status": 0});
+    sides.write("a", &of_command);
+    assert_eq!(sides.gates(&["rustc:run>3%"]).0, Some(0), "a command beside a host");
     // What a side does not have is nothing there.
     assert_eq!(row("new", "run_time_ns"), (json!("percent"), json!(0.0), json!(51.0), json!(51.0)));
     let row = rows(&["--per", "total"]);
