@@ -102,6 +102,8 @@ pub(super) struct GoneThreads {
     /// Their process and its start in ticks, if they are known, and if there are not too many.
     pub(super) tgid: Option<u32>,
     pub(super) started: Option<u64>,
+    /// Whether they were the first threads of processes, which are listed until a parent waits for them.
+    pub(super) is_first: bool,
     /// Whether the process started in the window: before, another one can have had its id.
     pub(super) is_new: bool,
     pub(super) names: u32,
@@ -375,7 +377,8 @@ impl ReasonCollector {
         let is_kept = !thread.is_new || (thread.process_started.is_some() && self.gone_threads.len() < MAX_GONE / 2);
         let tgid = is_kept.then_some(thread.tgid);
         let is_new = thread.is_new && self.threads.get(&thread.tgid).is_none_or(|leader| leader.is_new);
-        let key = GoneThreads { tgid, started: tgid.and(thread.process_started), is_new, names: thread.names };
+        let (started, is_first) = (tgid.and(thread.process_started), tid == thread.tgid);
+        let key = GoneThreads { tgid, started, is_first, is_new, names: thread.names };
         if self.gone_threads.len() >= MAX_GONE && !self.gone_threads.contains_key(&key) {
             self.lost =
                 thread.times.by_reason.iter().fold(self.lost, |lost, (_, amount)| lost.saturating_add(amount.samples));

@@ -77,15 +77,10 @@ impl ReasonCollector {
         for (&tid, thread) in &self.threads {
             add(names.living(tid, thread, &self.names.values), &thread.times, thread.is_idle);
         }
-        // Processes that live on would have the reasons of those of their name that have exited, and not their time.
-        let living = names.named.keys().map(|(pcomm, _)| *pcomm).filter(|_| !window.has_exited);
-        let living: HashSet<&str> = living.collect();
         for (exited, amounts) in &self.gone_threads {
-            let of_exited = self.names.values.get(index(exited.names));
-            if of_exited.is_some_and(|of_exited| living.contains(&*of_exited.pcomm)) {
-                continue;
+            if let Some(threads) = names.exited(*exited, &self.names.values) {
+                add(threads, amounts, false);
             }
-            add(names.outside_window(*exited, &self.names.values), amounts, false);
         }
         let (passes, period_ns) = (self.passes.count - self.first_pass, self.passes.period_ns());
         let unread = names.by_id.values().filter(|thread| window.unread.contains(&thread.tgid));
@@ -186,6 +181,7 @@ struct WindowNames<'a> {
     ended: &'a HashMap<(u32, u64), Name>,
     /// The cgroups of the threads of a name, and what those in each have in common.
     named: HashMap<(&'a str, &'a str), KindsByCgroup<'a>>,
+    pcomms: HashSet<&'a str>,
     processes: HashSet<u32>,
 }
 
@@ -205,6 +201,7 @@ impl<'a> WindowNames<'a> {
             window,
             ended,
             by_id: by_id.map(|thread| ((thread.tgid, thread.tid), thread)).collect(),
+            pcomms: named.keys().map(|(pcomm, _)| *pcomm).collect(),
             named,
             processes: window.threads.iter().map(|thread| thread.tgid).collect(),
         }
@@ -222,9 +219,23 @@ impl<'a> WindowNames<'a> {
             Some(found) => of_window(found),
             None => {
                 let (tgid, started) = (Some(thread.tgid), thread.process_started);
-                self.outside_window(GoneThreads { tgid, started, is_new: false, names: thread.names }, names)
+                let (is_first, is_new) = (tid == thread.tgid, false);
+                self.outside_window(GoneThreads { tgid, started, is_first, is_new, names: thread.names }, names)
             }
         }
+    }
+
+    /// The names of threads that have exited. If the window lacks their time, `None` where other threads have the names of their
+    /// process: those would have the reasons without the time.
+    fn exited(&self, threads: GoneThreads, names: &[SampledNames]) -> Option<SampledThreads> {
+        let outside = self.outside_window(threads, names);
+        if self.window.has_exited {
+            return Some(outside);
+        }
+        let first = threads.tgid.filter(|_| threads.is_first).and_then(|tgid| self.by_id.get(&(tgid, tgid)));
+        // A zombie is in the window.
+        let zombie = first.filter(|first| first.start_time_clock_ticks == threads.started);
+        zombie.map(|zombie| of_window(zombie)).or_else(|| (!self.pcomms.contains(&*outside.pcomm)).then_some(outside))
     }
 
     /// Threads that are not in the window, by the names that they had. Those of a name can be in another cgroup there: procfs

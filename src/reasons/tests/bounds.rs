@@ -23,10 +23,9 @@ fn threads_whose_names_have_no_room_are_others_and_not_the_first_one() {
 #[test]
 fn too_many_kinds_of_exited_threads_count_as_lost_samples() {
     const MOST: u32 = 1 << 14;
-    let again = ThreadSample { tid: 2 * MOST, ..sample(1, Activity::Running, 5) };
-    let exit: Vec<_> = (1..=MOST + 2).map(|tid| sample(1000 + tid, Activity::Running, 5)).collect();
-    let of_same_name = ThreadSample { tgid: 1001, pcomm: "p1001".into(), comm: "t1001".into(), ..again };
-    let pass: Vec<_> = exit.into_iter().chain([of_same_name]).collect();
+    let exit = (2..=MOST + 2).map(|tid| sample(1000 + tid, Activity::Running, 5));
+    let of_same_name = [2 * MOST, 3 * MOST].map(|tid| ThreadSample { tid, ..sample(1001, Activity::Running, 5) });
+    let pass: Vec<_> = of_same_name.into_iter().chain(exit).collect();
     let reasons = concluded(collected(&[pass, Vec::new()]), &[]);
     assert_eq!((reasons.threads.len(), reasons.sampling.lost), (1 << 14, 2));
     assert_eq!(amounts(&reasons)["p1001 Run"], (20, 2), "two threads of one kind");

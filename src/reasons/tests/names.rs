@@ -103,3 +103,44 @@ fn a_process_that_executed_another_program_has_the_name_that_it_has_since() {
     let reasons = concluded(collected(&[pass.clone(), pass]), &[named("next"), named("left")]);
     assert_eq!(reasons.threads.iter().map(|threads| &*threads.pcomm).collect::<Vec<_>>(), ["next"]);
 }
+
+#[test]
+fn a_zombie_has_the_reasons_of_its_life_also_without_records_of_exits() {
+    let waits = |tid| ThreadSample {
+        pcomm: "app".into(),
+        tgid: if tid == 12 { 10 } else { tid },
+        ..in_call(tid, Activity::Asleep, 6, libc::SYS_read, 2)
+    };
+    let mut collector = collected(&[vec![], vec![waits(10), waits(11), waits(12), waits(13)], vec![], vec![]]);
+    // Process 11 was waited for, and 12 was another thread of process 10.
+    for tid in [10, 11, 12] {
+        collector.end(&ThreadEnd {
+            tid,
+            start_time_clock_ticks: 7,
+            monotonic_ns: 1050 * MS,
+            pcomm: "app".into(),
+            comm: "app".into(),
+            ..ThreadEnd::default()
+        });
+    }
+    let listed = |tid| ThreadState {
+        tid,
+        tgid: tid,
+        pcomm: "app".into(),
+        comm: "app".into(),
+        start_time_clock_ticks: Some(7),
+        ..ThreadState::default()
+    };
+    let (functions, stacks, unread) = (HashMap::new(), HashMap::new(), HashSet::new());
+    let [zombie, lives] = [listed(10), listed(13)];
+    let reasons = collector.conclude(&Conclusion {
+        threads: &[&zombie, &lives],
+        has_exited: false,
+        functions: &functions,
+        stacks: &stacks,
+        unread: &unread,
+        cgroup: &|_| None,
+    });
+    assert_eq!(reasons.threads.iter().map(|threads| threads.tgid).collect::<Vec<_>>(), [Some(10), Some(13)]);
+    assert_eq!(reasons.times.iter().map(|time| time.ns / MS).max(), Some(40));
+}
