@@ -39,8 +39,18 @@ struct SeenThread {
     is_asleep: bool,
     pass: u64,
     tgid: u32,
+    life: Life,
     /// End to report once the thread has exited.
     end: ThreadEnd,
+}
+
+/// Whether a thread lives. It can be listed long after its end.
+#[derive(PartialEq, Eq)]
+enum Life {
+    Lives,
+    Ended,
+    /// It has ended, and its end was reported, or was before the first pass.
+    EndReported,
 }
 
 impl ProcfsSampler {
@@ -101,10 +111,17 @@ impl ProcfsSampler {
         Ok(())
     }
 
-    /// The threads that the last pass did not find any more. When they exited is unknown.
+    /// The threads that the last pass found dead, or did not find any more. When they exited is unknown.
     pub(in crate::capture) fn take_ends(&mut self) -> Vec<ThreadEnd> {
         let last = self.passes;
-        self.threads.extract_if(|_, thread| thread.pass < last).map(|(_, thread)| thread.end).collect()
+        let gone = self.threads.extract_if(|_, thread| thread.pass < last).map(|(_, thread)| thread);
+        let mut ends: Vec<_> =
+            gone.filter(|thread| thread.life != Life::EndReported).map(|thread| thread.end).collect();
+        for thread in self.threads.values_mut().filter(|thread| thread.life == Life::Ended) {
+            thread.life = Life::EndReported;
+            ends.push(thread.end.clone());
+        }
+        ends
     }
 
     /// The processes that may not be traced.
@@ -156,9 +173,19 @@ impl ProcfsSampler {
             return Err(Errno::ENODATA);
         };
         let (comm, is_user): (Name, _) = (printable(name).into(), flags & PF_KTHREAD == 0);
+        if tid == tgid {
+            self.names.insert(tgid, Name::clone(&comm));
+        }
+        let pcomm = Name::clone(self.names.get(&tgid).unwrap_or(&comm));
+        let end = ThreadEnd {
+            tid,
+            start_time_clock_ticks: start,
+            pcomm: Name::clone(&pcomm),
+            comm: Name::clone(&comm),
+            ..ThreadEnd::default()
+        };
         let Some(activity) = activity(state, before, schedstat) else {
-            // It has ended, though it is listed until its parent waits for it.
-            self.threads.entry(tid).and_modify(|seen| seen.pass = 0);
+            self.note_dead(SeenThread { schedstat, is_asleep: true, pass, tgid, life: Life::Ended, end });
             return Ok(None);
         };
         let is_asleep = activity.is_sleep();
@@ -173,19 +200,7 @@ impl ProcfsSampler {
                 return Err(Errno::EPERM);
             }
         }
-        if tid == tgid {
-            self.names.insert(tgid, Name::clone(&comm));
-        }
-        let pcomm = Name::clone(self.names.get(&tgid).unwrap_or(&comm));
-        let end = ThreadEnd {
-            tid,
-            start_time_clock_ticks: start,
-            monotonic_ns: 0,
-            pcomm: Name::clone(&pcomm),
-            comm: Name::clone(&comm),
-            program: None,
-        };
-        self.threads.insert(tid, SeenThread { schedstat, is_asleep, pass, tgid, end });
+        self.threads.insert(tid, SeenThread { schedstat, is_asleep, pass, tgid, life: Life::Lives, end });
         let process_started = self.threads.get(&tgid).map(|leader| leader.end.start_time_clock_ticks);
         Ok(Some(ThreadSample {
             tid,
@@ -201,6 +216,17 @@ impl ProcfsSampler {
             stack,
             ..ThreadSample::default()
         }))
+    }
+
+    /// Notes a thread that has ended, though it is listed until its parent waits for it.
+    fn note_dead(&mut self, mut dead: SeenThread) {
+        let before = self.threads.get(&dead.end.tid);
+        let is_same = before.is_some_and(|seen| seen.end.start_time_clock_ticks == dead.end.start_time_clock_ticks);
+        let is_reported = is_same && before.is_some_and(|seen| seen.life == Life::EndReported);
+        if is_reported || self.passes == 1 {
+            dead.life = Life::EndReported;
+        }
+        self.threads.insert(dead.end.tid, dead);
     }
 }
 
@@ -369,6 +395,26 @@ mod tests {
         let ends: Vec<_> = sampler.take_ends().iter().map(|end| (end.tid, end.start_time_clock_ticks)).collect();
         assert_eq!(ends, [(8, 55)]);
         assert!(sampler.take_ends().is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_no_pass_saw_alive_has_ended_once_if_it_is_listed_since_the_first_pass() {
+        let zombie = |start| (("short", 'Z', 0, start), ["1 1 1\n", "", "0"]);
+        let tree = Tree(tempfile::tempdir().unwrap());
+        tree.write([7, 7], zombie(55));
+        let mut sampler = tree.sampler();
+        let mut ends = || {
+            pass(&mut sampler);
+            sampler.forget();
+            sampler.take_ends().iter().map(|end| (end.tid, end.start_time_clock_ticks)).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(), [], "it ended before");
+        tree.write([8, 8], zombie(60));
+        assert_eq!([ends(), ends()], [vec![(8, 60)], vec![]]);
+        tree.write([8, 8], zombie(61));
+        assert_eq!(ends(), [(8, 61)], "another one has its id");
+        std::fs::remove_dir_all(tree.0.path().join("8")).unwrap();
+        assert_eq!(ends(), []);
     }
 
     #[test]
