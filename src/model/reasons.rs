@@ -231,7 +231,8 @@ impl WaitPlace {
             (_, ReasonClass::Stopped) => "by a signal".to_owned(),
             (_, ReasonClass::Traced) => "by its tracer".to_owned(),
             (_, ReasonClass::Frozen) => "by the freezer of its cgroup".to_owned(),
-            (by, ReasonClass::Zombie) => format!("not waited for by {}", by.as_deref().unwrap_or("the parent")),
+            (Some(by), ReasonClass::Zombie) => format!("not waited for by {by}"),
+            (None, ReasonClass::Zombie) => "parent unknown, or other threads live on".to_owned(),
             (_, ReasonClass::Unread) => "not readable".to_owned(),
             _ => {
                 let at = self.at.as_ref().map(|at| format!("in {at}"));
@@ -329,6 +330,15 @@ impl ReasonClass {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_parent_is_named_for_zombies_only_if_it_can_wait_for_them() {
+        let name = |by: Option<&str>| {
+            WaitPlace { by: by.map(str::to_owned), ..WaitPlace::default() }.name(ReasonClass::Zombie)
+        };
+        assert_eq!(name(Some("make")), "not waited for by make");
+        assert_eq!(name(None), "parent unknown, or other threads live on");
+    }
 
     #[test]
     fn the_period_of_two_windows_is_the_average_of_all_passes() {
