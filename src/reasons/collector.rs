@@ -78,8 +78,8 @@ pub(super) struct TrackedThread {
     pub(super) names: u32,
     switches: u64,
     voluntary_switches: u64,
-    /// Whether it slept when it was last sampled.
-    is_asleep: bool,
+    /// What it did when it was last sampled.
+    activity: Activity,
     reason: u32,
     /// Index of the thread's latest sleep that was sampled.
     sleep: Option<u32>,
@@ -110,10 +110,15 @@ pub(super) struct GoneThreads {
 }
 
 impl TrackedThread {
-    /// Whether it is still in the sleep of the sample before.
+    /// Whether it slept when it was last sampled.
+    fn is_asleep(&self) -> bool {
+        self.activity.is_sleep()
+    }
+
+    /// Whether it is still in the sleep of the sample before. The kernel freezes and thaws some sleepers without waking them.
     fn is_in_same_sleep(&self, sample: &ThreadSample) -> bool {
-        let is_asleep = self.is_asleep && sample.activity.is_sleep() && self.switches == sample.switches;
-        is_asleep && self.sleep == Some(self.reason)
+        let is_same = self.activity == sample.activity && self.switches == sample.switches;
+        is_same && self.is_asleep() && self.sleep == Some(self.reason)
     }
 
     /// Begins another reason at a pass.
@@ -178,7 +183,7 @@ impl ReasonCollector {
         }
         for tid in active {
             let Some(thread) = self.threads.get_mut(&tid).filter(|thread| thread.seen < pass.number) else { continue };
-            match thread.sleep.filter(|_| thread.is_asleep) {
+            match thread.sleep.filter(|_| thread.is_asleep()) {
                 // It has slept since, also while the sampler was stopped.
                 Some(sleep) => thread.change(sleep, PassTime { from: pass.until, ..pass }),
                 None => self.remove(tid, (pass.until, pass.number)),
@@ -256,7 +261,7 @@ impl ReasonCollector {
             reason: keep_reason(thread.reason, &mut reasons, &mut names),
             sleep: thread.sleep.map(|sleep| keep_reason(sleep, &mut reasons, &mut names)),
             since,
-            is_idle: thread.is_asleep,
+            is_idle: thread.is_asleep(),
             is_new: false,
             times: SampledTimes::default(),
             ..*thread
@@ -296,7 +301,7 @@ impl ReasonCollector {
 
     /// Whether a thread has not slept since it was last sampled awake.
     fn has_not_slept(&self, sample: &ThreadSample) -> bool {
-        let before = self.threads.get(&sample.tid).filter(|before| !before.is_asleep);
+        let before = self.threads.get(&sample.tid).filter(|before| !before.is_asleep());
         before.is_some_and(|before| before.voluntary_switches == sample.voluntary_switches)
     }
 
@@ -354,7 +359,7 @@ impl ReasonCollector {
         let thread =
             self.threads.entry(sample.tid).and_modify(|thread| thread.change(reason, pass)).or_insert_with(new);
         (thread.switches, thread.voluntary_switches) = (sample.switches, sample.voluntary_switches);
-        (thread.is_asleep, thread.sleep, thread.is_exiting) = (is_asleep, sleep, sample.exiting);
+        (thread.activity, thread.sleep, thread.is_exiting) = (sample.activity, sleep, sample.exiting);
         thread.is_idle &= is_first && slept && is_asleep;
     }
 
@@ -404,7 +409,7 @@ impl ReasonCollector {
 
     /// Where in its code a thread sleeps.
     fn code_of(&self, tid: u32, others: &OtherThreads) -> Option<u32> {
-        let sleeps_on = || self.threads.get(&tid).filter(|thread| thread.is_asleep);
+        let sleeps_on = || self.threads.get(&tid).filter(|thread| thread.is_asleep());
         let sleeping_code = || self.reasons.values.get(index(sleeps_on()?.reason))?.code;
         others.owners.get(&tid).copied().unwrap_or_else(sleeping_code)
     }

@@ -144,3 +144,18 @@ fn a_zombie_has_the_reasons_of_its_life_also_without_records_of_exits() {
     assert_eq!(reasons.threads.iter().map(|threads| threads.tgid).collect::<Vec<_>>(), [Some(10), Some(13)]);
     assert_eq!(reasons.times.iter().map(|time| time.ns / MS).max(), Some(40));
 }
+
+#[test]
+fn a_sleeper_that_is_frozen_or_thawed_without_a_wake_up_is_so_from_then_on() {
+    let sleeps = |activity| in_call(1, activity, 5, libc::SYS_clock_nanosleep, 1);
+    let [asleep, frozen] = [Activity::Asleep, Activity::Frozen].map(sleeps);
+    let shown = |first: &ThreadSample, then: &ThreadSample| {
+        shown(&[vec![first.clone()], vec![first.clone()], vec![then.clone()], vec![then.clone()]])
+    };
+    let ms = |shown: &BTreeMap<String, (u64, u64)>, class| {
+        shown.iter().filter(|(name, _)| name.contains(class)).map(|(_, (ms, _))| *ms).sum::<u64>()
+    };
+    for both in [shown(&asleep, &frozen), shown(&frozen, &asleep)] {
+        assert_eq!([ms(&both, "Sleep"), ms(&both, "Frozen")], [30, 30], "{both:?}");
+    }
+}
