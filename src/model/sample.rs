@@ -80,7 +80,7 @@ pub enum PassScope {
     Active,
 }
 
-/// The end of a thread.
+/// The end of a thread, or of a program that a process has left for another one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadEnd {
     /// Id of the thread.
@@ -95,19 +95,23 @@ pub struct ThreadEnd {
     pub comm: Name,
     /// Process id, and the name of what the process ran, if the record is of the first thread and has it.
     pub program: Option<(u32, Name)>,
+    /// The process, if it goes on with another program under its id. The start is that of the process.
+    pub executed_in: Option<u32>,
 }
 
 impl ThreadEnd {
     /// The end of a thread whose exit was recorded; `None` for a first thread whose ids another one has got, and goes on with.
     pub fn from_exit(exit: &ExitedThread) -> Option<Self> {
         let state = exit.replaced_by.is_none().then_some(&exit.state)?;
+        let of_process = state.program.clone().filter(|_| state.is_leader() && !exit.executed);
         Some(Self {
             tid: state.tid,
             start_time_clock_ticks: state.start_time_clock_ticks?,
             monotonic_ns: exit.exited_monotonic_ns(),
             pcomm: Name::clone(&state.pcomm),
             comm: Name::clone(&state.comm),
-            program: state.program.clone().filter(|_| state.is_leader()).map(|program| (state.tgid, program)),
+            program: of_process.map(|program| (state.tgid, program)),
+            executed_in: exit.executed.then_some(state.tgid),
         })
     }
 }

@@ -211,6 +211,9 @@ impl ReasonCollector {
 
     /// Adds the end of a thread, which also says what its names were in the end.
     pub fn end(&mut self, end: &ThreadEnd) {
+        if let Some(tgid) = end.executed_in {
+            return self.leave_program(end, tgid);
+        }
         if let Some((tgid, program)) = end.program.clone().filter(|_| self.programs.len() < MAX_GONE) {
             self.programs.insert((tgid, end.start_time_clock_ticks), program);
         }
@@ -218,14 +221,36 @@ impl ReasonCollector {
         if thread.start_time_clock_ticks != end.start_time_clock_ticks {
             return;
         }
-        let cgroup = self.names.values.get(index(thread.names)).and_then(|names| names.cgroup);
-        let names = SampledNames { pcomm: Name::clone(&end.pcomm), comm: Name::clone(&end.comm), cgroup };
-        let (Ok(number) | Err(number)) = numbered(&mut self.names, &names);
-        thread.names = number;
-        let last = self.passes.last();
-        let pass = self.passes.after(end.monotonic_ns);
-        let is_later = end.monotonic_ns >= last.at;
-        self.remove(end.tid, if is_later { (last.at, last.number + 1) } else { (pass.until, pass.number) });
+        thread.names = renamed(&mut self.names, thread.names, [&end.pcomm, &end.comm]);
+        self.remove(end.tid, self.pass_of(end));
+    }
+
+    /// What a process did until now was in a program that it has left. All of its threads are gone but the one that called
+    /// execve(2), which has the ids of the first thread since.
+    fn leave_program(&mut self, end: &ThreadEnd, tgid: u32) {
+        let (until, pass) = self.pass_of(end);
+        let comms = [(end.tid, &end.comm), (tgid, &end.pcomm)];
+        for (tid, comm) in comms.into_iter().take(if end.tid == tgid { 1 } else { 2 }) {
+            let Some(thread) = self.threads.get_mut(&tid) else { continue };
+            if (thread.tgid, thread.process_started) != (tgid, Some(end.start_time_clock_ticks)) {
+                continue;
+            }
+            let names = renamed(&mut self.names, thread.names, [&end.pcomm, comm]);
+            if thread.since.number < pass {
+                thread.names = names;
+                self.remove(tid, (until, pass));
+            } else {
+                // A pass has seen it in the next program already.
+                let left = TrackedThread { names, times: std::mem::take(&mut thread.times), ..*thread };
+                self.add_gone(tid, left);
+            }
+        }
+    }
+
+    /// Until when, and until which pass, samples before an end count.
+    fn pass_of(&self, end: &ThreadEnd) -> (u64, u64) {
+        let (last, pass) = (self.passes.last(), self.passes.after(end.monotonic_ns));
+        if end.monotonic_ns >= last.at { (last.at, last.number + 1) } else { (pass.until, pass.number) }
     }
 
     /// How many entries each map has that outlives a window.
@@ -378,6 +403,11 @@ impl ReasonCollector {
     fn remove(&mut self, tid: u32, (end, pass): (u64, u64)) {
         let Some(mut thread) = self.threads.remove(&tid) else { return };
         thread.close(end, pass);
+        self.add_gone(tid, thread);
+    }
+
+    /// Adds the times of a thread that is gone.
+    fn add_gone(&mut self, tid: u32, thread: TrackedThread) {
         // Of many processes that start and exit, only the names are kept. Another process can have the id later.
         let is_kept = !thread.is_new || (thread.process_started.is_some() && self.gone_threads.len() < MAX_GONE / 2);
         let tgid = is_kept.then_some(thread.tgid);
@@ -448,6 +478,14 @@ impl ReasonCollector {
 fn numbered(all: &mut NumberedValues<SampledNames>, names: &SampledNames) -> Result<u32, u32> {
     let others = || SampledNames { pcomm: OTHERS.into(), comm: OTHERS.into(), cgroup: None };
     all.number_up_to(MAX_NAMES, names).ok_or_else(|| all.number(&others()))
+}
+
+/// Returns the index of other names in the same cgroup.
+fn renamed(all: &mut NumberedValues<SampledNames>, names: u32, [pcomm, comm]: [&Name; 2]) -> u32 {
+    let cgroup = all.values.get(index(names)).and_then(|names| names.cgroup);
+    let names = SampledNames { pcomm: Name::clone(pcomm), comm: Name::clone(comm), cgroup };
+    let (Ok(number) | Err(number)) = numbered(all, &names);
+    number
 }
 
 /// The number of a reason in a list that lacks reasons of no thread.

@@ -177,6 +177,8 @@ struct NamedThreads<'a> {
 struct WindowNames<'a> {
     window: &'a Conclusion<'a>,
     by_id: HashMap<(u32, u32), &'a ThreadState>,
+    /// A thread of each process, the first if it is listed, by each name that the process had: it can have left programs.
+    by_name: HashMap<(u32, &'a str), &'a ThreadState>,
     /// Programs of exited processes, by their id and start in ticks.
     ended: &'a HashMap<(u32, u64), Name>,
     /// The cgroups of the threads of a name, and what those in each have in common.
@@ -196,11 +198,12 @@ impl<'a> WindowNames<'a> {
             same.program = same.program.filter(|program| of_thread.program == Some(*program));
         }
         // What a process was in a program that it has left follows what it is: the last one of an id is kept.
-        let by_id = window.threads.iter().rev().copied().filter(|thread| thread.tid > 0);
+        let by_id = || window.threads.iter().rev().copied().filter(|thread| thread.tid > 0);
         Self {
             window,
             ended,
-            by_id: by_id.map(|thread| ((thread.tgid, thread.tid), thread)).collect(),
+            by_id: by_id().map(|thread| ((thread.tgid, thread.tid), thread)).collect(),
+            by_name: by_id().map(|thread| ((thread.tgid, &*thread.pcomm), thread)).collect(),
             pcomms: named.keys().map(|(pcomm, _)| *pcomm).collect(),
             named,
             processes: window.threads.iter().map(|thread| thread.tgid).collect(),
@@ -209,7 +212,7 @@ impl<'a> WindowNames<'a> {
 
     /// Returns the program of a process; `None` if another process has its id in the window.
     fn program_of(&self, tgid: u32, pcomm: &str) -> Option<Name> {
-        self.by_id.get(&(tgid, tgid)).filter(|leader| &*leader.pcomm == pcomm)?.program.clone()
+        self.by_name.get(&(tgid, pcomm))?.program.clone()
     }
 
     fn living(&self, tid: u32, thread: &TrackedThread, names: &[SampledNames]) -> SampledThreads {
@@ -244,10 +247,8 @@ impl<'a> WindowNames<'a> {
         let SampledNames { pcomm, comm, cgroup } = names.get(index(threads.names)).cloned().unwrap_or_default();
         let cgroup = cgroup.and_then(self.window.cgroup);
         let tgid = threads.tgid.filter(|tgid| self.processes.contains(tgid));
-        let is_same = |leader: &&&ThreadState| {
-            leader.pcomm == pcomm && (!threads.is_new || leader.start_time_clock_ticks == threads.started)
-        };
-        let leader = tgid.and_then(|tgid| self.by_id.get(&(tgid, tgid))).filter(is_same);
+        let is_same = |leader: &&&ThreadState| !threads.is_new || leader.start_time_clock_ticks == threads.started;
+        let leader = tgid.and_then(|tgid| self.by_name.get(&(tgid, &*pcomm))).filter(is_same);
         let tgid = tgid.filter(|_| !threads.is_new || leader.is_some());
         if let Some(leader) = leader {
             let (program, cgroup, owner) = (leader.program.clone(), leader.cgroup.clone(), leader.owner);

@@ -154,7 +154,7 @@ fn windows_that_follow_each_other_add_up_to_one_without_passes_over_all_threads(
         monotonic_ns: 1090 * MS,
         pcomm: "p4".into(),
         comm: "t4".into(),
-        program: None,
+        ..ThreadEnd::default()
     });
     let second = concluded(collector.next_window(), &[]);
     assert_eq!(second.sampling.passes, 3);
@@ -346,7 +346,7 @@ fn the_last_sleep_of_a_thread_ends_when_it_exits() {
         monotonic_ns: ms * MS,
         pcomm: "cc1".into(),
         comm: "cc1".into(),
-        program: None,
+        ..ThreadEnd::default()
     };
     let with = |end: &ThreadEnd| {
         let mut collector = collected(&passes);
@@ -509,7 +509,7 @@ fn the_next_window_has_the_names_and_reasons_of_its_threads_and_no_others() {
             monotonic_ns: 1010 * MS + 40 * MS * window,
             pcomm: starts.pcomm,
             comm: starts.comm,
-            program: None,
+            ..ThreadEnd::default()
         });
         add(&mut collector, 2 * window + 1, &[]);
         let shown = amounts(&concluded(collector.next_window(), &[]));
@@ -574,7 +574,7 @@ proptest! {
         }
         for (tid, start_time_clock_ticks, ms) in ends {
             let [pcomm, comm] = ["p", "t"].map(|kind| format!("{kind}{tid}").into());
-            let end = ThreadEnd { tid, start_time_clock_ticks, monotonic_ns: ms * MS, pcomm, comm, program: None };
+            let end = ThreadEnd { tid, start_time_clock_ticks, monotonic_ns: ms * MS, pcomm, comm, ..ThreadEnd::default() };
             collector.end(&end);
         }
         let window = at.saturating_sub(passes[0].0) * MS;

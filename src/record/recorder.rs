@@ -142,13 +142,15 @@ impl Recorder {
         let Some(listener) = &mut self.listener else { return };
         let (folded, selection) = (Arc::clone(to), Arc::clone(&self.selection));
         let ends = samples.map(|samples| Arc::clone(&samples.ends));
+        let note = move |exit: &ExitedThread| ends.iter().for_each(|ends| ends.add(exit));
+        let executed = Box::new(note.clone());
         let exited = move |exit: ExitedThread, left| {
-            ends.iter().for_each(|ends| ends.add(&exit));
+            note(&exit);
             if is_selected(&selection, &exit) {
                 lock(&folded).add_after(left, exit);
             }
         };
-        listener.fold(host, ExitSink { exited: Box::new(exited) });
+        listener.fold(host, ExitSink { exited: Box::new(exited), executed });
     }
 }
 

@@ -268,6 +268,8 @@ impl RecordedExits {
 pub struct ExitSink {
     /// Takes a thread that has exited, with what it was and had done each time that it executed another program.
     pub exited: Box<dyn FnMut(ExitedThread, Vec<ExitedThread>) + Send>,
+    /// Takes any process that has just executed another program, with what it was and had done before.
+    pub executed: Box<dyn FnMut(&ExitedThread) + Send>,
 }
 
 /// Passes on records of threads that started at that time or later, as soon as they are freed.
@@ -283,6 +285,10 @@ impl Folding {
         let exit = ThreadRecord::split(record).and_then(|(record, _)| decoder.exit(record));
         let exit = exit.filter(|exit| exit.started_monotonic_ns >= *since_monotonic_ns);
         exit.map(|exit| (sink.exited)(exit, left.iter().filter_map(|left| decoder.left(left)).collect())).is_some()
+    }
+
+    fn notes_left(&mut self, left: &LeftProgram) {
+        self.decoder.left(left).iter().for_each(&mut self.sink.executed);
     }
 }
 
@@ -480,7 +486,9 @@ impl ExitReceiver {
             false => (&mut self.left, MAX_LEFT),
         };
         if all.len() < most {
-            all.push(LeftProgram { record, program });
+            let left = LeftProgram { record, program };
+            self.folding.iter_mut().for_each(|folding| folding.notes_left(&left));
+            all.push(left);
         } else {
             self.execs_not_stored += 1;
         }

@@ -75,6 +75,7 @@ fn all_threads_of_an_interpreter_that_has_exited_are_of_its_script() {
             pcomm: "python3".into(),
             comm: "python3".into(),
             program: Some((tgid, program.into())),
+            ..ThreadEnd::default()
         });
     }
     // A window has the threads of a name as one.
@@ -143,6 +144,65 @@ fn a_zombie_has_the_reasons_of_its_life_also_without_records_of_exits() {
     });
     assert_eq!(reasons.threads.iter().map(|threads| threads.tgid).collect::<Vec<_>>(), [Some(10), Some(13)]);
     assert_eq!(reasons.times.iter().map(|time| time.ns / MS).max(), Some(40));
+}
+
+#[test]
+fn what_a_process_did_before_it_executed_another_program_is_a_reason_of_the_program_that_it_left() {
+    let of = |tid, names: &str, call, switches| ThreadSample {
+        tgid: 1,
+        pcomm: names.into(),
+        comm: names.into(),
+        ..in_call(tid, Activity::Asleep, switches, call, 1)
+    };
+    let before = || vec![of(1, "left", libc::SYS_wait4, 5), of(2, "left", libc::SYS_read, 5)];
+    let named = |tid, name: &str, owner| ThreadState {
+        tid,
+        tgid: 1,
+        pcomm: name.into(),
+        comm: name.into(),
+        start_time_clock_ticks: Some(7),
+        owner,
+        ..ThreadState::default()
+    };
+    // Other processes have these names.
+    let mut other = named(9, "left", None);
+    other.tgid = 9;
+    // The record of the execve(2) is received before or after a pass that has the next program.
+    for (caller, passes_before_record) in [(1, 2), (1, 3), (2, 2), (2, 3)] {
+        let after = || vec![of(1, "next", libc::SYS_poll, 6)];
+        let passes = [before(), vec![], after(), after()];
+        let mut collector = ReasonCollector::new(SAMPLER, ProcessSelection::default());
+        for (pass, samples) in (0..).zip(&passes) {
+            if pass == passes_before_record {
+                collector.end(&ThreadEnd {
+                    tid: caller,
+                    start_time_clock_ticks: 7,
+                    monotonic_ns: 1025 * MS,
+                    pcomm: "left".into(),
+                    comm: "left".into(),
+                    executed_in: Some(1),
+                    ..ThreadEnd::default()
+                });
+            }
+            collector.add(PassMoment { at_ns: 1000 * MS + 20 * MS * pass, ..PassMoment::default() }, samples, 0);
+        }
+        let rows = [
+            named(1, "next", None),
+            other.clone(),
+            named(caller, "left", Some(Owner::Command)),
+            named(1, "next", None),
+        ];
+        let reasons = concluded(collector, &rows);
+        let mut times = amounts(&reasons);
+        assert_eq!(times.remove("next Sleep poll do_epoll_wait"), Some((30, 2)), "{caller} {passes_before_record}");
+        let ms = |call: &str| times[&format!("left Sleep {call} do_epoll_wait")].0;
+        // A record that is received in time says when the sleep ended: the next pass is later.
+        assert!((20..=40).contains(&ms("wait4")), "{times:?}");
+        assert!(caller == 1 || (20..=40).contains(&ms("read")), "{times:?}");
+        let left = reasons.threads.iter().filter(|threads| &*threads.pcomm == "left");
+        assert!(left.clone().count() > 0 && left.clone().all(|threads| threads.tgid == Some(1)));
+        assert!(left.clone().all(|threads| threads.owner == Some(Owner::Command)), "{reasons:?}");
+    }
 }
 
 #[test]

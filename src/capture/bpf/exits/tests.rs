@@ -291,7 +291,7 @@ fn threads_that_start_and_exit_while_records_are_folded_are_not_kept() {
     let mut received = ExitReceiver::new(&fields);
     let (passed, taken) = std::sync::mpsc::channel();
     let exited = Box::new(move |exit: ExitedThread, _| passed.send(exit.started_monotonic_ns).unwrap());
-    let sink = ExitSink { exited };
+    let sink = ExitSink { exited, executed: Box::new(|_| ()) };
     let decoder = Decoder::new(&fields, &HostParameters::default(), &ExitNames::default());
     received.folding = Some(Folding { since_monotonic_ns: 1_900_000_000, decoder, sink });
     for start_ns in [1_999_999_999, 2_000_000_000] {
@@ -341,7 +341,11 @@ fn programs_that_a_folded_process_has_left_are_folded_with_it_and_others_are_kep
     let fields = fields();
     let mut received = ExitReceiver::new(&fields);
     let (passed, taken) = std::sync::mpsc::channel();
-    let sink = ExitSink { exited: Box::new(move |_, left| passed.send(left.len()).unwrap()) };
+    let (noted, executed) = std::sync::mpsc::channel();
+    let sink = ExitSink {
+        exited: Box::new(move |_, left| passed.send(left.len()).unwrap()),
+        executed: Box::new(move |left| noted.send((left.state.tid, left.executed)).unwrap()),
+    };
     let decoder = Decoder::new(&fields, &HostParameters::default(), &ExitNames::default());
     received.folding = Some(Folding { since_monotonic_ns: 1_900_000_000, decoder, sink });
     let execute = |received: &mut ExitReceiver, waited_ns| {
@@ -351,6 +355,7 @@ fn programs_that_a_folded_process_has_left_are_folded_with_it_and_others_are_kep
     };
     // Of 3.1 seconds, it has waited for nearly all.
     [3_090_000_001, 3_090_000_000, 0].into_iter().for_each(|waited_ns| execute(&mut received, waited_ns));
+    assert_eq!(executed.try_iter().collect::<Vec<_>>(), [(40, true); 2], "samples need them at once");
     received.take(&exiting(&fields, 2_000_000));
     received.take(&freed(&fields, 2_000_000_000, 130));
     assert_eq!(taken.try_iter().collect::<Vec<_>>(), [2]);
