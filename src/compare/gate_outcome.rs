@@ -90,6 +90,7 @@ impl GateOutcome {
 /// Why a gate on a value cannot be judged.
 const NO_DATA: &str = "no data";
 const ONLY_A_BOUND: &str = "only a lower bound of the value is known (≥)";
+const LACKS_EXITED_WORK: &str = "the value lacks threads or children that exited: without exit records, processes count only their CPU time, page faults and I/O; gate one of these, or record with BPF (`ctprof doctor` says how)";
 const NO_BASELINE: &str = "no data in the baseline";
 const NO_CANDIDATE: &str = "no data in the candidate";
 const NEGATIVE: &str = "negative values have no percentage; use an absolute bound";
@@ -322,6 +323,12 @@ fn result_of(
         Ok(()) if is_glob && is_share && is_gone && !is_fall => return Err(ONLY_IN_BASELINE),
         Ok(()) => {}
         Err(NO_DATA) => return Err(NO_DATA),
+        Err(LACKS_EXITED_WORK) if gate.metrics.len() > 1 || is_glob && is_gone && !is_fall => {
+            return Err(LACKS_EXITED_WORK);
+        }
+        Err(LACKS_EXITED_WORK) => {
+            result.outcome = GateOutcome::Error(format!("{}{LACKS_EXITED_WORK}", side_that_lacks(row)));
+        }
         Err(fault) if is_glob && (is_gone || is_new && row.values.of_candidate().is_none()) => return Err(fault),
         Err(fault) if (is_glob || gate.metrics.len() > 1) && gate_can_fail::is_fault(fault) => return Err(fault),
         // Whether it fell is unknown, and what is unknown does not pass.
@@ -359,6 +366,9 @@ fn compare(
         (None, Some(_)) => return Err(NO_BASELINE),
         (Some(_), None) => return Err(NO_CANDIDATE),
     };
+    if row.lacks_exited_work.iter().any(|lacks| *lacks) {
+        return Err(LACKS_EXITED_WORK);
+    }
     let scale = limit.scale;
     if scale == Scale::Ratio && values.iter().flatten().any(|number| *number < 0.0) {
         return Err(NEGATIVE);
@@ -378,6 +388,15 @@ fn compare(
         result.outcome = GateOutcome::Failed;
     }
     Ok(())
+}
+
+/// The side that lacks exited work, if it is one of two.
+fn side_that_lacks(row: &Row) -> &'static str {
+    match row.lacks_exited_work {
+        Sides { baseline: true, candidate: Some(true) } => "",
+        Sides { baseline: true, .. } => "baseline: ",
+        Sides { .. } => "candidate: ",
+    }
 }
 
 /// A gate on a name needs a group with the name in the candidate, and a percentage of it in the baseline.

@@ -2,7 +2,7 @@
 
 use super::exited_work::{TICKS, exited_that_matter, run, sum};
 use super::{ColumnInput, GroupTotals, HaltedNs, Measurement, OverviewColumn, Per, Quantity, number, rate_unit};
-use crate::model::{Cell, Formula, Metric, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit, WindowRule};
+use crate::model::{Cell, Formula, MetricId as M, NS_PER_TICK, SnapshotHead, Totals, Unit};
 
 /// Context on which the values of a group depend.
 #[derive(Clone, Copy)]
@@ -30,9 +30,15 @@ impl<'g> GroupContext<'g> {
         self.members.map_or(0, |members| members.threads)
     }
 
-    /// Whether exited work of the group lacks a value, as processes count less of it than threads do.
-    fn lacks_exited_work(&self, is_lacked: impl Fn(&Totals) -> bool) -> bool {
-        self.members.is_some_and(|members| exited_that_matter(members).any(|(_, totals)| is_lacked(totals)))
+    /// Whether the group has exited work without one of these metrics.
+    fn lacks_exited_work(&self, metrics: impl IntoIterator<Item = M>) -> bool {
+        let lacks = |members: &GroupTotals| metrics.into_iter().any(|id| members.lacks_exited_work(id));
+        self.members.is_some_and(lacks)
+    }
+
+    /// Whether exited work of the group has a line of its own.
+    fn shows_exited_work(&self) -> bool {
+        self.members.is_some_and(|members| exited_that_matter(members).next().is_some())
     }
 }
 
@@ -85,29 +91,27 @@ impl Quantity {
     /// The value of a group, and how far it can be relied on.
     pub(super) fn measure(self, of: &GroupContext<'_>) -> Measurement {
         let (totals, threads) = (of.totals, of.threads());
-        let lacks_metric = |metric: &Metric| {
-            metric.window == WindowRule::Increase && of.lacks_exited_work(|exited| metric.total(exited).is_none())
-        };
-        let (cell, covered, lacks_members, lacks_exited) = match self {
+        let (cell, covered, lacks_members) = match self {
             Self::Column(column) => return column.measure(of),
-            Self::ThreadCount => (Some(Cell::Number(threads)), threads, false, false),
+            Self::ThreadCount => (Some(Cell::Number(threads)), threads, false),
             Self::Metric(metric) => {
                 let covered = metric.covered(totals);
-                (metric.total(totals), covered, metric.is_partial(covered, threads), lacks_metric(metric))
+                (metric.total(totals), covered, metric.is_partial(covered, threads))
             }
             Self::Derived(derived) if matches!(derived.formula, Formula::LongestWait(_)) => {
                 let covered = derived.formula.inputs().map(|id| id.metric().covered(totals)).max();
-                (of.members.and_then(|members| members.longest_wait.cell()), covered.unwrap_or(0), false, false)
+                (of.members.and_then(|members| members.longest_wait.cell()), covered.unwrap_or(0), false)
             }
             Self::Derived(derived) => (
                 derived.total(totals, of.taskstats),
                 derived.covered(totals, of.taskstats),
                 derived.is_partial(totals, of.taskstats, threads),
-                derived.formula.inputs().any(|input| lacks_metric(input.metric())),
             ),
         };
+        let lacks_exited_work = of.lacks_exited_work(self.inputs().into_iter().map(|metric| metric.id));
         Measurement {
-            partial: lacks_members || cell.is_some() && lacks_exited,
+            partial: lacks_members || cell.is_some() && lacks_exited_work && of.shows_exited_work(),
+            lacks_exited_work,
             quantity: Some(self),
             is_total: self.is_total(),
             is_increase: self.is_increase(),
@@ -130,10 +134,11 @@ impl OverviewColumn {
         let inputs = self.covered(totals, times);
         // Of gauges, only the first thread of a process has a value.
         let lacks_members = inputs.clone().any(|covered| (1..of.threads()).contains(&covered));
-        let lacks_exited =
-            cell.is_some() && of.lacks_exited_work(|exited| self.amount(exited, Times::default()).is_none());
+        let lacks_exited_work = of.lacks_exited_work(self.needed_of_exited().iter().copied());
         Measurement {
-            partial: self.is_divided() && (lacks_members || lacks_exited),
+            partial: self.is_divided() && lacks_members
+                || cell.is_some() && lacks_exited_work && of.shows_exited_work(),
+            lacks_exited_work,
             quantity: Some(Quantity::Column(self)),
             is_total: true,
             quantum: quantum.as_ref().and_then(number).unwrap_or(0.0),
@@ -162,6 +167,20 @@ impl OverviewColumn {
             ColumnInput::Zombie => times.zombie,
             ColumnInput::PartOfRun(part) => part_of_run(totals, part),
             ColumnInput::Sum(metrics) | ColumnInput::Gauges(metrics) => sum(totals, metrics),
+        }
+    }
+
+    /// The metrics without which exited work is not in the value.
+    fn needed_of_exited(&self) -> &'static [M] {
+        match self.amount {
+            ColumnInput::Elapsed | ColumnInput::Gauges(_) => &[],
+            ColumnInput::Run => &[M::run_time_ns],
+            ColumnInput::PartOfRun(_) => TICKS,
+            ColumnInput::Sum(metrics) => metrics,
+            // Work without a record has no time but that on a CPU.
+            ColumnInput::Block | ColumnInput::Sleep | ColumnInput::Halted(_) | ColumnInput::Zombie => {
+                &[M::wait_time_ns]
+            }
         }
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Measurement {
     /// How many members have a value, and whether some lack one that they should have.
     pub(super) covered: u64,
     pub(super) partial: bool,
+    /// Whether work of exited threads or children is not in it, however little they ran.
+    pub(super) lacks_exited_work: bool,
     pub(super) quantity: Option<Quantity>,
     /// The reason whose time it is, in the section of reasons.
     pub(super) reason: Option<Arc<GroupReason>>,
@@ -83,6 +85,7 @@ impl Measurement {
             cell: cell.into(),
             covered,
             partial: false,
+            lacks_exited_work: false,
             quantity: None,
             reason: None,
             is_total: false,

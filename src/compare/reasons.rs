@@ -370,6 +370,7 @@ impl<'g> GroupTime<'g> {
         let cell = amount.map(|ns| of_kind(&Cell::Number(0), ns));
         Measurement {
             partial: counters().any(|counter| counter.partial),
+            lacks_exited_work: counters().any(|counter| counter.lacks_exited_work),
             is_total: true,
             is_increase: true,
             ..Measurement::new(name, Unit::Ns, cell, covered)

@@ -129,6 +129,8 @@ pub struct Row {
     pub covered: Sides<Option<u64>>,
     /// True if some members lack a value that they should have.
     pub partial: bool,
+    /// The sides on which work of exited threads or children is not in the value.
+    pub(super) lacks_exited_work: Sides<bool>,
     /// How the sides differ; of several runs, how their medians differ. `None` in a report of one side.
     pub change: Option<Change>,
     /// Numbers of all runs and their verdict, if there are several runs.
@@ -178,6 +180,7 @@ impl Row {
     ) -> Self {
         let covered = sides.as_ref().zip(exists).map(|(measured, exists)| exists.then_some(measured.covered));
         let partial = sides.iter().any(|measured| measured.partial);
+        let lacks_exited_work = sides.as_ref().map(|measured| measured.lacks_exited_work);
         let Measurement { ref name, unit, quantity, ref reason, .. } = sides.baseline;
         let (name, reason) = (name.clone(), reason.clone());
         let values = sides.map(|measured| measured.cell);
@@ -191,6 +194,7 @@ impl Row {
             reason,
             covered,
             partial,
+            lacks_exited_work,
             change: exists.both().map(|exists| Change::new(&values, delta.as_ref(), exists)),
             runs,
             headline: None,
@@ -231,6 +235,7 @@ impl Row {
     /// The row of a group that has none of this total, on each side that knows the total.
     pub(super) fn none_of(&self, place: usize, group: &Group) -> Self {
         let mut row = Self { group: place, covered: group.members(), partial: false, ..self.clone() };
+        row.lacks_exited_work = row.lacks_exited_work.map(|_| false);
         row.values = row.values.map(|cell| cell.map(|cell| of_kind(&cell, 0.0)));
         let numbers = row.runs.iter_mut().flat_map(|runs| runs.values.as_mut()).flatten();
         numbers.for_each(|number| *number *= 0.0);

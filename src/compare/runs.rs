@@ -321,9 +321,10 @@ impl MeasurementRuns {
         Self { measured, numbers: vec![f64::NAN; runs].into(), coarse: Vec::new(), others: Vec::new() }
     }
 
-    fn add(&mut self, run: usize, Measurement { cell, covered, partial, quantum, .. }: Measurement) {
+    fn add(&mut self, run: usize, Measurement { cell, covered, partial, lacks_exited_work, quantum, .. }: Measurement) {
         self.measured.covered = self.measured.covered.min(covered);
         self.measured.partial |= partial;
+        self.measured.lacks_exited_work |= lacks_exited_work;
         self.measured.quantum = self.measured.quantum.max(quantum);
         let Some(cell) = cell else { return };
         self.coarse.extend((quantum > 0.0).then_some(run));

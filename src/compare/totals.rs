@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::longest_wait::LongestWait;
 use super::{GroupBy, GroupFacts, HaltedNs, ProcessMemory, Throttled, Turnover};
 use crate::model::sorted::Arrange;
-use crate::model::{ExitedWork, MonotonicNs, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Totals, lineage};
+use crate::model::{
+    ExitedWork, MetricId, MonotonicNs, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Totals, WindowRule, lineage,
+};
 
 /// Totals of a group: the work of its threads, and their number.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +45,8 @@ pub(super) struct GroupTotals {
     /// The longest run time of one thread that ran for much of its time, in nanoseconds.
     hottest_ns: u64,
     pub(super) exited_work: BTreeMap<ExitedWork, Box<Totals>>,
+    /// The metrics that some of it has no value of, as processes count less than threads do: a bit for each.
+    unknown_of_exited: u128,
     /// Number of threads whose name is known not to be cut, although it has the maximum length.
     whole_names: u64,
     /// Number of first threads of processes, and the number of first threads with such a name.
@@ -117,6 +121,7 @@ impl GroupTotals {
             }
         }
         if let Some(kind) = thread.exited_work {
+            self.unknown_of_exited |= !thread.metrics.present();
             self.exited_work.entry(kind).or_default().add_work(&thread.metrics);
             return self.totals.add_work(&thread.metrics);
         }
@@ -142,6 +147,11 @@ impl GroupTotals {
         self.leaders_with_whole_names += u64::from(thread.is_leader() && thread.name_complete);
         self.lifetimes.add(thread);
         self.totals.add(&thread.metrics);
+    }
+
+    /// Whether the total of a counter, or a peak, lacks exited work. It has no state.
+    pub(super) fn lacks_exited_work(&self, id: MetricId) -> bool {
+        id.metric().window != WindowRule::Later && self.unknown_of_exited >> id as u32 & 1 == 1
     }
 
     /// The number of kinds of memory.
@@ -277,6 +287,7 @@ impl GroupTotals {
             parents,
             hottest_ns,
             exited_work,
+            unknown_of_exited,
             whole_names,
             leaders,
             leaders_with_whole_names,
@@ -305,6 +316,7 @@ impl GroupTotals {
         for (kind, totals) in exited_work {
             self.exited_work.entry(*kind).or_default().merge(totals);
         }
+        self.unknown_of_exited |= unknown_of_exited;
         self.whole_names += *whole_names;
         self.leaders += *leaders;
         self.leaders_with_whole_names += *leaders_with_whole_names;

@@ -177,6 +177,38 @@ fn ran(ms: u64) -> Value {
 }
 
 #[test]
+fn a_value_without_what_exited_is_an_error_on_each_side_and_one_with_it_is_judged() {
+    let shell = json!({"run_time_ns": 1_000_000_000, "wait_time_ns": 1_000_000_000, "voluntary_csw": 5,
+                       "nonvoluntary_csw": 0, "minflt": 100, "majflt": 0, "hiwater_rss_bytes": 1 << 20,
+                       "party": "command"});
+    // Of children that took less than a tick, a process counts the page faults and not the switches.
+    let children = json!({"tid": 0, "exited_work": "children", "run_time_ns": 0, "minflt": 50, "majflt": 0,
+                          "party": "command"});
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    let whole = window(Some(500), &[("sh", shell.clone())]);
+    let lacks = window(Some(500), &[("sh", shell), ("sh", children)]);
+    let missing = "the value lacks threads or children that exited";
+    for (a, b, side) in [(&whole, &lacks, "candidate: "), (&lacks, &whole, "baseline: "), (&lacks, &lacks, "")] {
+        sides.write("a", a);
+        sides.write("b", b);
+        for (gate, group) in [("csw>10%", "all groups"), ("sh:wait<1ms", "sh"), ("*:csw>9", "sh")] {
+            let (status, said) = sides.gates(&[gate]);
+            assert_eq!(status, Some(1), "{gate}: {said}");
+            assert!(
+                said.contains(&format!("gate error: {group} ")) && said.contains(&format!(": {side}{missing}")),
+                "{said}"
+            );
+        }
+        for gate in ["cpu_efficiency>5pp", "hiwater_rss_bytes>1MiB"] {
+            assert_eq!(sides.gates(&[gate]).0, Some(1), "{gate}");
+        }
+        for gate in ["elapsed>5%", "run>10%", "*:run>10%", "faults>50%", "worse>50%"] {
+            assert_eq!(sides.gates(&[gate]), (Some(0), "1 gate passed\n".to_owned()), "{gate}");
+        }
+    }
+}
+
+#[test]
 fn the_peak_average_or_ratio_of_a_new_group_fails_a_glob_unless_new_groups_are_allowed() {
     let of =
         |mib: u64| json!({"run_time_ns": 1_000_000_000, "wait_time_ns": 1_000_000_000, "hiwater_rss_bytes": mib << 20});
