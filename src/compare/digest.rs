@@ -7,7 +7,9 @@ use std::collections::{HashMap, HashSet};
 use rayon::prelude::*;
 
 use super::{CompareOptions, GroupBy, GroupTotals, ThreadFilter};
-use crate::model::{Census, CtprofSnapshot, Name, Owner, SnapshotHead, ThreadState, Threads, Totals, WindowInfo};
+use crate::model::{
+    Census, CtprofSnapshot, Name, Owner, RecordedCommand, SnapshotHead, ThreadState, Threads, Totals, WindowInfo,
+};
 
 /// A snapshot, reduced to totals by the exact names that an axis uses.
 #[derive(Clone, Debug)]
@@ -32,6 +34,12 @@ impl Digest {
     /// Whether no thread is in its scope.
     pub fn is_empty(&self) -> bool {
         self.threads.by_names.is_empty()
+    }
+
+    /// Whether its command failed. A command that ran on, after the time of the recording, has not.
+    pub(super) fn has_failed(&self) -> bool {
+        let command = self.head.window.as_ref().and_then(|window| window.command.as_ref());
+        command.and_then(RecordedCommand::end).is_some_and(|end| end != 0)
     }
 
     /// Sets the window between the baseline and this snapshot.

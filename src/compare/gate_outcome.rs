@@ -153,6 +153,13 @@ pub(super) fn judge<'r>(
 }
 
 impl GateResult {
+    /// The result of a gate that cannot be judged for any group.
+    pub(super) fn error(place: usize, gate: &Gate, fault: String) -> Self {
+        let metric = if let [metric] = &gate.metrics[..] { &metric.name } else { WORSE };
+        let group = gate.group.iter().map(GroupGlob::to_string).collect();
+        Self::new(place, gate, metric, group, GateOutcome::Error(fault))
+    }
+
     /// The values of the runs of both sides that decided, and the value beyond which the gate fails; `None` for single runs.
     pub(crate) fn deciding_runs(&self) -> Option<(&[Vec<f64>; 2], f64)> {
         let sides = self.tested.as_ref().map(|tested| &tested.sides)?;
@@ -190,10 +197,7 @@ fn results_of(place: usize, gate: &Gate, judge: &GateJudge, sections: &[&ReportS
         return results.into_iter().flatten().collect();
     }
     let left_out = left_out.into_iter().filter_map(Result::err).next_back();
-    let fault = fault(gate, left_out, sections);
-    let metric = if let [metric] = &gate.metrics[..] { &metric.name } else { WORSE };
-    let group = gate.group.iter().map(GroupGlob::to_string).collect();
-    vec![GateResult::new(place, gate, metric, group, GateOutcome::Error(fault))]
+    vec![GateResult::error(place, gate, fault(gate, left_out, sections))]
 }
 
 /// Why a gate has no result, if its groups were left out for a reason; `None` if it selects none.

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     CompareOptions, DifferentHosts, Digest, ELAPSED, EndedEarly, Gate, GateJudge, GateMetric, GateOutcome, GateResult,
     Group, GroupBy, Grouped, Header, NoSuchGroup, NoteWriter, Order, Per, Quantity, Query, Renamed, ReportSection, Row,
-    RunCount, Runs, Scope, Sides, SortKey, Threshold, TooManyRows, Trend, Why, WindowSide, captures, gate_cause,
-    gate_cause::CauseSections, gate_outcome, headline, host, overview, reason_tree, reasons, records, runs, tests_of,
-    why,
+    RunCount, Runs, RunsError, Scope, Sides, SortKey, Threshold, TooManyRows, Trend, Why, WindowSide, captures,
+    gate_cause, gate_cause::CauseSections, gate_outcome, headline, host, overview, reason_tree, reasons, records, runs,
+    tests_of, why,
 };
-use crate::diagnose::{Finding, findings_of};
+use crate::diagnose::{Finding, Side, findings_of};
 use crate::model::sorted::CollectSorted;
 use crate::model::{BpfObstacle, CtprofSnapshot, MetricId, Section, SnapshotHead};
 use crate::statistics::{Design, Verdict};
@@ -241,10 +241,21 @@ fn finish(
     }
 }
 
+/// Why no gate can be judged: the command of a side that is one file failed. Of several runs, those that failed are left out before.
+fn failed_command(digests: Sides<&[Digest]>) -> Option<String> {
+    let mut sides = Side::ALL.iter().zip(digests);
+    let (side, _) = sides.find(|(_, runs)| runs.iter().any(Digest::has_failed))?;
+    Some(format!("{}: {}", side.name(), RunsError::Failed(1, 1)))
+}
+
 /// Returns the results of the gates, which may check rows that are not reported.
 fn gate_results(grouped: &Grouped, gates: &[Gate], per: Per, options: &CompareOptions) -> Vec<GateResult> {
-    let minor = minor_groups(grouped, gates, options);
     let digests = grouped.sides.as_ref().map(|side| &side.digests[..]);
+    if let Some(fault) = failed_command(digests) {
+        let error = |(place, gate)| GateResult::error(place, gate, fault.clone());
+        return gates.iter().enumerate().map(error).collect();
+    }
+    let minor = minor_groups(grouped, gates, options);
     let other_host =
         if options.different_hosts == DifferentHosts::Allow { None } else { host::other_processor(digests) };
     let (design, tests, new_groups) = (grouped.judge.design, tests_of(gates), options.new_groups);

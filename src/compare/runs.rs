@@ -50,9 +50,7 @@ impl From<Digest> for Runs {
 impl Runs {
     /// Adds a run. If its command failed, it is only counted.
     pub fn add(&mut self, run: Digest) {
-        let command = run.head.window.as_ref().and_then(|window| window.command.as_ref());
-        // A command that ran on, after the time of the recording, has not failed.
-        if command.is_some_and(|command| command.end().is_some_and(|end| end != 0)) {
+        if run.has_failed() {
             self.excluded += 1;
         } else {
             self.digests.push(run);

@@ -207,6 +207,25 @@ fn runs_whose_command_failed_are_excluded_and_more_than_a_tenth_is_an_error() {
 }
 
 #[test]
+fn no_gate_is_judged_if_the_command_of_a_file_failed() {
+    let lab = Lab::new();
+    let mut killed = window(0, &[("make", ran(1))]);
+    killed["window"]["command"] = json!({"arguments": ["x"], "elapsed_ns": 5, "signal": 9});
+    lab.write("side", 1, &window(0, &[("make", ran(1000))]));
+    lab.write("side", 2, &window(2, &[("make", ran(1))]));
+    lab.write("side", 3, &killed);
+    let [good, failed, killed] = ["side/run-01.json", "side/run-02.json", "side/run-03.json"];
+    for (sides, side) in [([good, failed], "candidate"), ([good, killed], "candidate"), ([killed, good], "baseline")] {
+        let out = lab.compare(&[&sides[..], &["--fail-on", "run>5%", "--fail-on", "make:worse>5%"]].concat());
+        let said = text(&out.stderr);
+        let why = format!("run>5%: {side}: the command failed in 1 of 1 runs");
+        assert!(out.status.code() == Some(1) && said.contains(&why), "{said}");
+        assert!(said.starts_with("2 gates could not be evaluated"), "{said}");
+        assert_eq!(lab.compare(&sides).status.code(), Some(0), "it can be looked at");
+    }
+}
+
+#[test]
 fn a_directory_without_runs_is_an_error_and_other_files_are_left_alone() {
     let lab = Lab::new();
     lab.side("base", STEADY);
