@@ -146,12 +146,12 @@ fn scores(section: &ReportSection, host: &HostSize, per: Per) -> Vec<Score> {
     scores
 }
 
-/// The keys of the groups that took less than this share of the CPU time of all, on both sides. Groups whose time is unknown are not
+/// The keys of the groups that took less than this share of the CPU time of all, of all runs, on both sides. Groups whose time is unknown are not
 /// among them.
 pub(super) fn minor_groups(section: &ReportSection, share: f64) -> BTreeSet<&Vec<String>> {
     let run: Vec<_> = section.rows.iter().filter(|row| row.name == RUN).collect();
-    let all = run.iter().find(|row| section.groups[row.group].is_all()).map_or([0.0; 2], |row| row.numbers());
-    let is_minor = |row: &&&Row| all.iter().zip(row.numbers()).all(|(all, run)| run < all * share);
+    let all = run.iter().find(|row| section.groups[row.group].is_all()).map_or([0.0; 2], |row| row.means());
+    let is_minor = |row: &&&Row| all.iter().zip(row.means()).all(|(all, run)| run < all * share);
     run.iter().filter(|row| !row.is_absent()).filter(is_minor).map(|row| &section.groups[row.group].key).collect()
 }
 

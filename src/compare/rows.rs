@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{
     Change, Delta, ELAPSED, GroupFacts, GroupReason, Judge, KnownValues, Measurement, Quantity, RowRuns, SectionRuns,
-    Selection, Sides, SortKey, Turnover, delta, joined, of_kind, one_run, score,
+    Selection, Sides, SortKey, Turnover, delta, joined, of_kind, one_run, plain_number, present, score,
 };
 use crate::diagnose::Note;
 use crate::model::sorted::CollectSorted;
@@ -260,6 +260,13 @@ impl Row {
         }
     }
 
+    /// The numbers of both sides; of several runs, the means.
+    pub(super) fn means(&self) -> [f64; 2] {
+        let Some(RowRuns { values, .. }) = self.runs.as_deref() else { return self.numbers() };
+        let mean = |numbers: &[f64]| present(numbers).sum::<f64>() / present(numbers).count().max(1) as f64;
+        [mean(&values.baseline), values.candidate.as_deref().map_or(0.0, mean)]
+    }
+
     /// How much it changed, or of one side how much it is. A group on one side has no value on the other, which counts as 0.
     pub(crate) fn amount(&self) -> f64 {
         let [before, after] = self.numbers();
@@ -287,7 +294,7 @@ impl Row {
 
     /// Why tables hide the row, if they do.
     pub fn hidden_reason(&self) -> Option<HiddenReason> {
-        let zero = || self.values.iter().flatten().all(is_zero).then_some(HiddenReason::Zero);
+        let zero = || self.is_each_run(|number| number == 0.0).then_some(HiddenReason::Zero);
         match (self.verdict(), self.change) {
             (Some(Verdict::Same), change) if change != Some(Change::Unchanged) => Some(HiddenReason::Same),
             (Some(Verdict::Unclear), _) => zero(),
@@ -309,8 +316,16 @@ impl Row {
 
     /// Whether tables hide the row, or it has only percentages that are shown as 0.
     pub(crate) fn is_next_to_nothing(&self) -> bool {
-        let is_least = self.unit == Unit::Percent && self.is_shown_as_zero();
-        is_least || self.hidden_reason().is_some()
+        let is_least = |percent| percent < score::LEAST_SHOWN_PERCENT;
+        self.unit == Unit::Percent && self.is_each_run(is_least) || self.hidden_reason().is_some()
+    }
+
+    /// Whether all values, of several runs those of each, are numbers that are so.
+    fn is_each_run(&self, is_so: impl Fn(f64) -> bool) -> bool {
+        match &self.runs {
+            Some(runs) => runs.values.iter().all(|numbers| present(numbers).all(&is_so)),
+            None => self.values.iter().flatten().all(|cell| plain_number(cell).is_some_and(&is_so)),
+        }
     }
 
     /// Whether it has only values that are 0, or percentages that are shown as 0.

@@ -11,6 +11,7 @@ use super::{
 use crate::compare::{Group, Headline, OverviewColumn, ReportSection, Row, Trend, Turnover};
 use crate::diagnose::{counted, plural};
 use crate::model::Unit;
+use crate::statistics::Verdict;
 
 /// A column of the overview's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,7 +225,10 @@ pub(super) fn of_headline<'r>(section: &'r ReportSection, row: &Row) -> Option<(
 /// side has, the value: `new: run 26%`. Empty for groups that take too little CPU time.
 pub(super) fn group_change(section: &ReportSection, row: &Row) -> String {
     let Some((leader, headline)) = of_headline(section, row) else { return String::new() };
-    let Some(word) = only_side(&section.groups[row.group]) else { return short_text(leader, headline) };
+    let is_unclear = leader.verdict() == Some(Verdict::Unclear);
+    let Some(word) = only_side(&section.groups[row.group]).filter(|_| !is_unclear) else {
+        return short_text(leader, headline);
+    };
     let value = if word == NEW { leader.values.of_candidate() } else { leader.values.baseline.as_ref() };
     format!("{word}: {} {}", leader.name, cell_text(value, leader.unit))
 }

@@ -287,6 +287,21 @@ fn a_group_that_few_runs_have_did_no_work_in_the_others() {
 }
 
 #[test]
+fn a_group_that_ran_in_fewer_than_half_of_the_runs_is_shown_and_judged_if_it_is_unclear() {
+    let lab = Lab::new();
+    let processes = [("app", ran(100)), ("retry", ran(300))];
+    for run in 0..12 {
+        lab.write("base", run, &window(0, &processes[..1]));
+        lab.write("cand", run, &window(0, &processes[..if [0, 1, 5, 6, 10].contains(&run) { 2 } else { 1 }]));
+    }
+    let out = lab.compare(&["base", "cand", "--fail-on", "*:run>10%", "--fail-on-unclear"]);
+    let page = text(&out.stdout);
+    let retry = page.lines().find(|line| line.starts_with("retry ")).unwrap_or_else(|| panic!("{page}"));
+    assert!(retry.contains("run: unclear"), "{page}");
+    assert_eq!(out.status.code(), Some(3), "{}", text(&out.stderr));
+}
+
+#[test]
 fn a_group_that_only_one_side_has_in_every_run_is_more() {
     let lab = Lab::new();
     for (run, ms) in STEADY.into_iter().enumerate() {
