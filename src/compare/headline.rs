@@ -107,10 +107,10 @@ pub(super) fn rank(
 
 fn scores(section: &ReportSection, host: &HostSize, per: Per) -> Vec<Score> {
     let mut rows: Vec<Vec<(usize, &Row)>> = vec![Vec::new(); section.groups.len()];
-    let mut elapsed = None;
+    let (mut elapsed, mut has_command) = (None, false);
     for (place, row) in section.rows.iter().enumerate() {
         match &*row.name {
-            ELAPSED => elapsed = Some(row).filter(|_| per == Per::Run),
+            ELAPSED => (elapsed, has_command) = (Some(row).filter(|_| per == Per::Run), true),
             _ => rows[row.group].push((place, row)),
         }
     }
@@ -125,7 +125,7 @@ fn scores(section: &ReportSection, host: &HostSize, per: Per) -> Vec<Score> {
         let whole = wholes[column.name];
         let share = if whole > 0.0 { row.amount() / whole } else { 0.0 };
         // Of commands, less wait is no good in itself: it can be that of threads that wait for a lock instead.
-        let is_scored = elapsed.is_none() || row.name != WAIT;
+        let is_scored = !has_command || row.name != WAIT;
         scores[row.group].add(*place, row.verdict(), if is_scored { column.weight * share } else { 0.0 });
     }
     let all = section.groups.iter().position(Group::is_all);

@@ -577,6 +577,24 @@ fn the_verdict_of_a_group_is_about_the_time_that_explains_elapsed_time() {
 }
 
 #[test]
+fn the_verdict_of_a_command_is_never_that_of_wait_whatever_values_are_divided_by() {
+    let lab = Lab::new();
+    let run = |run: u64, wait: u64| {
+        let times = json!({"run_time_ns": run * 1_000_000, "wait_time_ns": wait * 1_000_000});
+        window(0, &[("gzip", times), ("sh", ran(500))])
+    };
+    for (number, percent) in STEADY.into_iter().map(|ms| ms / 10).enumerate() {
+        lab.write("first", number, &run(2 * percent, 6 * percent));
+        lab.write("second", number, &run(3 * percent, percent));
+    }
+    for per in [&[][..], &["--per-unit", "1"], &["--per", "cpu-second"], &["--per", "second"]] {
+        let page = text(&lab.compare(&[&["first", "second"], per].concat()).stdout);
+        let line = page.lines().find(|line| line.starts_with("gzip ")).unwrap_or_else(|| panic!("{page}"));
+        assert!(line.contains("  run: "), "{per:?}: {page}");
+    }
+}
+
+#[test]
 fn a_run_in_which_a_group_was_never_a_zombie_has_no_time_of_it_and_is_not_unknown() {
     let lab = Lab::new();
     // Each run has another group that was a zombie, so that the state could be seen in all.
