@@ -76,8 +76,12 @@ impl Warning {
         })
     }
 
-    /// Sources with values on one side only, without those contained in another one.
+    /// Sources with values on one side only, without those contained in another one. Where all threads have exited, nothing says
+    /// which sources there were.
     pub(crate) fn one_sided_sources(baseline: &Census, candidate: &Census) -> Vec<Self> {
+        if baseline.threads == 0 || candidate.threads == 0 {
+            return Vec::new();
+        }
         let sources = |census: &Census| census.present().map(DataSource::of_metric).collect();
         let (baseline, candidate): (BTreeSet<DataSource>, BTreeSet<DataSource>) =
             (sources(baseline), sources(candidate));
@@ -124,6 +128,9 @@ mod tests {
         let text: Vec<_> = warnings.iter().map(ToString::to_string).collect();
         assert_eq!(text, ["only the candidate has values from delay accounting"]);
         assert_eq!(Warning::one_sided_sources(&delays, &delays), []);
+        let exited = Census::default();
+        let sides = [(&exited, &delays), (&delays, &exited)];
+        assert!(sides.iter().all(|(one, other)| Warning::one_sided_sources(one, other).is_empty()), "all have exited");
         let taskstats = census(|thread| {
             thread.metrics.blkio_delay_count = Some(0.into());
             thread.metrics.cpu_delay_count = Some(0.into());
