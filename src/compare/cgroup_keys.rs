@@ -9,7 +9,7 @@ pub use self::renamed::Renamed;
 use self::renamed::{Kinds, renamed};
 use super::{GroupBy, Grouping, Names, Sides, ThreadNames};
 use crate::diagnose::Side;
-use crate::model::Container;
+use crate::model::{CgroupStats, Container};
 use crate::names::{Keys, NameKind, cgroup_pattern, pattern_key, unit_of_path, workload};
 
 /// The keys of the cgroups of two snapshots. Without grouping by cgroup, every path is its own key.
@@ -22,6 +22,8 @@ pub(super) struct CgroupKeys {
     renamed: HashMap<String, String>,
     /// The keys under which renamed cgroups are shown.
     matched: HashSet<String>,
+    /// Cgroups that a capture lists only for their CPU quota: in the other captures, too, they are compared without it.
+    quotas: HashSet<String>,
     pub(super) list: Vec<Renamed>,
 }
 
@@ -30,15 +32,18 @@ impl CgroupKeys {
     /// recorded values (`recorded`).
     pub(super) fn learn<'n>(
         threads: &Sides<Vec<&'n ThreadNames>>,
-        recorded: impl Iterator<Item = &'n str>,
+        recorded: impl Iterator<Item = (&'n String, &'n CgroupStats)>,
         containers: &HashMap<&str, &Container>,
         grouping: &Grouping,
     ) -> Self {
         if !grouping.axis.is_by_cgroup() {
             return Self::default();
         }
+        let recorded: Vec<_> = recorded.collect();
+        let quotas = recorded.iter().filter(|(_, stats)| stats.without_threads);
+        let quotas = quotas.map(|(path, _)| (*path).clone()).collect();
         let occupied = threads.iter().flatten().filter_map(|names| names.cgroup.as_deref());
-        let paths: BTreeSet<&str> = occupied.chain(recorded).collect();
+        let paths: BTreeSet<&str> = occupied.chain(recorded.iter().map(|(path, _)| &***path)).collect();
         let flattened = |path: &str| grouping.flatten.iter().find_map(|glob| glob.apply(path));
         let paths: Vec<_> = paths.into_iter().map(|path| (path, flattened(path))).collect();
         let paths = paths.iter().map(|(path, flattened)| (*path, flattened.as_deref().unwrap_or(path)));
@@ -61,7 +66,7 @@ impl CgroupKeys {
         let keys: HashMap<_, _> = paths.map(|(path, flattened)| (path.to_owned(), key((path, flattened)))).collect();
         let mut counts = HashMap::new();
         keys.values().for_each(|key: &String| *counts.entry(key.clone()).or_default() += 1);
-        let mut keys = Self { keys, counts, ..Self::default() };
+        let mut keys = Self { keys, counts, quotas, ..Self::default() };
         // Containers and pods are the same only if their names are.
         let are_paths = matches!(grouping.axis, GroupBy::Cgroup | GroupBy::All) && grouping.names == Names::Patterns;
         if let (true, Sides { baseline, candidate: Some(candidate) }) = (are_paths, threads) {
@@ -77,6 +82,11 @@ impl CgroupKeys {
         let key = self.keys.get(path).map_or(path, String::as_str);
         let renamed = self.renamed.get(key).filter(|_| side == Side::Candidate);
         renamed.map_or(key, String::as_str).to_owned()
+    }
+
+    /// Whether a section lists the cgroup.
+    pub(super) fn lists(&self, path: &str, stats: &CgroupStats) -> bool {
+        !stats.without_threads || self.quotas.contains(path)
     }
 
     pub(super) fn is_renamed(&self, key: &str) -> bool {

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use super::{CompareOptions, GroupBy, GroupTotals, ThreadFilter};
 use crate::model::{
     Census, CtprofSnapshot, Name, Owner, RecordedCommand, SnapshotHead, ThreadState, Threads, Totals, WindowInfo,
+    lineage,
 };
 
 /// A snapshot, reduced to totals by the exact names that an axis uses.
@@ -26,6 +27,8 @@ impl Digest {
     pub fn new(mut head: SnapshotHead, threads: ThreadTotals) -> Self {
         // A command has no cgroup of its own.
         if let ThreadFilter::InCgroups(paths) = &threads.filter {
+            let lineage: HashSet<&str> = paths.iter().flat_map(|path| lineage(path)).collect();
+            head.cgroup_stats.retain(|path, _| paths.contains(path) || lineage.contains(&**path));
             head.cgroup_stats.iter_mut().for_each(|(path, stats)| stats.without_threads |= !paths.contains(path));
         }
         Self { head, threads, window: None }

@@ -201,7 +201,7 @@ impl Grouped {
         for GroupedSide { digests, groups, side, is_by_cgroup, .. } in self.sides.iter() {
             names.extend(groups.iter().flat_map(Groups::keys).flatten().cloned());
             if *is_by_cgroup {
-                let paths = digests.iter().flat_map(|digest| digest.head.cgroups()).map(|(path, _)| path);
+                let paths = digests.iter().flat_map(|digest| digest.head.listed_cgroups()).map(|(path, _)| path);
                 names.extend(paths.map(|path| self.keys.cgroups.key(*side, path)));
             }
         }
@@ -240,7 +240,7 @@ impl SectionContext<'_> {
                 group::section(head, totals, per, &values)
             }
             section if section.is_of_cgroups() && side.is_by_cgroup => {
-                records::cgroup_section(head, section, |path| self.cgroups.key(side.side, path))
+                records::cgroup_section(head, section, (self.cgroups, side.side))
             }
             Section::Overview => overview::section(head, totals, per),
             Section::Reasons => {

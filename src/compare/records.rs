@@ -3,17 +3,17 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Measurement, SideGroup, SideSection, Sides};
-use crate::diagnose::Note;
+use super::{CgroupKeys, Measurement, SideGroup, SideSection, Sides};
+use crate::diagnose::{Note, Side};
 use crate::model::sorted::{Arrange, CollectSorted};
 use crate::model::{RecordValue, Reduction, Section, SnapshotHead, ValueScope, WindowRule};
 
 /// A section about cgroups on one side: the values of each group of cgroups.
-pub(super) fn cgroup_section(snapshot: &SnapshotHead, section: Section, key: impl Fn(&str) -> String) -> SideSection {
+pub(super) fn cgroup_section(head: &SnapshotHead, section: Section, (keys, side): (&CgroupKeys, Side)) -> SideSection {
     let mut groups: BTreeMap<Vec<String>, Collected<'_>> =
         std::iter::once((Vec::new(), Collected::default())).into_map();
-    for (path, stats) in snapshot.cgroups() {
-        for key in [Vec::new(), vec![key(path)]] {
+    for (path, stats) in head.cgroup_stats.iter().filter(|(path, stats)| keys.lists(path, stats)) {
+        for key in [Vec::new(), vec![keys.key(side, path)]] {
             groups.entry(key).or_default().add(path, stats.values(section));
         }
     }
@@ -104,7 +104,7 @@ mod tests {
     use super::super::options::{CompareOptions, GroupBy};
     use super::super::{compare, show};
     use super::*;
-    use crate::compare::Grouping;
+    use crate::compare::{Grouping, Row};
     use crate::model::{Cell, CtprofSnapshot, SettingRange};
 
     fn snapshot(cgroups: &str) -> CtprofSnapshot {
@@ -150,6 +150,32 @@ mod tests {
             used.map(|row| (section.groups[row.group].key.clone(), row.values.baseline.clone())).collect();
         let four = Some(Cell::Number(4));
         assert_eq!(used, [(Vec::new(), four.clone()), (vec!["/a/b".to_owned()], four)]);
+    }
+
+    #[test]
+    fn a_quota_above_the_threads_is_compared_without_the_sums_of_those_below() {
+        let side = |quota: &str, throttled: u64| {
+            let own = format!(r#""nr_throttled":{throttled},"max_quota_us":{quota}"#);
+            let above =
+                format!(r#"{{"cpu":{{"usage_usec":4,{own}}},"memory":{{"current":3}},"without_threads":true}}"#);
+            snapshot(&format!(r#"{{"/a":{above}, "/a/b":{{"cpu":{{"usage_usec":4,"nr_throttled":1}}}}}}"#))
+        };
+        let comparison = compare(&side(r#""max""#, 0), &side("10000", 39), &options("/none"));
+        let number = |number: u64| Some(Cell::Number(number.into()));
+        let rows_of = |key: &[&str]| {
+            let tables = comparison.sections.iter().filter(|table| table.section.is_of_cgroups());
+            let rows = tables.flat_map(|table| table.rows.iter().map(|row| (&table.groups[row.group].key, row)));
+            let of_key = rows.filter(|(found, _)| *found == key);
+            let values = |row: &Row| (row.values.baseline.clone(), row.values.candidate.clone().flatten());
+            of_key.map(|(_, row)| (row.name.to_string(), values(row))).collect::<BTreeMap<_, _>>()
+        };
+        let no_quota = Some(Cell::Word("max".into()));
+        let expected =
+            [("cpu.max_quota_us", (no_quota, number(10_000))), ("cpu.nr_throttled", (number(0), number(39)))];
+        assert_eq!(rows_of(&["/a"]), expected.map(|(name, values)| (name.to_owned(), values)).into());
+        let total = rows_of(&[]);
+        assert_eq!(total["cpu.nr_throttled"], (number(1), number(40)));
+        assert_eq!(total["cpu.usage_usec"], (number(4), number(4)), "the sum of those below counts once");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) type RecordValues = HashMap<String, Value<'static>>;
 
 impl CgroupRow {
     /// `container` is the one that the cgroup is in, if it is in one.
-    pub(super) fn new(path: String, stats: &CgroupStats, container: Option<&Container>) -> Self {
+    pub(super) fn new(path: String, stats: &CgroupStats, container: Option<Container>) -> Self {
         let plain = [Section::CgroupStats, Section::CgroupLimits, Section::Pressure];
         let mut values: RecordValues = plain.into_iter().flat_map(|section| plain_values(stats, section)).collect();
         values.extend(values_of_devices(&stats.values(Section::IoStat)));
@@ -32,10 +32,9 @@ impl CgroupRow {
             _ => None,
         };
         let map = |section| stats.values(section).into_iter().filter_map(counted).collect();
-        let container = container.cloned().unwrap_or_default();
         Self {
             path,
-            container,
+            container: container.unwrap_or_default(),
             values,
             memory_stat: map(Section::MemoryStat),
             memory_events: map(Section::MemoryEvents),

@@ -58,8 +58,8 @@ impl CaptureRows {
         };
         // Rows are sorted by path.
         let mut all: BTreeMap<_, _> = head.containers.keys().map(|path| (path, &none)).collect();
-        all.extend(head.cgroups());
-        let cgroup = |(path, stats): (&String, _)| CgroupRow::new(path.clone(), stats, head.containers.get(path));
+        all.extend(head.listed_cgroups());
+        let cgroup = |(path, stats): (&String, _)| CgroupRow::new(path.clone(), stats, head.container_of(path));
         let cgroups = all.into_iter().filter(|(path, stats)| is_row(path, stats)).map(cgroup).collect();
         let reasons = head.reasons.as_deref().map(reasons::rows).unwrap_or_default();
         let rest = OtherRows { cgroups, reasons, capture: CaptureRow::new(head, census) };

@@ -26,8 +26,8 @@ stored! {
         optional io: CgroupIoStats,
         /// Pressure on the cgroup's tasks.
         optional psi: Psi,
-        /// Whether no thread is in this cgroup, only in cgroups below. Its CPU quota stops those threads, too. Reports leave the
-        /// cgroup out.
+        /// Whether no thread is in this cgroup, only in cgroups below. Its CPU quota stops those threads, too: without one,
+        /// reports leave the cgroup out.
         optional without_threads: bool,
         /// Inode of its directory: in version 2, the id of the cgroup. One that is made later with the same path has another.
         optional inode: Option<u64>,
@@ -37,6 +37,13 @@ stored! {
 }
 
 impl CgroupStats {
+    /// Whether a CPU quota of its own stops threads, or has stopped them.
+    pub(crate) fn has_quota(&self) -> bool {
+        let CgroupCpuStats { max_quota_us, nr_throttled, .. } = &self.cpu;
+        let is_limited = max_quota_us.as_ref().is_some_and(|quota| matches!(quota.value(), Value::Unsigned(_)));
+        is_limited || nr_throttled.is_some_and(|times| times.number() > 0)
+    }
+
     /// Whether it is known to be another cgroup than one with the same path.
     pub(crate) fn is_other_than(&self, before: &Self) -> bool {
         let are_of_one_hierarchy = self.inode_in == before.inode_in;
@@ -190,8 +197,17 @@ pub(crate) static MEMORY_EVENTS_V1: &[(&str, CgroupFile)] =
 pub(crate) const WITH_DESCENDANTS: &str = "total_";
 
 impl CgroupStats {
-    /// The values that are shown in `section`, in the order of the tables.
+    /// The values that are shown in `section`, in the order of the tables. A cgroup without threads leaves sums over the cgroups
+    /// below to those.
     pub fn values(&self, section: Section) -> Vec<RecordValue<'_>> {
+        let mut values = self.all_values(section);
+        let is_own =
+            |value: &RecordValue<'_>| value.scope == ValueScope::Own || value.value_type.reduction == Reduction::Range;
+        values.retain(|value| !self.without_threads || is_own(value));
+        values
+    }
+
+    fn all_values(&self, section: Section) -> Vec<RecordValue<'_>> {
         match section {
             Section::CgroupStats | Section::CgroupLimits => {
                 let cpu = CGROUP_CPU.iter().filter_map(|field| field.described(&self.cpu));

@@ -25,6 +25,21 @@ stored! {
 }
 
 impl Container {
+    /// What it has in common with another one.
+    pub(super) fn common(self, other: Self) -> Self {
+        let Self { runtime, id, name, pod, namespace, pod_uid, image } = self;
+        let same = |one: Option<String>, other: Option<String>| one.filter(|one| Some(one) == other.as_ref());
+        Self {
+            runtime: same(runtime, other.runtime),
+            id: same(id, other.id),
+            name: same(name, other.name),
+            pod: same(pod, other.pod),
+            namespace: same(namespace, other.namespace),
+            pod_uid: same(pod_uid, other.pod_uid),
+            image: same(image, other.image),
+        }
+    }
+
     /// Whether it, or its pod, has a name.
     pub fn is_named(&self) -> bool {
         self.name.is_some() || self.pod.is_some()

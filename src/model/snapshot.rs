@@ -75,6 +75,23 @@ impl SnapshotHead {
         self.cgroup_stats.iter().filter(|(_, stats)| !stats.without_threads)
     }
 
+    /// The cgroups that reports list: those that threads are in, and those above whose CPU quota stops these threads.
+    pub fn listed_cgroups(&self) -> impl Iterator<Item = (&String, &CgroupStats)> {
+        self.cgroup_stats.iter().filter(|(_, stats)| !stats.without_threads || stats.has_quota())
+    }
+
+    /// The container that a cgroup is in. Of a cgroup without threads, it is what the containers of all threads below have in
+    /// common, such as their pod.
+    pub fn container_of(&self, path: &str) -> Option<Container> {
+        if !self.cgroup_stats.get(path).is_some_and(|stats| stats.without_threads) {
+            return self.containers.get(path).cloned();
+        }
+        let front = format!("{path}/");
+        let below = self.cgroup_stats.range(front.clone()..).take_while(|(below, _)| below.starts_with(&front));
+        let of_threads = below.filter(|(_, stats)| !stats.without_threads);
+        of_threads.map(|(path, _)| self.containers.get(path).cloned()).reduce(|one, next| Some(one?.common(next?)))?
+    }
+
     /// Time since boot, suspend included, just before the threads were read: in nanoseconds. Older files have it in
     /// ticks.
     pub fn boottime_ns(&self) -> Option<u64> {
@@ -186,5 +203,25 @@ stored! {
         optional smaps_ns: Option<u64>,
         /// Time spent reading jemalloc counters, summed over workers, in nanoseconds.
         optional probe_ns: Option<u64>,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_above_containers_belongs_to_what_they_have_in_common() {
+        let json = r#"{"threads":[],"cgroup_stats":{
+            "/k":{"without_threads":true}, "/k/pod1":{"cpu":{"max_quota_us":5},"without_threads":true},
+            "/k/pod1/a":{"cpu":{"max_quota_us":"max"}}, "/k/pod1/b":{}, "/k/pod1-x":{}, "/p":{"without_threads":true}},
+            "containers":{"/k/pod1/a":{"name":"web","pod":"api"}, "/k/pod1/b":{"name":"side","pod":"api"}}}"#;
+        let head: SnapshotHead = serde_json::from_str(json).unwrap();
+        let pod = Container { pod: Some("api".to_owned()), ..Container::default() };
+        assert_eq!(head.container_of("/k/pod1"), Some(pod));
+        assert_eq!(head.container_of("/k"), None, "a thread below is in no container");
+        assert_eq!(head.container_of("/k/pod1/a").and_then(|container| container.name).as_deref(), Some("web"));
+        let listed: Vec<_> = head.listed_cgroups().map(|(path, _)| &**path).collect();
+        assert_eq!(listed, ["/k/pod1", "/k/pod1-x", "/k/pod1/a", "/k/pod1/b"]);
     }
 }

@@ -182,7 +182,11 @@ pub(crate) fn metrics_markdown(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "Computed from a group's totals; absent if an input is absent or a denominator is 0.\n")?;
     markdown_table(out, "metric", &["unit", "worse_if", "formula", "meaning"], derived())?;
     writeln!(out, "\n## Values of cgroups and the host\n")?;
-    writeln!(out, "Of the cgroups of a group, an ancestor's sum counts for its descendants.\n")?;
+    writeln!(
+        out,
+        "Of the cgroups of a group, an ancestor's sum counts for its descendants. A cgroup without threads is listed if it \
+         has a CPU quota, with its limits and throttling.\n"
+    )?;
     markdown_table(out, "value", &["section", "unit", "reduction", "source", "meaning"], records())?;
     writeln!(out, "\n## Sections\n")?;
     sections().try_for_each(|(name, doc)| writeln!(out, "- `{name}`: {doc}"))?;
