@@ -230,7 +230,7 @@ impl GroupTotals {
     /// Returns the longest time out of quota: as if each thread had waited whenever one of its cgroups was out of quota, on all
     /// CPUs. `None` if a cgroup of the threads is not known at both ends of the window.
     fn longest_quota_ns(&self, snapshot: &SnapshotHead) -> Option<u64> {
-        let cpu = |path: &str| snapshot.cgroup_stats.get(path).map(|stats| &stats.cpu);
+        let cpu = |path: &str| snapshot.cgroup_stats.get(path).filter(|stats| !stats.partial).map(|stats| &stats.cpu);
         let is_known =
             |path: &str| cpu(path).is_some_and(|cpu| cpu.throttled_usec.is_some() || cpu.usage_usec.is_some());
         // The first cgroup of all has no quota, and no values in older kernels.

@@ -10,7 +10,7 @@ use super::record::{KeyPattern, RecordField, RecordValue, ValueScope, ValueType,
 use super::{
     CgroupFile, CounterBytes, CounterEvents, CounterUs, CurrentBytes, CurrentCount, Limit, LimitBytes, LimitCount,
     LimitUs, OrdinalI32, PeakBytes, PeriodUs, ProtectedBytes, Psi, Reading, Reduction, Section, UNREACHABLE_LIMIT,
-    Value, Weight, v1, v2,
+    Value, Weight, WindowRule, v1, v2,
 };
 
 stored! {
@@ -29,6 +29,9 @@ stored! {
         /// Whether no thread is in this cgroup, only in cgroups below. Its CPU quota stops those threads, too: without one,
         /// reports leave the cgroup out.
         optional without_threads: bool,
+        /// Whether it is one of a window of several steps that was not there at both ends: its counters lack the steps in which it
+        /// came or went.
+        optional partial: bool,
         /// Inode of its directory: in version 2, the id of the cgroup. One that is made later with the same path has another.
         optional inode: Option<u64>,
         /// The controller of the hierarchy of version 1 that has this inode: another hierarchy has another.
@@ -42,6 +45,19 @@ impl CgroupStats {
         let CgroupCpuStats { max_quota_us, nr_throttled, .. } = &self.cpu;
         let is_limited = max_quota_us.as_ref().is_some_and(|quota| matches!(quota.value(), Value::Unsigned(_)));
         is_limited || nr_throttled.is_some_and(|times| times.number() > 0)
+    }
+
+    /// Whether none of its files was read.
+    pub(crate) fn has_no_values(&self) -> bool {
+        *self == Self { without_threads: self.without_threads, ..Self::default() }
+    }
+
+    /// What is left to say of a cgroup that was removed after these values were read: what it had counted, and its limits.
+    pub(crate) fn removed(mut self) -> Self {
+        (self.memory.current, self.memory.swap_current, self.pids.current) = (None, None, None);
+        let is_counter = |key: &str| memory_stat_type(key).is_some_and(|of| of.window == WindowRule::Increase);
+        self.memory.stat.iter_mut().for_each(|stat| stat.retain(|key, _| is_counter(key)));
+        Self { psi: Psi::default(), partial: true, ..self }
     }
 
     /// Whether it is known to be another cgroup than one with the same path.

@@ -35,7 +35,7 @@ impl Changes {
             }
         }
         self.changed.extend(changed);
-        for (path, before) in cgroups {
+        for (path, [before, _]) in cgroups {
             self.cgroups.entry(path).or_insert(before);
         }
         self.exits += exits.each.len() + exits.folded.len();

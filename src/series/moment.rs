@@ -26,8 +26,8 @@ pub struct Applied {
     pub before: Vec<ThreadState>,
     /// The ids of threads that changed.
     pub changed: Vec<ThreadId>,
-    /// Cgroups that changed, as they were before; `None` for new ones.
-    pub cgroups: BTreeMap<String, Option<CgroupStats>>,
+    /// Cgroups that changed, as they were before and after it; `None` where they were not there.
+    pub cgroups: BTreeMap<String, [Option<CgroupStats>; 2]>,
     /// Threads that exited since the start.
     pub exits: StepExits,
 }
@@ -82,9 +82,12 @@ impl Moment {
         let mut cgroups = BTreeMap::new();
         if let Some(head) = step.head.take() {
             for path in head.get(CGROUPS).and_then(Json::as_object).into_iter().flat_map(Map::keys) {
-                cgroups.insert(path.clone(), self.cgroup(path)?);
+                cgroups.insert(path.clone(), [self.cgroup(path)?, None]);
             }
             change::apply(&mut self.head, head).ok_or(SeriesError::Change)?;
+            for (path, [_, after]) in &mut cgroups {
+                *after = self.cgroup(path)?;
+            }
         }
         let mut before = Vec::new();
         for (tgid, tid) in step.gone_threads.drain(..) {

@@ -1,12 +1,13 @@
 //! A part of a series: the window between two of its captures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::SeriesError;
 use super::moment::Moment;
 use super::step::StepExits;
 use crate::model::{
-    CtprofSnapshot, ExitRecords, ExitedThread, ReasonSums, Reasons, RecordedCommand, SnapshotHead, ThreadState,
+    CgroupStats, CtprofSnapshot, ExitRecords, ExitedThread, ReasonSums, Reasons, RecordedCommand, SnapshotHead,
+    ThreadState,
 };
 use crate::window::{self, EarlierThreads, Exits, FoldedExits, NoWindow, Recording};
 
@@ -21,6 +22,12 @@ pub struct Part {
     /// Programs that processes left by execve(2), by process id and start in ticks, of processes that have not exited since.
     left: BTreeMap<(u32, Option<u64>), Vec<ExitedThread>>,
     pub(super) reasons: Option<ReasonSums>,
+    /// Cgroups that were first read at the end of the last step that was added.
+    new_cgroups: BTreeMap<String, CgroupStats>,
+    /// Paths of those that are not in the capture with which it began.
+    came: BTreeSet<String>,
+    /// The last values of cgroups that were removed.
+    removed: BTreeMap<String, CgroupStats>,
 }
 
 impl Part {
@@ -44,6 +51,30 @@ impl Part {
             each: Vec::new(),
             left: BTreeMap::new(),
             reasons: None,
+            new_cgroups: BTreeMap::new(),
+            came: BTreeSet::new(),
+            removed: BTreeMap::new(),
+        }
+    }
+
+    /// Adds the cgroups that a step changed, as they were before and after it. What a cgroup did before it was first read, and
+    /// after it was last read, is unknown.
+    pub fn add_cgroups(&mut self, changed: &BTreeMap<String, [Option<CgroupStats>; 2]>) {
+        for (path, first) in std::mem::take(&mut self.new_cgroups) {
+            let known = self.earlier.cgroup_stats.entry(path.clone()).or_default();
+            if known.has_no_values() {
+                *known = first;
+                self.came.insert(path);
+            }
+        }
+        for (path, ends) in changed {
+            match ends.each_ref().map(|stats| stats.as_ref().filter(|stats| !stats.has_no_values())) {
+                [None, Some(first)] => drop(self.new_cgroups.insert(path.clone(), first.clone())),
+                [Some(last), None] if self.earlier.cgroup_stats.get(path) != Some(last) => {
+                    self.removed.insert(path.clone(), last.clone());
+                }
+                _ => {}
+            }
         }
     }
 
@@ -89,7 +120,8 @@ impl Part {
     /// The number of records of exits and of programs that were left, and of reasons and what has them, that are kept.
     pub fn kept(&self) -> usize {
         let left: usize = self.left.values().map(Vec::len).sum();
-        self.each.len() + left + self.folded.rows + self.reasons.as_ref().map_or(0, ReasonSums::entries)
+        let cgroups = self.came.len() + self.removed.len();
+        self.each.len() + left + self.folded.rows + cgroups + self.reasons.as_ref().map_or(0, ReasonSums::entries)
     }
 
     /// Ends with a later capture: the window between both.
@@ -98,11 +130,19 @@ impl Part {
     /// [`NoWindow`] if the captures are not of one boot.
     pub fn end(
         self,
-        later: CtprofSnapshot,
+        mut later: CtprofSnapshot,
         command: Option<RecordedCommand>,
         requested_ns: Option<u64>,
     ) -> Result<CtprofSnapshot, NoWindow> {
-        let Self { earlier, threads, records, folded, mut each, left, reasons } = self;
+        let Self { earlier, threads, records, folded, mut each, left, reasons, new_cgroups: _, came, removed } = self;
+        let cgroups = &mut later.head.cgroup_stats;
+        for (path, last) in removed {
+            let known = cgroups.entry(path).or_default();
+            if known.has_no_values() {
+                *known = last.removed();
+            }
+        }
+        cgroups.iter_mut().for_each(|(path, stats)| stats.partial |= came.contains(path));
         each.extend(left.into_values().flatten());
         let for_each = |add: &mut dyn FnMut(ExitedThread)| each.iter().cloned().for_each(add);
         let exits = Exits { summary: records, each: Some(&for_each), folded, cgroup: None };

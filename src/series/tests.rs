@@ -345,3 +345,56 @@ fn a_step_that_names_a_thread_twice_is_refused_before_it_takes_memory() {
         assert_eq!(matches!(applied, Err(super::SeriesError::Columns)), is_refused, "{rows}: {:?}", applied.err());
     }
 }
+
+#[test]
+fn a_cgroup_that_came_or_went_counts_in_the_steps_that_have_it_at_both_ends() {
+    let capture = |step: u64, cgroups: &[(&str, u64)]| {
+        let mut capture = Host { step, ..Host::default() }.capture();
+        let stats = |usage: u64| {
+            let json = format!(r#"{{"cpu":{{"usage_usec":{usage},"max_quota_us":9}},"memory":{{"current":1}}}}"#);
+            serde_json::from_str::<CgroupStats>(&json).unwrap()
+        };
+        capture.head.cgroup_stats = cgroups.iter().map(|(path, usage)| ((*path).to_owned(), stats(*usage))).collect();
+        capture
+    };
+    let captures: [&[_]; 5] = [
+        &[("/gone", 10), ("/stay", 1)],
+        &[("/gone", 14), ("/stay", 2), ("/short", 5)],
+        &[("/new", 7), ("/stay", 3), ("/short", 8)],
+        &[("/new", 9), ("/stay", 4)],
+        &[("/new", 12), ("/stay", 5), ("/last", 3)],
+    ];
+    // The usage, whether there is memory in use, and whether that is known of a part only.
+    let window = |first: usize, last: usize| {
+        let at = |place: usize| capture(u64::try_from(place).unwrap(), captures[place]);
+        let [mut recorded, mut read] = [(); 2].map(|()| Moment::new(at(first)));
+        let mut part = Part::begin(&read).unwrap();
+        for place in first + 1..=last {
+            let (mut step, _) = recorded.advance(at(place), &StepExits::default());
+            part.add_cgroups(&read.apply(&mut step).unwrap().cgroups);
+        }
+        let stats = part.end(at(last), None, None).unwrap().head.cgroup_stats;
+        let known = stats.into_iter().filter_map(|(path, stats)| {
+            let usage = u64::from(stats.cpu.usage_usec?);
+            Some((path, (usage, stats.memory.current.is_some(), stats.partial)))
+        });
+        known.collect::<BTreeMap<_, _>>()
+    };
+    let expected = [
+        ("/gone", (4, false, true)),
+        ("/new", (5, true, true)),
+        ("/short", (3, false, true)),
+        ("/stay", (4, true, false)),
+    ];
+    assert_eq!(window(0, 4), expected.map(|(path, values)| (path.to_owned(), values)).into());
+    assert_eq!(
+        window(0, 1).into_keys().collect::<Vec<_>>(),
+        ["/gone", "/stay"],
+        "a new one may be older than the step"
+    );
+    assert_eq!(
+        window(1, 2).into_keys().collect::<Vec<_>>(),
+        ["/short", "/stay"],
+        "its last values are those before the step"
+    );
+}

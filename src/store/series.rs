@@ -201,7 +201,8 @@ impl StoredSeries {
         let to_ns = self.seek(range)?;
         let mut part = Part::begin(&self.moment).map_err(|error| self.wrong(&error))?;
         let mut command = None;
-        while let Some((step, Applied { exits, .. })) = self.step_before(to_ns)? {
+        while let Some((step, Applied { exits, cgroups, .. })) = self.step_before(to_ns)? {
+            part.add_cgroups(&cgroups);
             part.add(exits, step.reasons.map(|reasons| *reasons));
             self.check_kept(part.kept())?;
             command = step.command;
@@ -228,6 +229,7 @@ impl StoredSeries {
             found(window)
         };
         self.each_window_to(to_ns, length_ns.max(1), &mut with_all, &mut |step, applied| {
+            part.add_cgroups(&applied.cgroups);
             part.add(applied.exits.clone(), step.reasons.as_deref().cloned());
             command.clone_from(&step.command);
             part.kept()
