@@ -34,7 +34,7 @@ fn main() -> Result<ExitCode, Failure> {
 }
 
 fn record_command(command: &[OsString]) -> Result<ExitCode, Failure> {
-    let signals = Signals::for_command()?;
+    let signals = Signals::for_command()?.adopting_orphans();
     wait_for_stdin();
     let [program, arguments @ ..] = command else { return Err("no command".into()) };
     let mut child = match Child::spawn(&Invocation::new(program, arguments), &signals) {

@@ -48,7 +48,7 @@ pub(super) fn run(args: &AbArgs, messages: Messages) -> anyhow::Result<ExitCode>
     };
     let mut sides = sides(args, parent)?;
     // Blocked until the end: a temporary directory is removed whatever happens.
-    let signals = Signals::for_command().context("cannot block signals")?;
+    let signals = Signals::for_command().context("cannot block signals")?.adopting_orphans();
     leave(args.cpus(), &allowed);
     let recorded = record(args, &signals, (&mut sides, &mut comparison), messages);
     let by = recorded.as_ref().map_or(None, Option::as_ref).copied();

@@ -180,7 +180,11 @@ fn until_multiple(now: Duration, period: Duration) -> Duration {
 
 /// Blocks signals, before other threads start.
 pub(super) fn signals(args: &RecordArgs) -> anyhow::Result<Signals> {
-    let signals = if args.command.is_empty() { Signals::for_pause() } else { Signals::for_command() };
+    let signals = if args.command.is_empty() {
+        Signals::for_pause()
+    } else {
+        Signals::for_command().map(Signals::adopting_orphans)
+    };
     signals.context("cannot block signals")
 }
 

@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use nix::libc;
-use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getsid};
 
@@ -32,8 +31,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts the command. From now on, ctprof is the parent of processes whose parent exited, so that orphans of the command
-    /// stay its descendants.
+    /// Starts the command.
     ///
     /// Capabilities: start ctprof with [`Privileges::RecordCommand`](super::Privileges::RecordCommand).
     ///
@@ -42,9 +40,6 @@ impl Child {
     pub fn spawn(invocation: &Invocation, signals: &Signals) -> Result<Self, SpawnError> {
         if let Some(signal) = signals.interruption() {
             return Err(SpawnError::Interrupted(signal));
-        }
-        if let Err(errno) = set_child_subreaper(true) {
-            tracing::debug!(%errno, "cannot become a subreaper");
         }
         let removed = removed_variables()?;
         let start = |invocation: &Invocation| {
@@ -75,7 +70,7 @@ impl Child {
     }
 
     /// Waits until the command's process has exited, and leaves it a zombie; `None` if the deadline comes first. Reaps other
-    /// children: processes whose parent exited.
+    /// children only if `signals` [adopt orphans](Signals::adopting_orphans).
     ///
     /// Forwards signals that a process sent to ctprof. Signals of the terminal reach the command anyway, which is in the same process
     /// group. Only the hangup of a terminal goes to the leader of its session alone, and is forwarded.
@@ -83,9 +78,10 @@ impl Child {
     /// # Errors
     /// Errors of the system calls: out of memory, or the command was reaped elsewhere.
     pub fn wait_exited(&mut self, signals: &Signals, deadline: Option<Instant>) -> io::Result<Option<CommandEnd>> {
+        let awaited = (!signals.adopt_orphans).then_some(self.pid);
         loop {
             let seen = Instant::now();
-            while let Some((pid, status)) = zombie()? {
+            while let Some((pid, status)) = zombie(awaited)? {
                 if pid == self.pid {
                     let (status, signal) = (status.ok(), status.err());
                     // The key that ended the command can arrive here after its exit is seen.
@@ -94,9 +90,13 @@ impl Child {
                 }
                 reap(pid)?;
             }
-            let Some(received) = signals.receive(deadline)? else { return Ok(None) };
-            self.interrupted = self.interrupted.or(received.interrupts());
-            self.forward(received);
+            let next_look = seen + LONGEST_UNSEEN;
+            if let Some(received) = signals.receive(Some(deadline.map_or(next_look, |end| end.min(next_look))))? {
+                self.interrupted = self.interrupted.or(received.interrupts());
+                self.forward(received);
+            } else if deadline.is_some_and(|end| end <= seen) {
+                return Ok(None);
+            }
         }
     }
 
@@ -127,6 +127,9 @@ impl Child {
         })
     }
 }
+
+/// How late an exit is seen where no SIGCHLD arrives: it is not blocked, or another thread takes it.
+const LONGEST_UNSEEN: Duration = Duration::from_millis(50);
 
 /// The largest resident set of ctprof so far, in KiB: `VmHWM` of proc_pid_status(5). A command is
 /// a copy of it until it executes its program, and the kernel counts that. `None` without procfs.
@@ -175,4 +178,42 @@ const SHORTENED: &str = "GLIBC_TUNABLES";
 fn variable(text: &[u8]) -> Option<(OsString, OsString)> {
     let end = text.iter().position(|&byte| byte == b'=').filter(|&end| end > 0)?;
     Some((OsStr::from_bytes(&text[..end]).into(), OsStr::from_bytes(&text[end + 1..]).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn sleeper(signals: &Signals, seconds: &str) -> Child {
+        Child::spawn(&Invocation::new("sleep".as_ref(), &[seconds.into()]), signals).unwrap()
+    }
+
+    #[test]
+    fn other_children_of_the_program_are_left_to_it_while_a_command_runs() {
+        for signals in [Signals::for_pause, Signals::for_command] {
+            let signals = signals().unwrap();
+            let mut other = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
+            let mut child = sleeper(&signals, "0.2");
+            assert_eq!(child.wait_exited(&signals, None).unwrap().unwrap().status, Some(0));
+            child.reap().unwrap();
+            assert_eq!(other.wait().unwrap().code(), Some(7));
+        }
+    }
+
+    #[test]
+    fn an_exit_is_seen_without_its_signal_also_when_the_time_is_over() {
+        let signals = Signals::for_pause().unwrap();
+        for deadline in [None, Some(Instant::now())] {
+            let mut child = sleeper(&signals, "0");
+            let has_exited = || zombie(Some(child.pid)).unwrap().is_some();
+            while deadline.is_some() && !has_exited() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let end = child.wait_exited(&signals, deadline).unwrap();
+            assert_eq!(end.unwrap().status, Some(0));
+            child.reap().unwrap();
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
@@ -26,9 +27,9 @@ const OF_SCREEN: [Signal; 3] = [Signal::SIGWINCH, Signal::SIGTSTP, Signal::SIGCO
 /// Dispositions that ctprof or Rust's runtime changes.
 const CHANGED: [Signal; 3] = [Signal::SIGPIPE, Signal::SIGCHLD, Signal::SIGXFSZ];
 
-/// Blocked signals, received one by one. Create this before other threads start: threads inherit the blocked
-/// signals. Dropping it discards what has arrived and unblocks them in the calling thread, so that a later
-/// Ctrl-C ends ctprof: do so when the recording is written, which a second signal would lose.
+/// Blocked signals, received one by one. Create this before other threads start, as `Recorder::new` starts some: threads
+/// inherit the blocked signals. Dropping it discards what has arrived and unblocks them in the calling thread, so that a
+/// later Ctrl-C ends ctprof: do so when the recording is written, which a second signal would lose.
 ///
 /// A signal that was ignored when ctprof started, for example SIGHUP under nohup(1), stays ignored. Only a SIGINT that a process
 /// sends counts all the same: shells without job control ignore it for commands in the background, because of Ctrl-C.
@@ -41,6 +42,7 @@ pub struct Signals {
     pub(super) mask: SigSet,
     /// Signals of [`CHANGED`] that were ignored when ctprof started.
     pub(super) ignored: Vec<Signal>,
+    pub(super) adopt_orphans: bool,
     /// Whether Ctrl-C is for other processes.
     ignores_interrupts: bool,
     /// `None` where no thread can be started.
@@ -149,7 +151,19 @@ impl Signals {
         let watchdog =
             Watchdog::start(&fatal_signals).inspect_err(|error| tracing::debug!("signals have no watchdog: {error}"));
         let ignores_interrupts = was_ignored(Signal::SIGINT);
-        Ok(Self { descriptor, fatal, mask, ignored, ignores_interrupts, watchdog: watchdog.ok() })
+        Ok(Self { descriptor, fatal, mask, ignored, adopt_orphans: false, ignores_interrupts, watchdog: watchdog.ok() })
+    }
+
+    /// Makes this process, until these signals are dropped, the parent of processes whose parent exits: what orphans of a command
+    /// do is then recorded as the command's. Only for a program that starts no other process: while a command runs, all other
+    /// children that exit are reaped.
+    #[must_use]
+    pub fn adopting_orphans(mut self) -> Self {
+        self.adopt_orphans = true;
+        if let Err(errno) = set_child_subreaper(true) {
+            tracing::debug!(%errno, "cannot become a subreaper");
+        }
+        self
     }
 
     /// Says that from now on, this thread waits for signals, or captures: one that it does not receive within seconds, because it
@@ -263,5 +277,8 @@ impl Drop for Signals {
         // The key that ended the command has reached ctprof too, and must not end it now.
         while matches!(self.arrived(), Ok(Some(_))) {}
         let _ = self.mask.thread_set_mask();
+        if self.adopt_orphans {
+            let _ = set_child_subreaper(false);
+        }
     }
 }

@@ -13,7 +13,8 @@ use crate::process::{Child, CommandEnd, Invocation, Signals};
 pub enum Until {
     /// After this time, or when a signal arrives.
     Elapsed(Duration),
-    /// When the command has exited.
+    /// When the command has exited. What its orphans do counts as the command's only if the signals
+    /// [adopt orphans](Signals::adopting_orphans).
     Exited(Invocation),
     /// After this time, or when the command has exited before that. The command runs on.
     ExitedWithin(Duration, Invocation),

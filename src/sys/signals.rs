@@ -49,8 +49,11 @@ fn is_ignored(signal: Signal) -> bool {
     read.is_ok() && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
-/// Sets the default action of SIGCHLD. While it is ignored, the kernel reaps children itself.
+/// Sets the default action of SIGCHLD if it is ignored: then, the kernel would reap children itself.
 pub(crate) fn keep_zombies() -> Result<(), Errno> {
+    if !is_ignored(Signal::SIGCHLD) {
+        return Ok(());
+    }
     // SAFETY: no function is installed.
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.map(drop)
 }

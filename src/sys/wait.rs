@@ -10,12 +10,13 @@ use nix::unistd::Pid;
 /// A child that exited and has not been reaped, with its exit status or the signal that killed it.
 type Zombie = (Pid, Result<i32, i32>);
 
-/// Returns one exited child, if any, and leaves it a zombie. `ECHILD` if there are no children.
-pub(crate) fn zombie() -> Result<Option<Zombie>, Errno> {
+/// Returns this child if it has exited, or one of all if `None`, and leaves it a zombie. `ECHILD` if there is no such child.
+pub(crate) fn zombie(child: Option<Pid>) -> Result<Option<Zombie>, Errno> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    let (kind, id) = child.map_or((libc::P_ALL, 0), |child| (libc::P_PID, child.as_raw().unsigned_abs()));
     // SAFETY: the kernel writes one siginfo_t to `info`, which has this type.
-    Errno::result(unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), flags) })?;
+    Errno::result(unsafe { libc::waitid(kind, id, info.as_mut_ptr(), flags) })?;
     // SAFETY: zeroes are a valid siginfo_t: they mean that no child exited. Otherwise the kernel has set
     // the fields of SIGCHLD, which are the ones read.
     let (code, pid, status) = unsafe {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Parents;
 use crate::model::Owner;
 
-/// The descendants of the recorder. Orphans of the command have the recorder as their parent, because it is their
+/// The descendants of the recorder. Orphans of the command have the recorder as their parent, if it is their
 /// subreaper.
 #[derive(Debug)]
 pub(super) struct Lineage {
