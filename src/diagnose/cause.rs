@@ -61,8 +61,8 @@ coded! {
         /// procfs is mounted with `hidepid`.
         HiddenByMount { hidepid: String } = "hidden-by-mount", ("procfs is mounted with hidepid={hidepid}"),
             Fix::setcap([Capability::SysPtrace]);
-        /// No cgroup hierarchy is mounted.
-        NotMounted = "not-mounted", ("no cgroup hierarchy is mounted here"),
+        /// No cgroup hierarchy is mounted, or other mounts hide them.
+        NotMounted = "not-mounted", ("no cgroup hierarchy is mounted here, or another mount hides it"),
             Fix::Advice("let ctprof read /sys/fs/cgroup (host: sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup; container: -v /sys/fs/cgroup:/sys/fs/cgroup:ro)");
         /// The cgroup is outside ctprof's cgroup namespace, or was removed.
         CgroupGone = "cgroup-gone", ("outside this cgroup namespace, or removed");

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use ctprof::CtprofSnapshot;
+use ctprof::model::CgroupLayout;
 
 use crate::host::Killed;
 use crate::root::engine_captures::has_bpf;
@@ -124,6 +125,20 @@ fn a_recording_that_fails_after_its_command_keeps_the_status_of_the_command() {
         let said = String::from_utf8_lossy(&done.stderr);
         assert_eq!(done.status.code(), Some(expected), "{command}: {said}");
         assert!(said.contains("the command has ended (") && said.contains("/dev/full"), "{said}");
+    }
+}
+
+#[test]
+fn hierarchies_of_cgroups_that_another_mount_hides_are_not_mounted() {
+    for hidden in ["/sys/fs/cgroup", "/sys"] {
+        let directory = tempfile::tempdir().unwrap();
+        let prepare = format!("mount -t tmpfs none {hidden}");
+        let Some((status, said)) = in_mounts(directory.path(), &prepare, "\"$CTPROF\" -q capture -o hidden") else {
+            return;
+        };
+        assert_eq!(status, 0, "{said}");
+        let snapshot = CtprofSnapshot::load(&directory.path().join("hidden")).unwrap();
+        assert_eq!(snapshot.head.host.unwrap().cgroup_layout, Some(CgroupLayout::None), "{hidden}");
     }
 }
 

@@ -5,6 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
+
+use super::super::options::Roots;
 use super::super::procfs::cgroup_paths::ACCOUNTING;
 use super::files::HostFiles;
 use crate::model::{CgroupLayout, kernel_bytes, printable};
@@ -35,11 +39,14 @@ impl Mounts {
         let roots = files.roots;
         let text = files.read(&roots.procfs.join("self/mountinfo")).unwrap_or_default();
         let mut mounts = Self::default();
+        // A recorded tree has plain directories.
+        let is_live = *roots == Roots { cgroupfs: roots.cgroupfs.clone(), ..Roots::default() };
         for (mount, file_system, options) in
             printable(&text).lines().filter_map(|line| Mount::parse(line, &roots.sysfs))
         {
             let mut options = options.split(',');
             match file_system {
+                "cgroup" | "cgroup2" if is_live && mount.is_hidden() => {}
                 "cgroup2" if mounts.unified.is_none() => mounts.unified = Some(mount),
                 "cgroup" => mounts.legacy.push((options.map(str::to_owned).collect(), mount)),
                 // The last mount on a mount point hides earlier ones.
@@ -98,6 +105,15 @@ impl Mount {
         Some((Self { root, point, readable_at }, back.next()?, back.nth(1)?))
     }
 
+    /// Whether another mount hides this one of cgroups.
+    fn is_hidden(&self) -> bool {
+        let visible = statfs(&self.readable_at).map(|visible| visible.filesystem_type());
+        visible.map_or_else(
+            |errno| errno == Errno::ENOENT,
+            |visible| ![CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC].contains(&visible),
+        )
+    }
+
     /// Returns the directory of a cgroup; `None` for paths that leave the hierarchy, and for paths of removed cgroups.
     fn directory(&self, cgroup: &str) -> Option<PathBuf> {
         let bytes = kernel_bytes(cgroup);
@@ -124,7 +140,6 @@ fn unescaped(path: &str) -> PathBuf {
 mod tests {
     use std::fs;
 
-    use super::super::super::options::Roots;
     use super::*;
 
     fn mounts(text: &str) -> Mounts {
