@@ -25,6 +25,8 @@ pub enum ExportError {
     Changed(PathBuf),
     #[error("cannot export {}", path.display())]
     OutOfRange { path: PathBuf, capture: String, source: OutOfRange },
+    #[error("cannot export captures with the weight {0}: expected a number above 0")]
+    Weight(f64),
     #[error("cannot write {}", path.display())]
     Output { path: PathBuf, source: io::Error },
     /// A directory of the output is a symbolic link, which could lead elsewhere.

@@ -205,7 +205,7 @@ mod tests {
     use nix::fcntl::{OFlag, openat};
     use nix::sys::stat::{Mode, mkdirat};
 
-    use super::super::inputs;
+    use super::super::{Output, export, inputs};
     use super::*;
     use crate::model::{CaptureInfo, Container, HostContext, SeriesInfo};
     use crate::series::{Moment, StepExits};
@@ -242,6 +242,18 @@ mod tests {
         (0..most + 9).for_each(|tid| again.add(thread(tid)));
         let rest: Vec<u32> = again.threads.iter().map(|thread| thread.tid).collect();
         assert_eq!((passed.len(), rest), (PORTION + 5, (most + 5..most + 9).collect()));
+    }
+
+    #[test]
+    fn a_weight_that_is_no_number_above_zero_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let output = Output::Datasets(dir.path().join("fleet"));
+        for weight in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
+            let options = ExportOptions { limit: 1 << 20, weight, progress: &Arc::default() };
+            let error = export(&[], &output, options, &mut |_| {}).unwrap_err();
+            let expected = format!("cannot export captures with the weight {weight}: expected a number above 0");
+            assert_eq!(error.to_string(), expected);
+        }
     }
 
     #[test]

@@ -64,6 +64,9 @@ pub fn export(
     options: ExportOptions<'_>,
     report: &mut dyn FnMut(ExportError),
 ) -> Result<Exported, ExportError> {
+    if !(options.weight.is_finite() && options.weight > 0.0) {
+        return Err(ExportError::Weight(options.weight));
+    }
     let (captures, failed) = inputs::captures(inputs, options);
     let exported = Exported { failed: number(failed.len()), ..Exported::default() };
     failed.into_iter().for_each(&mut *report);
