@@ -82,16 +82,8 @@ fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
         let total = Some(evidence.census.threads).filter(|total| *total >= count);
         finding(coverage, cause).affecting(count, total, "thread")
     };
-    let built = || evidence.host().and_then(|host| host.config_task_xacct) == Some(Built::On);
-    match &summary.open_error {
-        Some(Errno::ENOENT) if built() => {
-            return finding(Coverage::Missing, OTHER_NETWORK_NAMESPACE);
-        }
-        Some(Errno::ENOENT) => {
-            return finding(Coverage::Unavailable, Cause::NamespaceOrKernelLacks { option: "TASKSTATS" });
-        }
-        Some(errno) => return finding(Coverage::Missing, Cause::Failed { errno: errno.clone() }),
-        None => {}
+    if let Some(errno) = &summary.open_error {
+        return not_opened(evidence, errno);
     }
     // With BPF, only processes that its iterator missed are queried.
     let denial = if evidence.is_by_bpf() { Coverage::Partial } else { Coverage::Missing };
@@ -104,6 +96,21 @@ fn queried(evidence: &Evidence<'_>, summary: &TaskstatsSummary) -> Finding {
             affecting(denied, denial, Cause::Denied { capability: Capability::NetAdmin, errno: Errno::EPERM })
         }
     }
+}
+
+/// Nothing could be queried. With BPF, only processes that its iterator missed lack values.
+fn not_opened(evidence: &Evidence<'_>, errno: &Errno) -> Finding {
+    let finding = |coverage, cause| Finding::new(DataSource::Taskstats, coverage, cause);
+    let built = || evidence.host().and_then(|host| host.config_task_xacct) == Some(Built::On);
+    let unread = match errno {
+        Errno::ENOENT if built() => finding(Coverage::Missing, OTHER_NETWORK_NAMESPACE),
+        Errno::ENOENT => finding(Coverage::Unavailable, Cause::NamespaceOrKernelLacks { option: "TASKSTATS" }),
+        errno => finding(Coverage::Missing, Cause::Failed { errno: errno.clone() }),
+    };
+    let Some(bpf) = evidence.head.capture.as_ref().and_then(|capture| capture.bpf.as_ref()) else { return unread };
+    let missed = bpf.missed_processes;
+    let total = Some(evidence.census.processes).filter(|total| *total >= missed);
+    Finding { coverage: Coverage::Partial, ..unread }.affecting(missed, total, "process")
 }
 
 /// Delays that only delay accounting counts; those for a CPU are always counted.

@@ -47,12 +47,14 @@ fn unread(evidence: &Evidence<'_>, file: &SourceFile) -> Finding {
 }
 
 fn failed(evidence: &Evidence<'_>, file: &SourceFile, errno: &Errno, count: u64) -> Finding {
-    let (total, noun) = match file {
-        SourceFile::SmapsRollup => (evidence.census.user_processes, "process"),
-        _ => (evidence.census.threads, "thread"),
+    let census = evidence.census;
+    let (total, noun) = match (file, errno) {
+        // Who may not read `stat` may not list the threads of the process: it is not among the snapshot's.
+        (SourceFile::Stat, Errno::EACCES | Errno::EPERM) => (census.processes.saturating_add(count), "process"),
+        (SourceFile::SmapsRollup, _) => (census.user_processes.max(count), "process"),
+        // Threads that could not be read at all are not among the snapshot's.
+        _ => (census.threads.max(count), "thread"),
     };
-    // Threads that could not be read at all are not among the snapshot's.
-    let total = total.max(count);
     let coverage = match errno {
         Errno::ENOENT => Coverage::Unavailable,
         _ if count < total => Coverage::Partial,

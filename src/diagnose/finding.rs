@@ -96,6 +96,7 @@ impl Finding {
             (DataSource::Reasons, Some(Cause::NoStacks { .. })) => "no functions of programs",
             (DataSource::Reasons, Some(Cause::StacksOfUserOnly)) => "functions of programs only for those of this user",
             (DataSource::Reasons, _) => "no kernel functions",
+            (DataSource::Taskstats, Some(Cause::Failed { .. })) if self.affected.is_some() => "cannot be opened for",
             (DataSource::Taskstats, Some(Cause::Failed { .. })) => "cannot be opened",
             (DataSource::Taskstats, _) if self.affected.is_some() => "no data for",
             (DataSource::Schedstats, _) => "no nr_wakeups*, wait_*, block_*, sleep_*",

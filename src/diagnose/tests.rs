@@ -303,6 +303,29 @@ fn bpf_needs_no_taskstats() {
 }
 
 #[test]
+fn with_bpf_a_taskstats_that_cannot_be_opened_lacks_only_what_bpf_missed() {
+    let errors = [(Errno::EPERM, "cannot be opened for 1 of 1 process: EPERM")].into_iter().chain([(
+        Errno::ENOENT,
+        "no data for 1 of 1 process: kernel lacks CONFIG_TASKSTATS, or not available in this network namespace",
+    )]);
+    for (errno, reason) in errors {
+        let missed = BpfUse { missed_processes: 1, ..BpfUse::default() };
+        let mut snapshot = by_bpf(on_host(HostContext::default()), missed);
+        let summary = TaskstatsSummary { open_error: Some(errno), ..TaskstatsSummary::default() };
+        snapshot.head.taskstats_summary = Some(summary);
+        let partial = finding(&snapshot, DataSource::Taskstats);
+        assert_eq!((partial.coverage, partial.reason().unwrap().as_str()), (Coverage::Partial, reason));
+    }
+}
+
+#[test]
+fn a_process_whose_threads_may_not_be_listed_is_counted_beside_those_that_were_read() {
+    let denied = finding(&holding(failing(SourceFile::Stat, Errno::EACCES), &[]), SourceFile::Stat);
+    let expected = "not read for 2 of 3 processes (db): permission denied (EACCES): requires cap_sys_ptrace";
+    assert_eq!((denied.reason().unwrap().as_str(), denied.coverage), (expected, Coverage::Partial));
+}
+
+#[test]
 fn with_bpf_threads_older_than_delay_accounting_have_no_value() {
     let host = HostContext { task_delayacct: Some(Switch::On), ..HostContext::default() };
     let snapshot = by_bpf(on_host(host), BpfUse::default());
