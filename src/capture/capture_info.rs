@@ -22,6 +22,7 @@ pub(super) fn capture_info(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         jobs: u64::try_from(pool.current_num_threads()).unwrap_or(u64::MAX),
         euid: nix::unistd::geteuid().as_raw(),
+        ambient: crate::process::names_of_ambient(),
         confined: crate::process::is_confined(),
         programs: true,
         options: chosen(options, smaps),

@@ -11,7 +11,9 @@ pub(super) struct Evidence<'s> {
     pub(super) head: &'s SnapshotHead,
     pub(super) census: &'s Census,
     held: BTreeSet<Capability>,
-    pub(super) is_root: bool,
+    is_root: bool,
+    /// Whether the caller may look into processes of others without the capabilities of ctprof's file.
+    pub(super) is_privileged: bool,
 }
 
 impl<'s> Evidence<'s> {
@@ -22,7 +24,9 @@ impl<'s> Evidence<'s> {
         let held = capture.into_iter().flat_map(|capture| &capture.capabilities).filter(is_name);
         let held: BTreeSet<Capability> = held.map(|name| (&**name).into()).into_set();
         let is_root = capture.is_some_and(|capture| capture.euid == 0);
-        Self { head, census, held, is_root }
+        let has_ambient = |name: &str| capture.is_some_and(|capture| capture.ambient.iter().any(|one| one == name));
+        let is_privileged = is_root || has_ambient("cap_sys_ptrace");
+        Self { head, census, held, is_root, is_privileged }
     }
 
     pub(super) fn host(&self) -> Option<&'s HostContext> {

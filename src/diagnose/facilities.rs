@@ -200,7 +200,7 @@ pub(super) fn reasons(evidence: &Evidence<'_>) -> Option<Finding> {
         }
         (true, Some(why)) => partial(Cause::NoFunctionNames { why: why.clone() }),
         (_, None) if no_stacks.is_some() => partial(Cause::NoStacks { why: no_stacks.cloned().unwrap_or_default() }),
-        (true, None) if sampling.no_stacks.is_none() && !evidence.is_root && !is_older() => {
+        (true, None) if sampling.no_stacks.is_none() && !evidence.is_privileged && !is_older() => {
             partial(Cause::StacksOfUserOnly)
         }
         _ => Some(Finding::full_coverage(DataSource::Reasons)),
@@ -218,7 +218,7 @@ fn denial(evidence: &Evidence<'_>) -> Cause {
     if let Some(capability) = missing(evidence) {
         return Cause::Denied { capability, errno };
     }
-    if !evidence.is_by_bpf() && !evidence.is_root {
+    if !evidence.is_by_bpf() && !evidence.is_privileged {
         return Cause::StopsOfUserOnly;
     }
     let blocked_by =

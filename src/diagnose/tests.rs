@@ -326,6 +326,19 @@ fn a_process_whose_threads_may_not_be_listed_is_counted_beside_those_that_were_r
 }
 
 #[test]
+fn ambient_capabilities_are_the_callers_own() {
+    let mut denied = holding(probed(ProbeFailure::PtraceSeize, 1), &OF_PROCESSES);
+    let sampling = Sampling { source: "bpf".to_owned(), ..Sampling::default() };
+    denied.head.reasons = Some(Box::new(Reasons { sampling, ..Reasons::default() }));
+    let causes = |snapshot: &CtprofSnapshot| {
+        [DataSource::Reasons, DataSource::Jemalloc].map(|source| finding(snapshot, source).code())
+    };
+    assert_eq!(causes(&denied), [Some("stacks-of-user-only"), Some("stops-of-user-only")]);
+    denied.head.capture.as_mut().unwrap().ambient = vec!["cap_sys_ptrace".to_owned()];
+    assert_eq!(causes(&denied), [None, Some("permission-denied-despite-capability")]);
+}
+
+#[test]
 fn with_bpf_threads_older_than_delay_accounting_have_no_value() {
     let host = HostContext { task_delayacct: Some(Switch::On), ..HostContext::default() };
     let snapshot = by_bpf(on_host(host), BpfUse::default());

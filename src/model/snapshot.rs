@@ -154,6 +154,8 @@ stored! {
         pub euid: u32,
         /// Names of the effective capabilities, with `cap_`.
         pub capabilities: Vec<String>,
+        /// Names of those that a caller other than root has without the file of ctprof: the ambient ones.
+        optional ambient: Vec<String>,
         /// Whether the file of ctprof could not give it more capabilities: `CapBnd` or `NoNewPrivs` of proc_pid_status(5).
         optional confined: bool,
         /// Options of the capture.

@@ -32,7 +32,7 @@ pub(crate) use self::priority::{RaisedPriority, is_crowded};
 pub(crate) use self::privileges::CAPABILITIES;
 pub use self::privileges::{CannotDrop, Privileges};
 pub(crate) use self::privileges::{
-    as_caller, drop_file_capabilities, held, is_confined, start_reader, with_file_capabilities,
+    as_caller, drop_file_capabilities, held, is_confined, names_of_ambient, start_reader, with_file_capabilities,
 };
 pub use self::progress::Progress;
 pub(crate) use self::reader_pool::ReaderPool;

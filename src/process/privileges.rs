@@ -165,8 +165,18 @@ fn with_effective<T>(before: Result<u64, Errno>, work: impl FnOnce() -> T) -> Re
 
 /// Capabilities that the caller has without the file's: exec(2) of a file with capabilities clears the ambient set.
 fn of_caller() -> u64 {
+    if getuid().is_root() { u64::MAX } else { ambient() }
+}
+
+/// As it was before any of it was dropped.
+fn ambient() -> u64 {
     static AMBIENT: OnceLock<u64> = OnceLock::new();
-    if getuid().is_root() { u64::MAX } else { *AMBIENT.get_or_init(|| set("CapAmb:")) }
+    *AMBIENT.get_or_init(|| set("CapAmb:"))
+}
+
+/// Names of the capabilities that a caller other than root has without the file's.
+pub(crate) fn names_of_ambient() -> Vec<String> {
+    if getuid().is_root() { Vec::new() } else { named(ambient()) }
 }
 
 /// Names of the effective capabilities of this thread.
