@@ -90,8 +90,8 @@ impl Child {
                 }
                 reap(pid)?;
             }
-            let next_look = seen + LONGEST_UNSEEN;
-            if let Some(received) = signals.receive(Some(deadline.map_or(next_look, |end| end.min(next_look))))? {
+            let next_look = awaited.map(|_| seen + LONGEST_UNSEEN);
+            if let Some(received) = signals.receive([deadline, next_look].into_iter().flatten().min())? {
                 self.interrupted = self.interrupted.or(received.interrupts());
                 self.forward(received);
             } else if deadline.is_some_and(|end| end <= seen) {
@@ -128,7 +128,7 @@ impl Child {
     }
 }
 
-/// How late an exit is seen where no SIGCHLD arrives: it is not blocked, or another thread takes it.
+/// How late an exit is seen where no SIGCHLD may arrive: other threads of the program can take it.
 const LONGEST_UNSEEN: Duration = Duration::from_millis(50);
 
 /// The largest resident set of ctprof so far, in KiB: `VmHWM` of proc_pid_status(5). A command is
