@@ -161,7 +161,7 @@ mod tests {
             snapshot(&format!(r#"{{"/a":{above}, "/a/b":{{"cpu":{{"usage_usec":4,"nr_throttled":1}}}}}}"#))
         };
         let comparison = compare(&side(r#""max""#, 0), &side("10000", 39), &options("/none"));
-        let number = |number: u64| Some(Cell::Number(number.into()));
+        let number = |number: u64| Some(Cell::Number(number));
         let rows_of = |key: &[&str]| {
             let tables = comparison.sections.iter().filter(|table| table.section.is_of_cgroups());
             let rows = tables.flat_map(|table| table.rows.iter().map(|row| (&table.groups[row.group].key, row)));
