@@ -73,6 +73,7 @@ mod numbered_values;
 mod process;
 mod process_selection;
 mod psi;
+mod reason_sums;
 mod reasons;
 mod record;
 mod record_listing;
@@ -81,6 +82,7 @@ mod reduce;
 mod sample;
 mod sched_ext;
 mod section;
+mod shared_stacks;
 mod snapshot;
 pub(crate) mod sorted;
 mod source;
@@ -95,11 +97,12 @@ mod window;
 mod window_rule;
 
 pub(crate) use self::{
-    amount::*, cgroup_source::*, kernel_field::*, numbered_values::*, record_listing::*, stored_name::*,
+    amount::*, cgroup_source::*, kernel_field::*, numbered_values::*, record_listing::*, shared_stacks::*,
+    stored_name::*,
 };
 pub use self::{
     census::*, cgroup::*, code::*, container::*, cpus::*, derived::*, direction::*, engine::*, failure::*, heap::*,
-    host::*, limit::*, name::*, process::*, process_selection::*, psi::*, reasons::*, record::*, record_types::*,
-    reduce::*, sample::*, sched_ext::*, section::*, snapshot::*, source::*, summary::*, table::*, thread::*, total::*,
-    unit::*, value::*, window::*, window_rule::*,
+    host::*, limit::*, name::*, process::*, process_selection::*, psi::*, reason_sums::*, reasons::*, record::*,
+    record_types::*, reduce::*, sample::*, sched_ext::*, section::*, snapshot::*, source::*, summary::*, table::*,
+    thread::*, total::*, unit::*, value::*, window::*, window_rule::*,
 };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Name, NumberedValues, Owner};
+use super::{Name, Owner};
 
 stored! {
     /// Why the threads of a window waited. Counters say how long; samples only divide that time.
@@ -23,72 +23,6 @@ stored! {
     }
 }
 
-/// The reasons of windows that follow each other, together.
-#[derive(Debug, Default)]
-pub struct ReasonSums {
-    sampling: Sampling,
-    threads: NumberedValues<SampledThreads>,
-    reasons: NumberedValues<Reason>,
-    /// Time by the index of the threads and the index of the reason.
-    times: BTreeMap<(u32, u32), SampledTime>,
-    /// Longest wait in nanoseconds by the index of the threads.
-    longest_waits: BTreeMap<u32, u64>,
-}
-
-impl ReasonSums {
-    /// Adds the reasons of a later window.
-    pub fn add(&mut self, later: Reasons) {
-        let Reasons { sampling, threads, reasons, times, longest_waits } = later;
-        self.sampling.merge(sampling);
-        let threads: Vec<_> = threads.into_iter().map(|threads| self.number_of_threads(threads)).collect();
-        let reasons: Vec<_> = reasons.into_iter().map(|reason| self.number_of_reason(reason)).collect();
-        let place = |places: &[Option<u32>], at: u64| *usize::try_from(at).ok().and_then(|at| places.get(at))?;
-        for ReasonTime { threads: of, reason, ns, samples } in times {
-            if let (Some(of), Some(reason)) = (place(&threads, of), place(&reasons, reason)) {
-                self.times.entry((of, reason)).or_default().add(SampledTime { ns, samples });
-            }
-        }
-        for (of, ns) in longest_waits.into_iter().filter_map(|(of, ns)| Some((place(&threads, of)?, ns))) {
-            self.longest_waits.entry(of).and_modify(|longest| *longest = ns.max(*longest)).or_insert(ns);
-        }
-    }
-
-    /// The number of names, reasons and times that are kept.
-    pub fn entries(&self) -> usize {
-        self.threads.values.len() + self.reasons.values.len() + self.times.len()
-    }
-
-    /// `None` if there are too many names as well.
-    fn number_of_threads(&mut self, threads: SampledThreads) -> Option<u32> {
-        let number = self.threads.number_up_to(MOST_PROCESSES, &threads);
-        number.or_else(|| self.threads.number_up_to(2 * MOST_PROCESSES, &SampledThreads { tgid: None, ..threads }))
-    }
-
-    /// Returns the index of a reason. Beyond the limit, reasons lose their stacks, and finally all reasons of a class become one.
-    fn number_of_reason(&mut self, reason: Reason) -> Option<u32> {
-        let number = self.reasons.number_up_to(MOST_WITH_STACK, &reason);
-        let reason = Reason { stack: None, held_in: None, ..reason };
-        number.or_else(|| self.reasons.number_up_to(MOST_REASONS, &reason)).or_else(|| {
-            self.reasons.number_up_to(2 * MOST_REASONS, &Reason { class: reason.class, ..Reason::default() })
-        })
-    }
-
-    /// Returns all collected reasons.
-    #[must_use]
-    pub fn finish(self) -> Reasons {
-        let Self { sampling, threads, reasons, times, longest_waits } = self;
-        let time = |((threads, reason), SampledTime { ns, samples }): ((u32, u32), _)| ReasonTime {
-            threads: threads.into(),
-            reason: reason.into(),
-            ns,
-            samples,
-        };
-        let times = times.into_iter().map(time).collect();
-        let longest_waits = longest_waits.into_iter().map(|(of, ns)| (of.into(), ns)).collect();
-        Reasons { sampling, threads: threads.values, reasons: reasons.values, times, longest_waits }
-    }
-}
-
 /// How long a reason lasted, and how often it was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SampledTime {
@@ -101,14 +35,18 @@ impl SampledTime {
         self.ns = self.ns.saturating_add(more.ns);
         self.samples = self.samples.saturating_add(more.samples);
     }
-}
 
-/// Threads of more processes are not told apart by process.
-const MOST_PROCESSES: usize = 1 << 16;
-/// Distinct reasons that are kept apart.
-const MOST_REASONS: usize = 1 << 16;
-/// Number of reasons, out of the limit, that may differ only by their stacks.
-const MOST_WITH_STACK: usize = MOST_REASONS / 4 * 3;
+    pub(crate) fn less(self, part: Self) -> Self {
+        Self { ns: self.ns.saturating_sub(part.ns), samples: self.samples.saturating_sub(part.samples) }
+    }
+
+    /// The part `of` / `all`.
+    pub(crate) fn part(self, of: u64, all: u64) -> Self {
+        let part =
+            |number: u64| u64::try_from(u128::from(number) * u128::from(of) / u128::from(all.max(1))).unwrap_or(number);
+        Self { ns: part(self.ns), samples: part(self.samples) }
+    }
+}
 
 stored! {
     /// How the threads of a window were sampled.
@@ -139,7 +77,7 @@ impl Sampling {
     /// Why there are no stacks if nobody wanted them: the option.
     pub const STACKS_NOT_WANTED: &'static str = "--no-stacks";
 
-    fn merge(&mut self, later: Self) {
+    pub(super) fn merge(&mut self, later: Self) {
         let Self { source, passes, period_ns, samples, lost, merged, cost_ns, no_functions, no_stacks } = later;
         let all = self.passes.saturating_add(passes).max(1);
         let time = u128::from(self.period_ns) * u128::from(self.passes) + u128::from(period_ns) * u128::from(passes);
@@ -200,6 +138,11 @@ stored! {
 }
 
 impl Reason {
+    /// The same, wherever in programs it was.
+    pub(crate) fn without_stacks(&self) -> Self {
+        Self { stack: None, held_in: None, ..self.clone() }
+    }
+
     /// The functions of the kernel as reports name them: compilers name their copies of a function `name.constprop.0`.
     pub fn function_names(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.functions.iter().map(|name| name.split('.').next().unwrap_or_default())
@@ -356,57 +299,5 @@ mod tests {
         use ReasonClass::{Block, CpuQuota, Idle, Run, Sleep, Stopped, Unknown, Wait};
         assert_eq!([Block, Sleep, Idle, Stopped].map(ReasonClass::is_sleep), [true; 4]);
         assert_eq!([Run, Wait, CpuQuota, Unknown].map(ReasonClass::is_sleep), [false; 4]);
-    }
-
-    /// A window with three passes, in which a process waited for 2 ns.
-    fn window(tgid: u32) -> Reasons {
-        let threads = vec![SampledThreads { tgid: Some(tgid), ..SampledThreads::default() }];
-        let times = vec![ReasonTime { threads: 0, reason: 0, ns: 2, samples: 1 }];
-        let sampling = Sampling { passes: 3, ..Sampling::default() };
-        Reasons { sampling, threads, reasons: vec![Reason::default()], times, ..Reasons::default() }
-    }
-
-    #[test]
-    fn the_longest_wait_of_windows_is_the_largest_of_each_process() {
-        let mut sums = ReasonSums::default();
-        for (tgid, ns) in [(7, 5), (8, 3), (7, 2), (8, 4), (9, 0)] {
-            let longest_waits = if ns > 0 { [(0, ns), (99, 1)].into() } else { BTreeMap::new() };
-            sums.add(Reasons { longest_waits, ..window(tgid) });
-        }
-        assert_eq!(sums.finish().longest_waits, [(0, 5), (1, 4)].into(), "places that do not exist are left out");
-    }
-
-    #[test]
-    fn reasons_of_windows_add_up_and_those_of_very_many_processes_are_one() {
-        let mut sums = ReasonSums::default();
-        let processes = u32::try_from(MOST_PROCESSES).unwrap();
-        for tgid in (0..processes + 5).chain([7]) {
-            sums.add(window(tgid));
-        }
-        let all = sums.finish();
-        assert_eq!((all.sampling.passes, all.reasons.len()), (u64::from(3 * (processes + 6)), 1));
-        let [seventh, others] = [all.times[7], *all.times.last().unwrap()].map(|time| (time.ns, time.samples));
-        assert_eq!((all.threads.len(), seventh, others), (MOST_PROCESSES + 1, (4, 2), (10, 5)));
-        assert_eq!(all.threads.last().unwrap().tgid, None);
-    }
-
-    #[test]
-    fn reasons_without_end_take_no_memory_without_end() {
-        let most = u64::try_from(MOST_REASONS).unwrap();
-        let reasons =
-            (0..most + 5).map(|number| Reason { entry: Some(number.to_string().into()), ..Reason::default() });
-        let times = (0..most + 5).map(|reason| ReasonTime { threads: 0, reason, ns: 1, samples: 1 });
-        let mut sums = ReasonSums::default();
-        sums.add(Reasons {
-            threads: vec![SampledThreads::default()],
-            reasons: reasons.collect(),
-            times: times.collect(),
-            ..Reasons::default()
-        });
-        let all = sums.finish();
-        assert_eq!(
-            (all.reasons.len(), all.times.iter().map(|time| time.ns).sum::<u64>()),
-            (MOST_REASONS + 1, most + 5)
-        );
     }
 }

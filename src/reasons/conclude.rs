@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::collector::{GoneThreads, ReasonCollector, SampledTimes, TrackedThread, index};
 use super::raw_reason::{RawReason, SampledNames};
-use super::shared_stacks::share;
 use super::system_call;
 use super::window_reasons::{ReasonPlaces, WindowReasons};
 use crate::model::{
@@ -146,7 +145,7 @@ fn listed(times: BTreeMap<SampledThreads, SampledTimes>, reasons: WindowReasons,
         if longest_ns > 0 {
             listed.longest_waits.insert(place, longest_ns);
         }
-        for (reason, amount) in share(sums.by_reason, &reasons) {
+        for (reason, amount) in reasons.stacks.share(sums.by_reason) {
             let ns = amount.ns / STEP_NS * STEP_NS;
             listed.times.push(ReasonTime { threads: place, reason: reason.into(), ns, samples: amount.samples });
             if !matches!(reasons.all[index(reason)].class, ReasonClass::Idle | ReasonClass::Unread) {

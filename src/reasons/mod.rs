@@ -9,7 +9,6 @@ mod conclude;
 mod moment;
 mod pass_times;
 mod raw_reason;
-mod shared_stacks;
 mod system_call;
 mod window_reasons;
 

@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::collector::index;
-use crate::model::{Reason, ReasonClass};
+use crate::model::{Reason, ReasonClass, StackGroups};
 
 /// The reasons of a window in their order, and their places in it.
 pub(super) struct WindowReasons {
     pub(super) all: Vec<Reason>,
     places: Vec<ReasonPlaces>,
-    /// The place of each reason without its stacks.
-    without_stacks: Vec<u32>,
+    pub(super) stacks: StackGroups,
     /// The place of the reason of threads that could not be read.
     pub(super) unread: u32,
 }
@@ -27,15 +26,13 @@ pub(super) struct ReasonPlaces {
 impl WindowReasons {
     /// `sampled` has the reasons by the numbers that samples give them.
     pub(super) fn new(sampled: Vec<Reason>) -> Self {
-        let without_stacks = |reason: &Reason| Reason { stack: None, held_in: None, ..reason.clone() };
         let idle = |reason: &Reason| match reason.class {
-            ReasonClass::Sleep => Reason { class: ReasonClass::Idle, ..without_stacks(reason) },
+            ReasonClass::Sleep => Reason { class: ReasonClass::Idle, ..reason.without_stacks() },
             _ => reason.clone(),
         };
         let sampled: Vec<_> = sampled.into_iter().map(|reason| [idle(&reason), reason]).collect();
         let unread = Reason { class: ReasonClass::Unread, ..Reason::default() };
-        let all = sampled.iter().flatten().chain([&unread]);
-        let all: BTreeSet<_> = all.flat_map(|reason| [without_stacks(reason), reason.clone()]).collect();
+        let all: BTreeSet<_> = sampled.iter().flatten().chain([&unread]).cloned().collect();
         let all = Vec::from_iter(all);
         let place = |reason: &Reason| {
             let place = all.binary_search(reason).expect("the list has each of them");
@@ -46,7 +43,7 @@ impl WindowReasons {
                 .iter()
                 .map(|[idle, active]| ReasonPlaces { active: place(active), idle: place(idle) })
                 .collect(),
-            without_stacks: all.iter().map(|reason| place(&without_stacks(reason))).collect(),
+            stacks: StackGroups::new(&all),
             unread: place(&unread),
             all,
         }
@@ -55,15 +52,5 @@ impl WindowReasons {
     /// The places of a reason by the number that samples give it.
     pub(super) fn places(&self, number: u32) -> ReasonPlaces {
         self.places[index(number)]
-    }
-
-    /// Whether the reason at a place has a stack of its program.
-    pub(super) fn has_stack(&self, place: u32) -> bool {
-        self.all[index(place)].stack.is_some()
-    }
-
-    /// The place of the same reason without its stacks.
-    pub(super) fn without_stacks(&self, place: u32) -> u32 {
-        self.without_stacks[index(place)]
     }
 }
