@@ -4,8 +4,8 @@ use crate::compare::{Group, Trend};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Share of the longest part, as a divisor, below which the rate of a part is left out: short parts, such as the recorder's last
-/// one, show a moment.
+/// Share of the median part, as a divisor, below which the rate of a part is left out: short parts, such as the recorder's last
+/// one, show a moment. The longest part can be a time in which nothing was recorded.
 const SHORTEST_PART: u64 = 10;
 
 /// A bar per part of the series; blank before the group started, after it exited, and for parts that are too short or whose
@@ -13,8 +13,10 @@ const SHORTEST_PART: u64 = 10;
 pub(super) fn sparkline(trend: &Trend, group: &Group) -> String {
     let Ok(place) = trend.groups.binary_search_by(|of| of.path.cmp(&group.key)) else { return String::new() };
     let values = &trend.groups[place].values;
-    let longest_ns = trend.duration_ns.iter().copied().max().unwrap_or(0);
-    let is_short = |place| trend.duration_ns.get(place).is_some_and(|part_ns| *part_ns < longest_ns / SHORTEST_PART);
+    let mut lengths = trend.duration_ns.clone();
+    lengths.sort_unstable();
+    let median_ns = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
+    let is_short = |place| trend.duration_ns.get(place).is_some_and(|part_ns| *part_ns < median_ns / SHORTEST_PART);
     let whole = values.iter().enumerate().filter(|(place, _)| !is_short(*place));
     let most = whole.map(|(_, value)| *value).fold(0.0, f64::max);
     let is_something = |value: &f64| *value > 0.0;
@@ -93,5 +95,12 @@ mod tests {
             |duration_ns| of_parts(&[part(SECOND, 1), part(SECOND, 2), part(duration_ns, 2)], ThreadSpan::default());
         assert_eq!(last(SECOND / 100), "▄█ ");
         assert_eq!(last(SECOND / 2), "▂▄█", "of half the length");
+    }
+
+    #[test]
+    fn parts_before_and_after_a_gap_have_their_bars() {
+        let part = |duration_ns| window_of(duration_ns, 4, ThreadSpan::default());
+        let parts = [SECOND, 15 * SECOND, SECOND, SECOND].map(part);
+        assert_eq!(of_parts(&parts, ThreadSpan::default()), "█▁██");
     }
 }
