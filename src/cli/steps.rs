@@ -186,6 +186,11 @@ impl StepOutput<'_> {
             printed => printed.map(|()| true),
         }
     }
+
+    /// Ends the file after an error: without its end, readers take it for one whose recorder was killed.
+    fn end(&mut self) {
+        let _ = self.file.take().map(SeriesOutput::finish);
+    }
 }
 
 /// Records a window in steps; the exit status is the command's.
@@ -211,7 +216,7 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
     let grouping = args.view.options(Sides::one(String::new())).grouping;
     let after = args.after.unwrap_or_default();
     let mut end_of_steps = StepEnd { gate: args.until.as_ref(), after, grouping, at: None };
-    let mut waiting = begin(&until, &signals)?;
+    let mut waiting = begin(&until, &signals).inspect_err(|_| output.end())?;
     // On a busy host, the first capture takes long.
     let mut next = series.last();
     let mut count = 0_u64;
@@ -243,9 +248,9 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
     let last = match record() {
         Ok(last) => last,
         Err(error) => {
-            // Without its end, readers take the file for one whose recorder was killed.
-            let is_of_disk = matches!(error.downcast_ref(), Some(StoreError::Write(..)));
-            let _ = output.file.take().filter(|_| !is_of_disk).map(SeriesOutput::finish);
+            if !matches!(error.downcast_ref(), Some(StoreError::Write(..))) {
+                output.end();
+            }
             // Whoever started ctprof expects that the command has ended.
             if waiting.runs_on() {
                 tracing::warn!("the recording has ended, the command runs on: {}", described(&error));

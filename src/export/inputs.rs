@@ -154,9 +154,10 @@ fn identify(part: &PartPath, limit: u64, weight: f64) -> Result<Option<CaptureFi
             Ok(None)
         }
         Input::Series(mut series) => match series.begin(&part.range.clone().unwrap_or_default()) {
-            // Its recording ended right after the capture with which it begins: nothing is lost.
-            Err(error @ StoreError::NoStep(_)) if series.is_whole() => {
+            // Its recording ended right after the capture with which it begins.
+            Err(error @ StoreError::NoStep(_)) => {
                 tracing::warn!("{error}");
+                series.remarks(&part.file.to_string_lossy()).iter().for_each(|remark| tracing::warn!("{remark}"));
                 Ok(None)
             }
             begun => begun.map_err(ExportError::from).and_then(|()| new(series.head())),

@@ -175,11 +175,6 @@ impl StoredSeries {
         whole_step.chain(self.damaged.iter().cloned()).chain(cut).collect()
     }
 
-    /// Whether nothing of it is known to be missing.
-    pub fn is_whole(&self) -> bool {
-        self.cut.is_none() && self.damaged.is_empty()
-    }
-
     /// Returns the head of the first capture: everything but its threads.
     pub fn head(&self) -> &SnapshotHead {
         &self.first

@@ -347,6 +347,19 @@ fn a_signal_ends_a_series_with_status_0_and_a_whole_file() {
 }
 
 #[test]
+fn a_command_that_cannot_run_leaves_a_whole_series_to_which_another_recorder_adds() {
+    let directory = tempfile::tempdir().unwrap();
+    let [series, fleet] = ["s", "fleet"].map(|name| directory.path().join(name).to_str().unwrap().to_owned());
+    let record = ["record", "--every", "100ms", "--keep", "1m", "-q", "-o", &series];
+    let failed = ctprof(&[&record[..], &["--", "/no/such/file"]].concat()).output().unwrap();
+    assert_eq!(failed.status.code(), Some(127), "{failed:?}");
+    let shown = String::from_utf8(ctprof(&["show", &series]).output().unwrap().stderr).unwrap();
+    assert!(shown.contains("has no step") && !shown.contains("was killed"), "{shown}");
+    run(&[&record[..], &["-d", "300ms"]].concat());
+    run(&["export", &series, "-o", &fleet]);
+}
+
+#[test]
 fn a_signal_ends_a_step_that_waits_for_descriptors_and_keeps_the_steps_before_it() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("s").to_str().unwrap().to_owned();

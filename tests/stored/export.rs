@@ -675,6 +675,23 @@ fn an_export_says_what_of_a_series_is_lost() {
     }
 }
 
+#[test]
+fn a_segment_whose_recorder_ended_before_its_first_step_is_no_failure_of_an_export() {
+    let dir = tempfile::tempdir().unwrap();
+    for (number, cut) in [0, 5].into_iter().enumerate() {
+        let [directory, output] = ["directory", "fleet"].map(|name| dir.path().join(format!("{name} {number}")));
+        fs::create_dir(&directory).unwrap();
+        let begun = [0..5, 5..5, 20..25].map(|seconds| crate::stored::changes_over_time::segment(&directory, seconds));
+        let bytes = fs::read(&begun[1]).unwrap();
+        fs::write(&begun[1], &bytes[..bytes.len() - cut]).unwrap();
+        let exported = run(&[&directory], &output);
+        let said = String::from_utf8(exported.stderr).unwrap();
+        assert!(exported.status.success() && said.contains("has no step"), "{said}");
+        assert_eq!(said.contains("was killed"), cut > 0, "{said}");
+        assert_eq!(rows(&output.join("captures")).len(), 10);
+    }
+}
+
 /// The peak memory of an export, in KiB; `None` if it cannot be measured.
 fn peak_kib(input: &str, output: &Path) -> Option<i64> {
     let measure = crate::stored::bounds_files::measure(output.parent().unwrap())?;
