@@ -144,6 +144,15 @@ impl SegmentWriter {
         let mut segments = sorted(names_in(&directory).map_err(failed)?).into();
         remove_old(&directory, keep, &mut segments, first).map_err(failed)?;
         let writer = begin(&directory, path, limit, (first, &mut segments))?;
+        if writer.bytes() >= largest(keep) {
+            let kib = writer.bytes().div_ceil(1024);
+            tracing::warn!(
+                "{}: --keep is too small for a host whose capture takes {kib} KiB: each step is kept as a capture, and the \
+                 directory can become larger; keep {}KiB or more",
+                path.display(),
+                kib * 2 * u64::from(SEGMENTS)
+            );
+        }
         Ok(Self { path: path.to_owned(), directory, keep, limit, writer, segments, _lock: lock })
     }
 
@@ -180,12 +189,20 @@ impl SegmentWriter {
     }
 
     fn is_full(&self, moment: &Moment) -> bool {
-        let (longest, most) = match self.keep {
-            Keep::Time(time) => (LONGEST.min(time / SEGMENTS), u64::MAX),
-            Keep::Bytes(bytes) => (LONGEST, bytes / u64::from(SEGMENTS)),
+        let longest = match self.keep {
+            Keep::Time(time) => LONGEST.min(time / SEGMENTS),
+            Keep::Bytes(_) => LONGEST,
         };
         let age = self.segments.back().and_then(|segment| segment.age(moment.boottime_ns()));
-        self.writer.bytes() >= most || age.is_some_and(|age| age >= longest)
+        self.writer.bytes() >= largest(self.keep) || age.is_some_and(|age| age >= longest)
+    }
+}
+
+/// The size from which on a segment is full.
+fn largest(keep: Keep) -> u64 {
+    match keep {
+        Keep::Time(_) => u64::MAX,
+        Keep::Bytes(bytes) => bytes / u64::from(SEGMENTS),
     }
 }
 
@@ -204,7 +221,8 @@ fn remove_old(
     let mut all: u64 = sizes.iter().sum();
     let boottime_ns = now.head.capture.as_ref().and_then(|capture| capture.boottime_ns);
     for bytes in sizes {
-        let is_old = match (keep, segments.get(1)) {
+        // The last segment can have no step yet.
+        let is_old = match (keep, segments.get(1).filter(|_| segments.len() > 2)) {
             (_, None) => false,
             (Keep::Time(time), Some(next)) => {
                 // Times of another recording are off by as much as the clock was set ahead since.

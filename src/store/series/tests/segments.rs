@@ -69,6 +69,18 @@ fn a_directory_keeps_the_last_part_of_a_series_and_is_read_as_one() {
 }
 
 #[test]
+fn the_last_step_is_kept_however_little_is() {
+    for bytes in [1, 500, 1000] {
+        let dir = tempfile::tempdir().unwrap();
+        record(dir.path(), Keep::Bytes(bytes), 1..10);
+        assert_eq!(runs_in(dir.path(), "..").last(), Some(&6), "{bytes}");
+        // Another recorder was killed right after it had begun.
+        SegmentWriter::create(dir.path(), Keep::Bytes(bytes), 1 << 20, &capture(20)).unwrap();
+        assert!(runs_in(dir.path(), "..").contains(&6), "{bytes}");
+    }
+}
+
+#[test]
 fn old_segments_are_removed_where_they_are_if_the_directory_is_renamed_meanwhile() {
     let dir = tempfile::tempdir().unwrap();
     let [before, after] = ["before", "after"].map(|name| dir.path().join(name));
