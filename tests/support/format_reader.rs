@@ -96,7 +96,15 @@ fn known_waits(file: &str, part: Option<[f64; 2]>) -> BTreeMap<String, Value> {
     waits
 }
 
-/// Without names that have none.
-fn waits_of(waits: &BTreeMap<String, Value>) -> BTreeMap<&String, &Value> {
-    waits.iter().filter(|(_, waits)| **waits != json!({})).collect()
+/// Without names that have none. What is idle in some steps only is a sleep in a report.
+fn waits_of(waits: &BTreeMap<String, Value>) -> BTreeMap<&String, BTreeMap<&str, u64>> {
+    fn sums(waits: &Value) -> BTreeMap<&str, u64> {
+        let mut sums = BTreeMap::new();
+        for (class, ns) in waits.as_object().unwrap() {
+            let class = if class == "idle" { "sleep" } else { class.as_str() };
+            *sums.entry(class).or_default() += ns.as_u64().unwrap();
+        }
+        sums
+    }
+    waits.iter().map(|(name, waits)| (name, sums(waits))).filter(|(_, sums)| !sums.is_empty()).collect()
 }
