@@ -22,7 +22,7 @@ pub(super) struct CgroupKeys {
     renamed: HashMap<String, String>,
     /// The keys under which renamed cgroups are shown.
     matched: HashSet<String>,
-    /// Cgroups that a capture lists only for their CPU quota: in the other captures, too, they are compared without it.
+    /// Cgroups that a capture lists only for their CPU quota. They are compared with captures in which they have no quota, too.
     quotas: HashSet<String>,
     pub(super) list: Vec<Renamed>,
 }

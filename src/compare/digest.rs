@@ -28,6 +28,11 @@ impl Digest {
         // A command has no cgroup of its own.
         if let ThreadFilter::InCgroups(paths) = &threads.filter {
             let lineage: HashSet<&str> = paths.iter().flat_map(|path| lineage(path)).collect();
+            // Whatever part of what is below is in the scope.
+            let above = head.listed_cgroups().filter(|(path, _)| lineage.contains(path.as_str()));
+            let above = above.filter_map(|(path, _)| Some((path.clone(), head.container_of(path)?)));
+            let above: Vec<_> = above.collect();
+            head.containers.extend(above);
             head.cgroup_stats.retain(|path, _| paths.contains(path) || lineage.contains(&**path));
             head.cgroup_stats.iter_mut().for_each(|(path, stats)| stats.without_threads |= !paths.contains(path));
         }

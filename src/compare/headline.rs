@@ -146,8 +146,8 @@ fn scores(section: &ReportSection, host: &HostSize, per: Per) -> Vec<Score> {
     scores
 }
 
-/// The keys of the groups that took less than this share of the CPU time of all, of all runs, on both sides. Groups whose time is unknown are not
-/// among them.
+/// The keys of the groups that took less than this share of the CPU time of all groups, in the mean of the runs, on both sides. Groups
+/// whose time is unknown are not among them.
 pub(super) fn minor_groups(section: &ReportSection, share: f64) -> BTreeSet<&Vec<String>> {
     let run: Vec<_> = section.rows.iter().filter(|row| row.name == RUN).collect();
     let all = run.iter().find(|row| section.groups[row.group].is_all()).map_or([0.0; 2], |row| row.means());

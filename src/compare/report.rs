@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     CompareOptions, DifferentHosts, Digest, ELAPSED, EndedEarly, Gate, GateJudge, GateMetric, GateOutcome, GateResult,
     Group, GroupBy, Grouped, Header, NoSuchGroup, NoteWriter, Order, Per, Quantity, Query, Renamed, ReportSection, Row,
-    RunCount, Runs, RunsError, Scope, Sides, SortKey, Threshold, TooManyRows, Trend, Why, WindowSide, captures,
-    gate_cause, gate_cause::CauseSections, gate_outcome, headline, host, overview, reason_tree, reasons, records, runs,
-    tests_of, why,
+    RunCount, Runs, Scope, Sides, SortKey, Threshold, TooManyRows, Trend, Why, WindowSide, captures, gate_cause,
+    gate_cause::CauseSections, gate_outcome, headline, host, overview, reason_tree, reasons, records, runs, tests_of,
+    why,
 };
 use crate::diagnose::{Finding, Side, findings_of};
 use crate::model::sorted::CollectSorted;
@@ -245,7 +245,7 @@ fn finish(
 fn failed_command(digests: Sides<&[Digest]>) -> Option<String> {
     let mut sides = Side::ALL.iter().zip(digests);
     let (side, _) = sides.find(|(_, runs)| runs.iter().any(Digest::has_failed))?;
-    Some(format!("{}: {}", side.name(), RunsError::Failed(1, 1)))
+    Some(format!("the command of the {} failed, or a signal ended it", side.name()))
 }
 
 /// Returns the results of the gates, which may check rows that are not reported.

@@ -30,7 +30,7 @@ impl CaptureRow {
         let mut values = head.psi.as_ref().map(pressure_values).unwrap_or_default();
         let sched_ext = head.sched_ext.iter().flat_map(SchedExtSysfs::values);
         values.extend(sched_ext.map(|value| (sched_ext_name(&value.name), value.value.into_owned())));
-        let cgroups = u64::try_from(head.cgroups().count()).unwrap_or(u64::MAX);
+        let cgroups = u64::try_from(head.listed_cgroups().count()).unwrap_or(u64::MAX);
         // Rows wait in memory for others: they have no more than they need.
         (head.cgroup_stats, head.containers, head.reasons) = Default::default();
         Self { head, census, cgroups, gaps: counts, values }

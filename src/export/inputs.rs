@@ -155,7 +155,7 @@ fn identify(part: &PartPath, limit: u64, weight: f64) -> Result<Option<CaptureFi
         }
         Input::Series(mut series) => match series.begin(&part.range.clone().unwrap_or_default()) {
             // Its recording ended right after the capture with which it begins.
-            Err(error @ StoreError::NoStep(_)) => {
+            Err(error @ StoreError::NoStep(_)) if series.loses_nothing(&part.file) => {
                 tracing::warn!("{error}");
                 series.remarks(&part.file.to_string_lossy()).iter().for_each(|remark| tracing::warn!("{remark}"));
                 Ok(None)

@@ -83,7 +83,8 @@ impl SnapshotHead {
     /// The container that a cgroup is in. Of a cgroup without threads, it is what the containers of all threads below have in
     /// common, such as their pod.
     pub fn container_of(&self, path: &str) -> Option<Container> {
-        if !self.cgroup_stats.get(path).is_some_and(|stats| stats.without_threads) {
+        let has_no_threads = self.cgroup_stats.get(path).is_some_and(|stats| stats.without_threads);
+        if self.containers.contains_key(path) || !has_no_threads {
             return self.containers.get(path).cloned();
         }
         let front = format!("{path}/");

@@ -185,7 +185,7 @@ pub(crate) fn metrics_markdown(out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "Of the cgroups of a group, an ancestor's sum counts for its descendants. A cgroup without threads is listed if it \
-         has a CPU quota, with its limits and throttling.\n"
+         has a CPU quota, with its limits and throttling; that of a pod is its own and that of its containers.\n"
     )?;
     markdown_table(out, "value", &["section", "unit", "reduction", "source", "meaning"], records())?;
     writeln!(out, "\n## Sections\n")?;

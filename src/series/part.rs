@@ -11,6 +11,9 @@ use crate::model::{
 };
 use crate::window::{self, EarlierThreads, Exits, FoldedExits, NoWindow, Recording};
 
+/// The values of a cgroup take as much memory as so many threads.
+const THREADS_PER_CGROUP: usize = 4;
+
 /// A part of a series that has begun.
 pub struct Part {
     earlier: SnapshotHead,
@@ -120,7 +123,7 @@ impl Part {
     /// The number of records of exits and of programs that were left, and of reasons and what has them, that are kept.
     pub fn kept(&self) -> usize {
         let left: usize = self.left.values().map(Vec::len).sum();
-        let cgroups = self.came.len() + self.removed.len();
+        let cgroups = THREADS_PER_CGROUP * (self.came.len() + self.removed.len());
         self.each.len() + left + self.folded.rows + cgroups + self.reasons.as_ref().map_or(0, ReasonSums::entries)
     }
 

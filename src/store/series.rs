@@ -12,7 +12,7 @@ use serde_path_to_error::Track;
 use super::error::{SnapshotRefusal, StoreError};
 use super::format::SnapshotReader;
 use super::limit::{BYTES, ContentLimit};
-use super::segments::{of_part, segments_in};
+use super::segments::{SeriesSegment, of_part, segments_in};
 use super::series_writer::FRAME;
 use super::source::{SnapshotJson, Stored};
 use crate::model::{CtprofSnapshot, RecordedCommand, SnapshotHead};
@@ -166,6 +166,11 @@ impl StoredSeries {
             }
         }
         Err(StoreError::Refused(directory.to_owned(), SnapshotRefusal::NotASnapshot("no segment is whole")))
+    }
+
+    /// Whether it loses nothing by having no step: it is whole, or this file is one of several segments.
+    pub fn loses_nothing(&self, file: &Path) -> bool {
+        SeriesSegment::of_path(file).is_some() || self.cut.is_none() && self.damaged.is_empty()
     }
 
     /// Returns remarks about a part that is longer than the requested one, or less known than the recording.

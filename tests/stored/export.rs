@@ -689,6 +689,10 @@ fn a_segment_whose_recorder_ended_before_its_first_step_is_no_failure_of_an_expo
         assert!(exported.status.success() && said.contains("has no step"), "{said}");
         assert_eq!(said.contains("was killed"), cut > 0, "{said}");
         assert_eq!(rows(&output.join("captures")).len(), 10);
+        let alone = dir.path().join("alone.ctprof.zst");
+        fs::copy(&begun[1], &alone).unwrap();
+        let output = dir.path().join(format!("alone {number}"));
+        assert_eq!(run(&[&alone], &output).status.success(), cut == 0, "nothing else has what is missing");
     }
 }
 
