@@ -67,16 +67,20 @@ fn two_spinners_on_one_cpu_wait_for_it() {
         sched_setaffinity(Pid::from_raw(0), &one).unwrap();
         spin(Duration::from_millis(400));
     };
-    let (snapshot, metrics) = thread::scope(|scope| {
-        scope.spawn(pinned);
-        metrics_after(pinned)
+    let (snapshot, metrics) = metrics_after(|| {
+        thread::scope(|scope| {
+            scope.spawn(pinned);
+            pinned();
+        });
     });
     if !taskstats_answers(&snapshot) {
         return;
     }
     let waited = metrics.cpu_delay_total_ns.unwrap().number();
     assert!(waited > 50_000_000, "{waited} ns");
-    assert_eq!(Some(waited), metrics.wait_time_ns.map(u64::from), "the scheduler's own count");
+    // The thread can wait for other programs between the two reads.
+    let counted = metrics.wait_time_ns.map_or(0, u64::from);
+    assert!(waited.abs_diff(counted) < waited / 5, "the scheduler's own count: {counted}, not {waited}");
     assert!(metrics.cpu_delay_count.unwrap().number() > 3);
     if snapshot.head.taskstats_summary.unwrap().struct_version >= Some(15) {
         assert!(metrics.cpu_delay_max_ns.unwrap().number() > metrics.cpu_delay_min_ns.unwrap().number());
