@@ -1,4 +1,4 @@
-//! The filter of programs: skips threads that slept through the last pass, judged by their switch count.
+//! The filter of programs: skips threads that slept through the last pass, judged by their switch count and whether they are frozen.
 //!
 //! Each thread has a slot in an array that programs and ctprof share. Its word has, from above: 32 bits of counters, 31 bits of
 //! when the thread started, and the lowest bit of the number of the pass that met it last. One more word has the number of the pass, and
@@ -26,6 +26,9 @@ pub(super) const SLOT: i16 = -16;
 pub(super) const KEY: i16 = -24;
 pub(super) const PASS: i16 = -40;
 const SLOT_NUMBER: i16 = -4;
+
+/// `TASK_FROZEN` of include/linux/sched.h, since Linux 6.1.
+pub(super) const FROZEN: i32 = 0x8000;
 
 /// Fields that an instruction needs before a record exists.
 const FIELDS: [&str; 7] = [
@@ -85,6 +88,11 @@ impl ChangeFilter {
         load(assembler, R8, state);
         load(assembler, R9, voluntary);
         load(assembler, R1, involuntary);
+        assembler.add(R9, R1);
+        // The freezer freezes and thaws some sleepers without a switch: their state takes the highest bit of the counters.
+        assembler.mov(R1, R8);
+        assembler.and_immediate(R1, FROZEN);
+        assembler.shift_left(R1, 31 - FROZEN.trailing_zeros().cast_signed());
         assembler.add(R9, R1);
         if of == FilteredCounters::OfProcess {
             self.add_exited(assembler, [tid, tgid]);

@@ -1,6 +1,7 @@
 //! The value of a metric, from the fields of a record.
 
 use super::super::procfs::parsers::policy;
+use super::change_filter;
 use super::cpu_time::{CpuTime, Printed};
 use super::layout::{Field, ThreadRecord};
 use crate::model::{FieldForm, KernelField, Metric, NS_PER_TICK, Shape, Value};
@@ -75,7 +76,7 @@ fn state(state: u64, exit_state: u64) -> char {
     const UNINTERRUPTIBLE: u64 = 0x2;
     const IDLE: u64 = 0x402;
     const RTLOCK_WAIT: u64 = 0x1000;
-    const FROZEN: u64 = 0x8000;
+    const FROZEN: u64 = change_filter::FROZEN as u64;
     const LETTERS: [char; 9] = ['R', 'S', 'D', 'T', 't', 'X', 'Z', 'P', 'I'];
     let reported = match (state | exit_state) & REPORTED {
         _ if state & (RTLOCK_WAIT | FROZEN) != 0 => UNINTERRUPTIBLE,
