@@ -25,14 +25,13 @@ pub struct Digest {
 impl Digest {
     /// Combines the head of a snapshot with the totals of its threads.
     pub fn new(mut head: SnapshotHead, threads: ThreadTotals) -> Self {
+        // Before the scope leaves out some of those below.
+        let above = head.listed_cgroups().filter(|(_, stats)| stats.without_threads);
+        let above: Vec<_> = above.filter_map(|(path, _)| Some((path.clone(), head.container_of(path)?))).collect();
+        head.containers.extend(above);
         // A command has no cgroup of its own.
         if let ThreadFilter::InCgroups(paths) = &threads.filter {
             let lineage: HashSet<&str> = paths.iter().flat_map(|path| lineage(path)).collect();
-            // Whatever part of what is below is in the scope.
-            let above = head.listed_cgroups().filter(|(path, _)| lineage.contains(path.as_str()));
-            let above = above.filter_map(|(path, _)| Some((path.clone(), head.container_of(path)?)));
-            let above: Vec<_> = above.collect();
-            head.containers.extend(above);
             head.cgroup_stats.retain(|path, _| paths.contains(path) || lineage.contains(&**path));
             head.cgroup_stats.iter_mut().for_each(|(path, stats)| stats.without_threads |= !paths.contains(path));
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{CgroupKeys, CompareOptions, Digest, GroupBy, Grouping, Naming, Sides, ThreadNames, group, reasons};
 use crate::diagnose::Side;
-use crate::model::{Container, CtprofSnapshot, SnapshotHead};
+use crate::model::{Container, CtprofSnapshot};
 use crate::names::Keys;
 
 /// The keys of the names of processes, programs, threads and cgroups.
@@ -23,16 +23,10 @@ impl GroupKeys {
         let (processes, threads) = (named().map(|(process, _)| process), named().map(|(_, thread)| thread));
         let programs = names().filter_map(|names| names.program.as_deref());
         let tasks = digests.as_ref().map(|side| side.iter().flat_map(|digest| tasks(digest, grouping.axis)).collect());
-        let heads = || digests.iter().flatten().map(|digest| &digest.head);
-        let listed = || heads().flat_map(SnapshotHead::listed_cgroups);
-        let container = |head: &'_ SnapshotHead, path: &'_ String| Some((path.clone(), head.container_of(path)?));
-        let of_listed = heads().flat_map(|head| head.listed_cgroups().filter_map(|(path, _)| container(head, path)));
-        let of_listed: Vec<_> = of_listed.collect();
+        let listed = digests.iter().flatten().flat_map(|digest| digest.head.listed_cgroups());
         // A capture without privileges lacks names that another one has.
         let mut containers: HashMap<&str, &Container> = HashMap::new();
-        for (path, container) in
-            heads().flat_map(|head| &head.containers).chain(of_listed.iter().map(|(path, of)| (path, of)))
-        {
+        for (path, container) in digests.iter().flatten().flat_map(|digest| &digest.head.containers) {
             let found = containers.entry(path).or_insert(container);
             if found.name.is_none() {
                 *found = container;
@@ -42,7 +36,7 @@ impl GroupKeys {
             process: group::keys(processes, grouping),
             program: group::keys(programs, grouping),
             thread: group::keys(threads, grouping),
-            cgroups: CgroupKeys::learn(&tasks, listed(), &containers, grouping),
+            cgroups: CgroupKeys::learn(&tasks, listed, &containers, grouping),
         }
     }
 

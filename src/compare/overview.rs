@@ -13,8 +13,8 @@ use crate::diagnose::{Finding, Note, Side};
 use crate::model::{Direction, ExitedWork, SnapshotHead, Totals, WindowInfo};
 use crate::statistics::Verdict;
 
-/// Returns the divisor where the options don't give one. Windows are divided by their length. Commands that are compared with each other or
-/// repeated have totals, as equal work has equal totals however long the command waits. A snapshot is divided by the time that
+/// Returns the divisor where the options don't give one. Windows are divided by their length. Commands that are compared with each
+/// other or repeated have totals, as equal work has equal totals however long the command waits. A snapshot is divided by the time that
 /// its threads have existed, and compared snapshots have totals.
 pub(super) fn usual_per(sides: &Sides<Runs>) -> Per {
     let only = Some(&sides.baseline).filter(|side| sides.candidate.is_none() && side.is_single);

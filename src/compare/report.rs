@@ -241,7 +241,8 @@ fn finish(
     }
 }
 
-/// Why no gate can be judged: the command of a side that is one file failed. Of several runs, those that failed are left out before.
+/// Why no gate can be judged: a side is one file, and its command failed. Runs of directories whose command failed were left out
+/// before.
 fn failed_command(digests: Sides<&[Digest]>) -> Option<String> {
     let mut sides = Side::ALL.iter().zip(digests);
     let (side, _) = sides.find(|(_, runs)| runs.iter().any(Digest::has_failed))?;

@@ -320,11 +320,11 @@ impl Row {
         self.unit == Unit::Percent && self.is_each_run(is_least) || self.hidden_reason().is_some()
     }
 
-    /// Whether all values, of several runs those of each, are numbers that are so.
-    fn is_each_run(&self, is_so: impl Fn(f64) -> bool) -> bool {
+    /// Whether the predicate holds for the value of each side; if there are several runs, for the value of each run.
+    fn is_each_run(&self, predicate: impl Fn(f64) -> bool) -> bool {
         match &self.runs {
-            Some(runs) => runs.values.iter().all(|numbers| present(numbers).all(&is_so)),
-            None => self.values.iter().flatten().all(|cell| plain_number(cell).is_some_and(&is_so)),
+            Some(runs) => runs.values.iter().all(|numbers| present(numbers).all(&predicate)),
+            None => self.values.iter().flatten().all(|cell| plain_number(cell).is_some_and(&predicate)),
         }
     }
 

@@ -119,6 +119,8 @@ impl ThreadFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::{CompareOptions, Digest};
+    use crate::model::CtprofSnapshot;
 
     #[test]
     fn a_scope_is_the_host_the_command_or_containers_of_a_name() {
@@ -129,6 +131,22 @@ mod tests {
         for wrong in ["", "commands", "hosts", "container", "image:x"] {
             let error = Scope::parse(wrong).unwrap_err();
             assert_eq!(error, "expected host, command, container:NAME or pod:NAME", "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_quota_of_a_pod_is_that_of_the_pod_also_if_only_one_of_its_containers_is_in_the_scope() {
+        let json = r#"{"threads":[{"tid":1,"tgid":1,"cgroup":"/pod/a"}],
+            "cgroup_stats":{"/pod":{"cpu":{"max_quota_us":5},"without_threads":true},"/pod/a":{},"/pod/b":{}},
+            "containers":{"/pod/a":{"name":"web","pod":"api"},"/pod/b":{"name":"side","pod":"api"}}}"#;
+        let snapshot: CtprofSnapshot = serde_json::from_str(json).unwrap();
+        let mut options = CompareOptions::default();
+        for scope in ["container:web", "pod:api"] {
+            options.grouping.scope = Some(Scope::parse(scope).unwrap());
+            let head = Digest::of_snapshot(&snapshot, &options).head;
+            let pod = Container { pod: Some("api".to_owned()), ..Container::default() };
+            assert_eq!(head.containers.get("/pod"), Some(&pod), "{scope}");
+            assert_eq!(head.cgroup_stats.contains_key("/pod/b"), scope == "pod:api");
         }
     }
 }

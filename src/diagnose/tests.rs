@@ -304,11 +304,8 @@ fn bpf_needs_no_taskstats() {
 
 #[test]
 fn with_bpf_a_taskstats_that_cannot_be_opened_lacks_only_what_bpf_missed() {
-    let errors = [(Errno::EPERM, "cannot be opened for 1 of 1 process: EPERM")].into_iter().chain([(
-        Errno::ENOENT,
-        "no data for 1 of 1 process: kernel lacks CONFIG_TASKSTATS, or not available in this network namespace",
-    )]);
-    for (errno, reason) in errors {
+    let lacks = "no data for 1 of 1 process: kernel lacks CONFIG_TASKSTATS, or not available in this network namespace";
+    for (errno, reason) in [(Errno::EPERM, "cannot be opened for 1 of 1 process: EPERM"), (Errno::ENOENT, lacks)] {
         let missed = BpfUse { missed_processes: 1, ..BpfUse::default() };
         let mut snapshot = by_bpf(on_host(HostContext::default()), missed);
         let summary = TaskstatsSummary { open_error: Some(errno), ..TaskstatsSummary::default() };

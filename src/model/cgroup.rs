@@ -52,7 +52,7 @@ impl CgroupStats {
         *self == Self { without_threads: self.without_threads, ..Self::default() }
     }
 
-    /// What is left to say of a cgroup that was removed after these values were read: what it had counted, and its limits.
+    /// The values that still hold after the cgroup was removed: what it had counted, and its limits.
     pub(crate) fn removed(mut self) -> Self {
         (self.memory.current, self.memory.swap_current, self.pids.current) = (None, None, None);
         let is_counter = |key: &str| memory_stat_type(key).is_some_and(|of| of.window == WindowRule::Increase);

@@ -25,7 +25,7 @@ stored! {
 }
 
 impl Container {
-    /// What it has in common with another one.
+    /// A container with those names and ids that both containers have, such as the name of a pod.
     pub(super) fn common(self, other: Self) -> Self {
         let Self { runtime, id, name, pod, namespace, pod_uid, image } = self;
         let same = |one: Option<String>, other: Option<String>| one.filter(|one| Some(one) == other.as_ref());

@@ -13,14 +13,14 @@ pub struct ReasonSums {
     reasons: NumberedValues<Reason>,
     /// Time by the index of the threads and the index of the reason.
     times: BTreeMap<(u32, u32), SampledTime>,
-    /// What was idle in all windows so far; `None` before the first one.
+    /// Threads that were idle in all windows so far, by the index of the threads and of the reason; `None` before the first window.
     idle: Option<BTreeMap<(u32, u32), IdleThreads>>,
     /// Longest wait in nanoseconds by the index of the threads.
     longest_waits: BTreeMap<u32, u64>,
 }
 
-/// Threads that were idle for the same reason in each window. Names do not tell which threads these were: as many as were idle in the
-/// window with the fewest.
+/// Threads with the same names that were idle for the same reason in each window. Which ones these were is unknown: they count as
+/// many as were idle in the window with the fewest idle threads.
 #[derive(Debug, Default)]
 struct IdleThreads {
     threads: u64,
@@ -146,7 +146,8 @@ mod tests {
     use super::*;
     use crate::model::Name;
 
-    /// A window of so many passes: per class of a sleep in a lock, its stack, and its samples of a millisecond.
+    /// Reasons of a window with a number of passes. Each row is a class of sleep in a futex, its stack, and its number of samples, of
+    /// one millisecond each.
     fn step(passes: u64, rows: &[(ReasonClass, Option<&str>, u64)]) -> Reasons {
         let reason = |(class, stack, _): &(ReasonClass, Option<&str>, u64)| Reason {
             class: *class,

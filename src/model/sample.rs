@@ -95,7 +95,8 @@ pub struct ThreadEnd {
     pub comm: Name,
     /// Process id, and the name of what the process ran, if the record is of the first thread and has it.
     pub program: Option<(u32, Name)>,
-    /// The process, if it goes on with another program under its id. The start is that of the process.
+    /// The id of the process, if this is the end of a program: the process goes on with another one. `start_time_clock_ticks` is then
+    /// the start of the process.
     pub executed_in: Option<u32>,
 }
 

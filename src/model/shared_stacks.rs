@@ -2,8 +2,8 @@
 
 use super::{NumberedValues, Reason, SampledTime};
 
-/// Of each reason in a list, by its place: a number that it shares with reasons which differ by their stacks only, and whether it
-/// has a stack of its program.
+/// For each reason of a list, in its order: a number that it shares with the reasons that differ only by their stacks, and whether
+/// it has a stack of its program.
 pub(crate) struct StackGroups(Vec<(u32, bool)>);
 
 impl StackGroups {

@@ -75,7 +75,7 @@ impl SnapshotHead {
         self.cgroup_stats.iter().filter(|(_, stats)| !stats.without_threads)
     }
 
-    /// The cgroups that reports list: those that threads are in, and those above whose CPU quota stops these threads.
+    /// The cgroups that reports list: cgroups with threads, and cgroups above them whose CPU quota stops these threads.
     pub fn listed_cgroups(&self) -> impl Iterator<Item = (&String, &CgroupStats)> {
         self.cgroup_stats.iter().filter(|(_, stats)| !stats.without_threads || stats.has_quota())
     }
@@ -155,7 +155,7 @@ stored! {
         pub euid: u32,
         /// Names of the effective capabilities, with `cap_`.
         pub capabilities: Vec<String>,
-        /// Names of those that a caller other than root has without the file of ctprof: the ambient ones.
+        /// Names of the ambient capabilities: a caller other than root has them without capabilities of ctprof's file.
         optional ambient: Vec<String>,
         /// Whether the file of ctprof could not give it more capabilities: `CapBnd` or `NoNewPrivs` of proc_pid_status(5).
         optional confined: bool,

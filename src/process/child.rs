@@ -31,7 +31,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts the command.
+    /// Starts the command as a child of this process.
     ///
     /// Capabilities: start ctprof with [`Privileges::RecordCommand`](super::Privileges::RecordCommand).
     ///

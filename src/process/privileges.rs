@@ -168,7 +168,7 @@ fn of_caller() -> u64 {
     if getuid().is_root() { u64::MAX } else { ambient() }
 }
 
-/// As it was before any of it was dropped.
+/// The ambient set of capabilities that this process was started with.
 fn ambient() -> u64 {
     static AMBIENT: OnceLock<u64> = OnceLock::new();
     *AMBIENT.get_or_init(|| set("CapAmb:"))
