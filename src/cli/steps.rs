@@ -284,7 +284,7 @@ fn finish(
     messages: Messages,
 ) -> anyhow::Result<()> {
     if let Some(whole) = output.whole.filter(|_| output.printer.is_some()) {
-        let window = whole.end(series.moment().capture()?, command, None)?;
+        let window = whole.end_with_all(series.moment().capture()?, command)?;
         write_to(stream(args), &args.view, |out, _| writeln!(out))?;
         print(args, &window, &args.view)?;
     }

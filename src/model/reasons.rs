@@ -23,6 +23,16 @@ stored! {
     }
 }
 
+impl Reasons {
+    /// Keeps the times of some of the threads.
+    pub(crate) fn keep(&mut self, is_kept: impl Fn(&SampledThreads) -> bool) {
+        let kept: Vec<bool> = self.threads.iter().map(is_kept).collect();
+        let has = |place: u64| usize::try_from(place).is_ok_and(|place| kept.get(place) == Some(&true));
+        self.times.retain(|time| has(time.threads));
+        self.longest_waits.retain(|threads, _| has(*threads));
+    }
+}
+
 /// How long a reason lasted, and how often it was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SampledTime {

@@ -205,6 +205,7 @@ impl OpenWindow<'_> {
             }
             let reasons = sampled.reasons(&window.threads, &cgroup);
             window.head.reasons = Some(Box::new(reasons));
+            window::leave_out_lost(&mut window);
         }
         Ok(window)
     }

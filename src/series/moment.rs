@@ -183,6 +183,7 @@ impl Moment {
         let others = others.map(|(_, thread)| window::unchanged(thread, duration_ns));
         window.threads.extend(others.collect::<Vec<_>>());
         window.threads.sort_by_key(ThreadState::id);
+        window::leave_out_unlisted(window);
         // A parent that has not changed either is no thread of the step.
         let recorder = self.head.get("series").and_then(|series| series.get("recorder")?.as_u64());
         let all: Vec<_> = self.threads.values().collect();

@@ -154,6 +154,21 @@ impl Part {
         let mut window = window::recorded(&earlier, threads, later, recording)?;
         window.head.series = None;
         window.head.reasons = reasons.map(|sums| Box::new(sums.finish()));
+        window::leave_out_lost(&mut window);
+        Ok(window)
+    }
+
+    /// Returns the window that a capture of all threads ends.
+    ///
+    /// # Errors
+    /// [`NoWindow`] if the captures are not of one boot.
+    pub fn end_with_all(
+        self,
+        later: CtprofSnapshot,
+        command: Option<RecordedCommand>,
+    ) -> Result<CtprofSnapshot, NoWindow> {
+        let mut window = self.end(later, command, None)?;
+        window::leave_out_unlisted(&mut window);
         Ok(window)
     }
 }

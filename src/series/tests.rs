@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{Applied, Changes, Moment, Part, Step, StepExits};
 use crate::model::{
     CaptureInfo, CgroupStats, CtprofSnapshot, ExitRecords, ExitedThread, HostContext, HostCpuTime, Metrics, Owner,
-    ProcessState, SnapshotHead, ThreadSpan, ThreadState,
+    ProcessState, Reason, ReasonTime, Reasons, SampledThreads, SnapshotHead, ThreadSpan, ThreadState,
 };
 use crate::window::FoldedPart;
 
@@ -329,6 +329,30 @@ fn what_started_while_threads_were_read_and_was_not_listed_is_of_the_part() {
     let window = part.end(capture(5), None, None).unwrap();
     let exited = window.threads.iter().filter(|thread| thread.span.is_some_and(|span: ThreadSpan| span.exited));
     assert_eq!(exited.map(|thread| (thread.tid, thread.owner)).collect::<Vec<_>>(), [(30, Some(Owner::Command))]);
+}
+
+#[test]
+fn without_records_of_exits_a_part_has_reasons_only_of_threads_that_it_has_the_time_of() {
+    let processes_with_reasons = |records: Option<ExitRecords>| {
+        let mut host = Host { threads: BTreeMap::from([(1, (5, 0)), (30, (3, 0))]), step: 0 };
+        let mut part = Part::begin(&Moment::new(host.capture())).unwrap();
+        let of = |tgid: u32| {
+            let name = Host::thread(tgid, (0, 0)).comm;
+            SampledThreads { tgid: Some(tgid), comm: name, ..SampledThreads::default() }
+        };
+        // Process 30 exits, and process 31 starts and exits.
+        let threads = vec![of(1), of(30), of(31)];
+        let times = (0..3).map(|threads| ReasonTime { threads, reason: 0, ns: 1, samples: 1 }).collect();
+        let reasons = Reasons { threads, reasons: vec![Reason::default()], times, ..Reasons::default() };
+        part.add(StepExits { records, ..StepExits::default() }, Some(reasons));
+        host.threads.remove(&30);
+        host.step = 5;
+        let reasons = part.end_with_all(host.capture(), None).unwrap().head.reasons.unwrap();
+        let of = |time: &ReasonTime| reasons.threads[usize::try_from(time.threads).unwrap()].tgid;
+        reasons.times.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(processes_with_reasons(None), [1]);
+    assert_eq!(processes_with_reasons(Some(ExitRecords::default())), [1, 31], "the record of 30 was lost");
 }
 
 #[test]

@@ -323,7 +323,7 @@ impl StoredSeries {
     fn end(&mut self, part: Part, command: Option<RecordedCommand>) -> Result<CtprofSnapshot, StoreError> {
         self.finish_frame();
         let later = self.moment.capture().map_err(|error| self.wrong(&error))?;
-        part.end(later, command, None).map_err(|error| self.wrong(&error))
+        part.end_with_all(later, command).map_err(|error| self.wrong(&error))
     }
 
     fn wrong(&self, error: &dyn std::fmt::Display) -> StoreError {

@@ -106,20 +106,20 @@ fn a_process_that_executed_another_program_has_the_name_that_it_has_since() {
 }
 
 #[test]
-fn a_zombie_has_the_reasons_of_its_life_also_without_records_of_exits() {
+fn of_processes_that_exited_without_a_record_only_zombies_have_reasons() {
     let waits = |tid| ThreadSample {
-        pcomm: "app".into(),
+        pcomm: if tid == 14 { "other" } else { "app" }.into(),
         tgid: if tid == 12 { 10 } else { tid },
         ..in_call(tid, Activity::Asleep, 6, libc::SYS_read, 2)
     };
-    let mut collector = collected(&[vec![], vec![waits(10), waits(11), waits(12), waits(13)], vec![], vec![]]);
-    // Process 11 was waited for, and 12 was another thread of process 10.
-    for tid in [10, 11, 12] {
+    let mut collector = collected(&[vec![], [10, 11, 12, 13, 14].map(waits).into(), vec![], vec![]]);
+    // Processes 11 and 14 were waited for, and 12 was another thread of process 10.
+    for tid in [10, 11, 12, 14] {
         collector.end(&ThreadEnd {
             tid,
             start_time_clock_ticks: 7,
             monotonic_ns: 1050 * MS,
-            pcomm: "app".into(),
+            pcomm: if tid == 14 { "other" } else { "app" }.into(),
             comm: "app".into(),
             ..ThreadEnd::default()
         });
@@ -133,9 +133,10 @@ fn a_zombie_has_the_reasons_of_its_life_also_without_records_of_exits() {
         ..ThreadState::default()
     };
     let (functions, stacks, unread) = (HashMap::new(), HashMap::new(), HashSet::new());
-    let [zombie, lives] = [listed(10), listed(13)];
-    let reasons = collector.conclude(&Conclusion {
-        threads: &[&zombie, &lives],
+    let [mut zombie, lost, lives] = [10, 11, 13].map(listed);
+    zombie.metrics.state = Some('Z');
+    let reasons = collector.next_window().conclude(&Conclusion {
+        threads: &[&zombie, &lost, &lives],
         has_exited: false,
         functions: &functions,
         stacks: &stacks,
@@ -143,7 +144,7 @@ fn a_zombie_has_the_reasons_of_its_life_also_without_records_of_exits() {
         cgroup: &|_| None,
     });
     assert_eq!(reasons.threads.iter().map(|threads| threads.tgid).collect::<Vec<_>>(), [Some(10), Some(13)]);
-    assert_eq!(reasons.times.iter().map(|time| time.ns / MS).max(), Some(40));
+    assert_eq!(reasons.times.iter().map(|time| time.ns / MS).collect::<Vec<_>>(), [40, 50]);
 }
 
 #[test]

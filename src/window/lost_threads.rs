@@ -1,0 +1,33 @@
+//! Threads that have exited without a record: a window has no time of them, and so it has no reasons of them either. Those would
+//! divide the time of others.
+
+use std::collections::HashSet;
+
+use crate::model::{CtprofSnapshot, ThreadState};
+
+/// Leaves out the reasons of threads that are listed without their time.
+pub fn leave_out_lost(window: &mut CtprofSnapshot) {
+    let Some(reasons) = window.head.reasons.as_deref_mut() else { return };
+    let threads_of = |is_lost: bool| {
+        let threads = window.threads.iter().filter(move |thread| has_no_time(thread) == is_lost);
+        threads.map(|thread| (thread.tgid, &*thread.comm)).collect::<HashSet<_>>()
+    };
+    let [lost, timed] = [true, false].map(threads_of);
+    reasons.keep(|threads| {
+        let is_in =
+            |listed: &HashSet<(u32, &str)>| threads.tgid.is_some_and(|tgid| listed.contains(&(tgid, &threads.comm)));
+        !is_in(&lost) || is_in(&timed)
+    });
+}
+
+/// Leaves out the reasons of processes that a window of all threads does not list: they started and exited in it.
+pub fn leave_out_unlisted(window: &mut CtprofSnapshot) {
+    let has_records = window.head.window.as_ref().is_none_or(|info| info.exit_records.is_some());
+    let Some(reasons) = window.head.reasons.as_deref_mut().filter(|_| !has_records) else { return };
+    let listed: HashSet<u32> = window.threads.iter().map(|thread| thread.tgid).collect();
+    reasons.keep(|threads| threads.tgid.is_none_or(|tgid| listed.contains(&tgid)));
+}
+
+fn has_no_time(thread: &ThreadState) -> bool {
+    thread.span.as_ref().is_some_and(|span| span.exited && span.alive_ns == 0 && span.zombie_ns == 0)
+}
