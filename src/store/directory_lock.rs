@@ -29,7 +29,7 @@ impl DirectoryLock {
     pub(super) fn acquire(directory: &OwnedFd) -> io::Result<Self> {
         let file = open(directory, RECORDER)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(file) => Ok(Self { _file: held(file, RECORDER)? }),
+            Ok(file) => Ok(Self { _file: held(file) }),
             Err((file, Errno::EWOULDBLOCK)) => {
                 Err(io::Error::other(format!("{} records there; name another directory", holder(file))))
             }
@@ -60,7 +60,7 @@ impl ExportLock {
             locked => locked,
         };
         let file = locked.map_err(|(_, errno)| failed(EXPORT, errno.into()))?;
-        Ok(Self { _file: held(file, EXPORT)? })
+        Ok(Self { _file: held(file) })
     }
 }
 
@@ -77,10 +77,10 @@ impl Drop for HeldLock {
     }
 }
 
-/// Writes into a lock who holds it.
-fn held(mut file: Flock<File>, name: &str) -> io::Result<HeldLock> {
-    let written = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
-    written.map(|()| HeldLock(file)).map_err(|error| failed(name, error))
+/// Writes into a lock who holds it. A full disk has no room for that: what is removed under the lock makes some.
+fn held(mut file: Flock<File>) -> HeldLock {
+    let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+    HeldLock(file)
 }
 
 fn open(directory: &OwnedFd, name: &str) -> io::Result<File> {

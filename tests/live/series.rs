@@ -397,14 +397,46 @@ fn a_step_in_which_the_recorder_was_stopped_has_its_true_length_and_no_other_is_
     assert!(late >= 1, "{starts:?}");
 }
 
+/// Mounts a disk of this size there, which only root may.
+fn small_disk(directory: &Path, size: &str) -> bool {
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(directory);
+    let mounted = nix::unistd::geteuid().is_root() && mount.status().is_ok_and(|status| status.success());
+    if !mounted {
+        skipped(Missing::Privilege("only root may mount a small file system"));
+    }
+    mounted
+}
+
+#[test]
+fn a_recorder_frees_a_full_disk_of_what_it_no_longer_keeps() {
+    let directory = tempfile::tempdir().unwrap();
+    if !small_disk(directory.path(), "16m") {
+        return;
+    }
+    let series = directory.path().join("series");
+    let record = |keep: &str| {
+        let record = ["record", "--every", "100ms", "-d", "300ms", "--engine", "procfs", "-q", "--keep", keep, "-o"];
+        ctprof(&record).arg(&series).output().unwrap()
+    };
+    let recorded: Vec<_> = (0..4).map(|_| record("24h")).collect();
+    let files = std::fs::read_dir(&series).unwrap().map(|file| file.unwrap().path());
+    let oldest = files.filter(|file| file.extension().is_some_and(|ending| ending == "zst")).min().unwrap();
+    let filled = std::fs::write(directory.path().join("filled"), vec![0; 16 << 20]);
+    let freeing = record("1ms");
+    let is_removed = !oldest.exists();
+    assert!(Command::new("umount").arg(directory.path()).status().unwrap().success());
+    assert!(recorded.iter().all(|recorded| recorded.status.success()), "{recorded:?}");
+    assert_eq!(filled.unwrap_err().raw_os_error(), Some(nix::libc::ENOSPC));
+    assert!(freeing.status.success(), "{freeing:?}");
+    assert!(is_removed, "it is still there: {oldest:?}");
+}
+
 #[test]
 fn a_full_disk_ends_a_series_with_its_cause_and_keeps_what_was_written() {
     let directory = tempfile::tempdir().unwrap();
-    let mount = ["-t", "tmpfs", "-o", "size=8m", "none"];
-    let mounted =
-        nix::unistd::geteuid().is_root().then(|| Command::new("mount").args(mount).arg(directory.path()).status());
-    if !mounted.is_some_and(|mounted| mounted.is_ok_and(|status| status.success())) {
-        return skipped(Missing::Privilege("only root may mount a small file system"));
+    if !small_disk(directory.path(), "8m") {
+        return;
     }
     let file = directory.path().join("s").to_str().unwrap().to_owned();
     let mut recorder = ctprof(&["record", "--every", "20ms", "-q", "-d", "60s", "-o", &file]);
