@@ -17,6 +17,7 @@ mod progress;
 mod record;
 mod runs;
 mod show;
+mod step_stream;
 mod steps;
 mod top;
 mod values;
@@ -38,8 +39,8 @@ use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 
 use self::{
-    args::*, errors::*, format::*, input::*, output::*, program_file::name_program, progress::*, runs::*, steps::*,
-    values::*, view_args::*,
+    args::*, errors::*, format::*, input::*, output::*, program_file::name_program, progress::*, runs::*,
+    step_stream::*, steps::*, values::*, view_args::*,
 };
 use crate::capture::CaptureError;
 pub use crate::process::Allocator;

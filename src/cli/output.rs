@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -23,7 +24,7 @@ pub(super) fn to_stdout(
     print: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
 ) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
-    check_stdout().and_then(|()| print(&mut out)).and_then(|()| out.flush()).context("cannot write to standard output")
+    check_stdout().and_then(|()| print(&mut out)).and_then(|()| out.flush()).context(Stream::Stdout.failure())
 }
 
 /// Width of a terminal that does not say its size.
@@ -61,6 +62,22 @@ impl Stream {
         };
         let (Width(width), Height(height)) = size.unwrap_or((Width(USUAL_WIDTH), Height(USUAL_HEIGHT)));
         is_terminal.then_some((width, height))
+    }
+
+    pub(super) fn failure(self) -> &'static str {
+        match self {
+            Self::Stdout => "cannot write to standard output",
+            Self::Stderr => "cannot write to standard error",
+        }
+    }
+
+    /// Another descriptor of the stream, to which a thread writes without its lock.
+    pub(super) fn duplicate(self) -> io::Result<File> {
+        let duplicate = match self {
+            Self::Stdout => io::stdout().as_fd().try_clone_to_owned(),
+            Self::Stderr => io::stderr().as_fd().try_clone_to_owned(),
+        };
+        duplicate.map(File::from)
     }
 
     /// Returns the width of the output: `COLUMNS`, else the terminal's; `None` without either.
@@ -145,14 +162,19 @@ pub(super) fn write_to(
         });
         return written.map_err(Into::into);
     }
-    let terminal = Terminal { width: stream.width(), has_color: has_color(view.color, stream) };
+    let terminal = terminal(stream, view);
     match stream {
         Stream::Stdout => to_stdout(|out| write(out, terminal)),
         Stream::Stderr => {
             let mut out = BufWriter::new(io::stderr().lock());
-            write(&mut out, terminal).and_then(|()| out.flush()).context("cannot write to standard error")
+            write(&mut out, terminal).and_then(|()| out.flush()).context(stream.failure())
         }
     }
+}
+
+/// What is known of the terminal of a stream.
+pub(super) fn terminal(stream: Stream, view: &ViewArgs) -> Terminal {
+    Terminal { width: stream.width(), has_color: has_color(view.color, stream) }
 }
 
 /// Returns the selection to show: as many groups as fit the terminal and a limited number of rows per section, or all in formats

@@ -1,6 +1,7 @@
 //! The command `ctprof show`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{
     DigestReader, Format, Messages, ShowArgs, StepPrinter, Stream, ViewArgs, check_exports, free_at_exit, groups_exist,
@@ -79,7 +80,7 @@ fn show_steps(args: &ShowArgs) -> anyhow::Result<()> {
     let unfit = |error: anyhow::Error| {
         if error.is::<NoSuchGroup>() { unsuitable_file(format!("{error:#}")) } else { error }
     };
-    let finished = printer.finish().map_err(unfit);
+    let finished = printer.finish(Duration::MAX).map_err(unfit);
     warn_of(&series, &part.file);
     finished.and(found)
 }

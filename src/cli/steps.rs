@@ -10,17 +10,20 @@ use anyhow::Context;
 use super::capture::redact_key;
 use super::record::{begin, check, end_of_command, exit_status, print, recorder, signals, stream, until};
 use super::{
-    Format, Messages, RecordArgs, Stream, ViewArgs, after_command, described, groups_exist, is_broken_pipe, say,
-    selection, usage_error, write_to,
+    Format, Messages, RecordArgs, StepStream, Stream, ViewArgs, after_command, described, groups_exist, is_broken_pipe,
+    say, selection, usage_error, write_to,
 };
 use crate::compare::{CompareOptions, Form, Grouping, NoSuchGroup, OverviewColumn, Quantity, Sides, StepGate, show};
-use crate::model::{CtprofSnapshot, Section};
+use crate::diagnose::plural;
+use crate::model::{CtprofSnapshot, RecordedCommand, Section};
 use crate::process::check_stdout;
 use crate::record::{OpenSeries, Preparation, RecordError, RecordedStep};
 use crate::report::{TraceWriter, escaped, series_summary, write_json, write_step, write_step_columns, write_step_csv};
 use crate::series::{Moment, Part, Step};
 use crate::store::{OutputTarget, SegmentWriter, SeriesWriter, StoreError, Written};
 
+/// How long a recording that a signal has ended waits for a reader of its last steps.
+const AFTER_SIGNAL: Duration = Duration::from_secs(1);
 /// Groups of a step that are shown.
 const GROUPS: usize = 5;
 /// Columns of a step, if none are selected.
@@ -28,6 +31,7 @@ const COLUMNS: [&str; 3] = ["run", "wait", "block"];
 
 pub(super) struct StepPrinter<'v> {
     stream: Stream,
+    out: StepStream<'v>,
     view: &'v ViewArgs,
     options: CompareOptions,
     is_first: bool,
@@ -58,6 +62,7 @@ impl<'v> StepPrinter<'v> {
         }
         Ok(Self {
             stream,
+            out: StepStream::new(stream, view),
             view,
             options,
             is_first: true,
@@ -73,6 +78,9 @@ impl<'v> StepPrinter<'v> {
         let report = show(window, &self.options);
         let is_unmatched = |earlier: &NoSuchGroup| report.unmatched.iter().any(|new| new.is_of_glob_of(earlier));
         self.unmatched.get_or_insert_with(|| report.unmatched.clone()).retain(is_unmatched);
+        if !self.out.takes_step()? {
+            return Ok(());
+        }
         let mut selection = selection(self.view, self.stream, &report);
         if self.view.format == Format::Table && self.view.limit.is_none() {
             (selection.groups, selection.victims) = (Some(GROUPS), 0);
@@ -81,7 +89,7 @@ impl<'v> StepPrinter<'v> {
             selection.overview = &COLUMNS;
         }
         let is_first = std::mem::replace(&mut self.is_first, false);
-        write_to(self.stream, self.view, |out, terminal| match self.view.format {
+        self.out.write(|out, terminal| match self.view.format {
             Format::Json => write_json(out, &report, &selection),
             Format::Csv => {
                 if is_first {
@@ -99,10 +107,15 @@ impl<'v> StepPrinter<'v> {
         groups_exist(self.unmatched.as_deref().unwrap_or_default(), self.view)
     }
 
-    /// Ends the output, and refuses a scope in which no step has threads.
-    pub(super) fn finish(self) -> anyhow::Result<()> {
+    /// Ends the output, for whose reader it waits so long, and refuses a scope in which no step has threads.
+    pub(super) fn finish(mut self, patience: Duration) -> anyhow::Result<()> {
         if self.view.format == Format::Perfetto {
-            write_to(self.stream, self.view, |out, _| self.trace.finish(out))?;
+            self.out.write(|out, _| self.trace.finish(out))?;
+        }
+        let missing = self.out.finish(patience)?;
+        if missing > 0 {
+            let steps = plural(missing, "step");
+            tracing::warn!("{missing} {steps} not printed, because nobody read them in time: only the file has them");
         }
         self.out_of_scope.map_or(Ok(()), |error| Err(anyhow::Error::new(error).context("--scope")))
     }
@@ -176,6 +189,9 @@ impl StepOutput<'_> {
         }
         let print = |printer: &mut StepPrinter<'_>| {
             moment.add_unchanged(&mut window);
+            if self.file.is_some() {
+                printer.out.stop_waiting()?;
+            }
             printer.print(&window)
         };
         match self.printer.as_mut().map_or(Ok(()), print) {
@@ -187,9 +203,9 @@ impl StepOutput<'_> {
         }
     }
 
-    /// Ends the file after an error: without its end, readers take it for one whose recorder was killed.
-    fn end(&mut self) {
-        let _ = self.file.take().map(SeriesOutput::finish);
+    /// Ends the file, if there is one: without its end, readers take it for one whose recorder was killed.
+    fn end(&mut self) -> Result<Option<Written>, StoreError> {
+        self.file.take().map(SeriesOutput::finish).transpose()
     }
 }
 
@@ -216,18 +232,22 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
     let grouping = args.view.options(Sides::one(String::new())).grouping;
     let after = args.after.unwrap_or_default();
     let mut end_of_steps = StepEnd { gate: args.until.as_ref(), after, grouping, at: None };
-    let mut waiting = begin(&until, &signals).inspect_err(|_| output.end())?;
+    let mut waiting = begin(&until, &signals).inspect_err(|_| drop(output.end()))?;
     // On a busy host, the first capture takes long.
     let mut next = series.last();
     let mut count = 0_u64;
     // How the command ended, if there was one, once the series has ended.
     let mut ended = None;
+    let mut patience = Duration::MAX;
     let mut record = || {
         loop {
             next = following(next, series.every());
             // The last step is a little longer, instead of another one that is short.
             let end = waiting.wait(&signals, Some(waiting.end_near(next, series.every() / 10)))?;
             ended = end.as_ref().map(|end| end.of_command);
+            if end.as_ref().is_some_and(|end| end.interrupted.is_some()) {
+                patience = AFTER_SIGNAL;
+            }
             let step = match series.step(end, &signals) {
                 // The steps before it are whole.
                 Err(error @ RecordError::Interrupted(_)) if count > 0 => {
@@ -249,7 +269,7 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
         Ok(last) => last,
         Err(error) => {
             if !matches!(error.downcast_ref(), Some(StoreError::Write(..))) {
-                output.end();
+                let _ = output.end();
             }
             // Whoever started ctprof expects that the command has ended.
             if waiting.runs_on() {
@@ -260,43 +280,46 @@ pub(super) fn run(args: &RecordArgs, every: Duration, messages: Messages) -> any
         }
     };
     signals.begin_conclusion();
-    // A command that met the bound of --until, or outlives the time, goes on without being recorded.
-    let goes_on = waiting.runs_on();
-    // No signal ends a recording that is not written. Printing can wait for a reader.
-    let signals = Some(signals).filter(|_| goes_on || args.output.is_some());
-    let finished = finish(args, &series, output, (last, count), messages);
+    let written = output.end();
+    // No signal has ended a recording that was not written. Printing can wait for a reader. A command that met the bound of --until,
+    // or outlives the time, goes on without being recorded.
+    let signals = Some(signals).filter(|_| waiting.runs_on());
+    let printed = finish_printing(args, &series, output, (last, patience));
+    let finished = written.map_err(Into::into).and_then(|written| {
+        summarize(written.filter(|_| messages == Messages::All), count);
+        printed
+    });
     drop(series);
     drop(recorder);
     let mut end = ended.flatten();
-    if let Some(signals) = signals.filter(|_| goes_on) {
+    if let Some(signals) = signals {
         end = end_of_command(waiting, &signals)?;
     }
     after_command(end, finished)?;
     Ok(exit_status(end))
 }
 
-/// Ends the file, or prints the whole window.
-fn finish(
+/// Ends what is printed, with the whole window if no file has it.
+fn finish_printing(
     args: &RecordArgs,
     series: &OpenSeries<'_>,
     output: StepOutput<'_>,
-    (command, steps): (Option<crate::model::RecordedCommand>, u64),
-    messages: Messages,
+    (command, patience): (Option<RecordedCommand>, Duration),
 ) -> anyhow::Result<()> {
-    if let Some(whole) = output.whole.filter(|_| output.printer.is_some()) {
+    let Some(printer) = output.printer else { return Ok(()) };
+    if let Some(whole) = output.whole {
         let window = whole.end_with_all(series.moment().capture()?, command)?;
         write_to(stream(args), &args.view, |out, _| writeln!(out))?;
         print(args, &window, &args.view)?;
     }
-    let printed = output.printer.map_or(Ok(()), StepPrinter::finish);
-    if let Some(file) = output.file {
-        let written = file.finish()?;
-        if messages == Messages::All {
-            let path = written.path.to_string_lossy();
-            let _ = series_summary(&mut io::stderr().lock(), steps, &escaped(&path), written.bytes);
-        }
+    printer.finish(patience)
+}
+
+/// Says where the steps were written.
+fn summarize(written: Option<Written>, steps: u64) {
+    if let Some(Written { path, bytes }) = written {
+        let _ = series_summary(&mut io::stderr().lock(), steps, &escaped(&path.to_string_lossy()), bytes);
     }
-    printed
 }
 
 /// The next multiple of the length of a step. Steps that are late are longer, not more.

@@ -82,7 +82,7 @@ impl PendingSignals {
                 }
                 let concludes = self.concludes.load(Ordering::Relaxed);
                 if since.elapsed() >= if concludes { PATIENCE_WITH_CONCLUSION } else { PATIENCE } {
-                    fail_now("ended by a signal while it waited without end: what it recorded is lost");
+                    fail_now("ended by a signal while it waited without end: what it had not written is lost");
                 }
                 if self.has_ended(INTERVAL.into()) {
                     return;

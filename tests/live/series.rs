@@ -347,6 +347,35 @@ fn a_signal_ends_a_series_with_status_0_and_a_whole_file() {
 }
 
 #[test]
+fn a_reader_that_pauses_keeps_no_step_out_of_the_file_and_a_signal_ends_the_recording_all_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    for end in [&["-d", "2s"][..], &[]] {
+        let file = directory.path().join(end.len().to_string()).to_str().unwrap().to_owned();
+        // All steps are more than a pipe and ctprof keep for a reader.
+        let record = ["record", "--every", "50ms", "--format", "json", "--unchanged", "-o", &file];
+        let mut recorder = ctprof(&[&record[..], end].concat());
+        recorder.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut recorder = recorder.spawn().unwrap();
+        let mut steps = BufReader::new(recorder.stdout.take().unwrap()).lines();
+        steps.next().expect("a step").unwrap();
+        thread::sleep(Duration::from_millis(2500));
+        if end.is_empty() {
+            send(&recorder, Signal::SIGTERM);
+        } else {
+            assert!(steps.all(|step| step.is_ok_and(|step| step.ends_with('}'))), "what is printed is whole");
+        }
+        let ended = recorder.wait_with_output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(0), "{said}");
+        assert!(said.contains("not printed, because nobody read them in time"), "{said}");
+        assert_eq!(String::from_utf8_lossy(&run(&["show", &file]).stderr), "", "the file is whole");
+        let starts = starts(&file);
+        let longest = starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+        assert!(longest < 2_000_000_000, "a step of {longest} ns: {starts:?}");
+    }
+}
+
+#[test]
 fn a_command_that_cannot_run_leaves_a_whole_series_to_which_another_recorder_adds() {
     let directory = tempfile::tempdir().unwrap();
     let [series, fleet] = ["s", "fleet"].map(|name| directory.path().join(name).to_str().unwrap().to_owned());
