@@ -4,14 +4,19 @@ use std::env;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use crate::diagnose::Finding;
+use nix::sys::statvfs::{FsFlags, statvfs};
 
-/// Names the file of this program in fixes, where a search for `ctprof` does not find it.
+use crate::diagnose::{Finding, Fix};
+
+/// Names the file of this program in fixes, where a search for `ctprof` does not find it, or where its capabilities have no effect.
 pub(super) fn name_program(findings: &mut [Finding]) {
-    let executed = env::current_exe().ok().filter(|file| file.exists());
+    let Some(executed) = env::current_exe().ok().filter(|file| file.exists()) else { return };
     let path = env::var_os("PATH").unwrap_or_default();
-    if let Some(file) = executed.and_then(|file| not_found_by_name(&file, &path)) {
-        findings.iter_mut().filter_map(|finding| finding.fix.as_mut()).for_each(|fix| fix.of_program(&file));
+    let is_nosuid = statvfs(&executed).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NOSUID));
+    let grant: fn(_, _) -> _ = if is_nosuid { Fix::SetcapCopy } else { Fix::SetcapFile };
+    let file = not_found_by_name(&executed, &path).or_else(|| is_nosuid.then(|| word(&executed)));
+    if let Some(file) = file {
+        findings.iter_mut().filter_map(|finding| finding.fix.as_mut()).for_each(|fix| fix.of_program(&file, grant));
     }
 }
 
@@ -19,8 +24,11 @@ pub(super) fn name_program(findings: &mut [Finding]) {
 fn not_found_by_name(executed: &Path, path: &OsStr) -> Option<String> {
     let found = env::split_paths(path).map(|directory| directory.join("ctprof")).find(|file| file.is_file());
     let is_found = |file: &Path| !file.is_symlink() && file.canonicalize().is_ok_and(|file| file == executed);
-    let word = || format!("'{}'", executed.display().to_string().replace('\'', r"'\''"));
-    (!found.is_some_and(|file| is_found(&file))).then(word)
+    (!found.is_some_and(|file| is_found(&file))).then(|| word(executed))
+}
+
+fn word(file: &Path) -> String {
+    format!("'{}'", file.display().to_string().replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

@@ -36,6 +36,8 @@ pub enum Fix {
     Setcap(BTreeSet<Capability>),
     /// The same, of a file that is not found by name: a word of a shell.
     SetcapFile(BTreeSet<Capability>, String),
+    /// The same, to a copy of a file where the kernel ignores capabilities: a word of a shell.
+    SetcapCopy(BTreeSet<Capability>, String),
     /// Run with capabilities that root lacks here, as in a container.
     GrantToRoot(BTreeSet<Capability>),
     /// Set a kernel parameter: `name=value`.
@@ -49,10 +51,11 @@ impl Fix {
         Self::Setcap(capabilities.into())
     }
 
-    /// Names the file of this program, as a word of a shell. Other hosts, to which reports are sent, have other files.
-    pub fn of_program(&mut self, file: &str) {
+    /// Names the file of this program, as a word of a shell, and how it gets capabilities: [`Fix::SetcapFile`] or
+    /// [`Fix::SetcapCopy`]. Other hosts, to which reports are sent, have other files.
+    pub fn of_program(&mut self, file: &str, grant: fn(BTreeSet<Capability>, String) -> Self) {
         if let Self::Setcap(capabilities) = self {
-            *self = Self::SetcapFile(std::mem::take(capabilities), file.to_owned());
+            *self = grant(std::mem::take(capabilities), file.to_owned());
         }
     }
 }
@@ -62,6 +65,11 @@ impl fmt::Display for Fix {
         match self {
             Self::Setcap(capabilities) => setcap(f, capabilities, "\"$(command -v ctprof)\""),
             Self::SetcapFile(capabilities, file) => setcap(f, capabilities, file),
+            Self::SetcapCopy(capabilities, file) => {
+                let names = joined(capabilities, ",", str::to_owned);
+                write!(f, "run as root, or, because setcap has no effect on a nosuid mount, run a copy elsewhere: ")?;
+                write!(f, "sudo cp {file} /usr/local/bin/ctprof && sudo setcap {names}+p /usr/local/bin/ctprof")
+            }
             Self::GrantToRoot(capabilities) => {
                 let option = |name: &str| format!("--cap-add={}", name.trim_start_matches("cap_").to_uppercase());
                 let (names, options) = (joined(capabilities, ", ", str::to_owned), joined(capabilities, " ", option));

@@ -184,9 +184,9 @@ pub(crate) fn held() -> Vec<String> {
     named(set("CapEff:"))
 }
 
-/// Whether neither root nor the file of a program can give this process capabilities that fixes need, as in most containers.
+/// Whether neither root nor the file of a program can give this process all capabilities that fixes name, as in most containers.
 pub(crate) fn is_confined() -> bool {
-    let needed = mask(|name| ["dac_read_search", "sys_ptrace"].contains(&name));
+    let needed = mask(|name| ["bpf", "dac_read_search", "net_admin", "perfmon", "sys_ptrace"].contains(&name));
     set("CapBnd:") & needed != needed || set("NoNewPrivs:") == 1
 }
 

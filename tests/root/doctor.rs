@@ -56,3 +56,25 @@ fn each_missing_capability_is_named_and_no_other() {
     assert_eq!((setcaps(&none).len(), setcaps(&ptrace).len(), setcaps(&all).len()), (1, 1, 0), "{none:#?}");
     assert!(setcaps(&ptrace)[0].contains("cap_sys_ptrace"), "what is held stays: {ptrace:#?}");
 }
+
+#[test]
+fn setcap_is_advised_only_for_a_file_whose_capabilities_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let mount = |options: &str| {
+        let options = ["-t", "tmpfs", "-o", options, "none"];
+        Command::new("mount").args(options).arg(dir.path()).status().is_ok_and(|status| status.success())
+    };
+    if !nix::unistd::geteuid().is_root() || !mount("nosuid,mode=755") {
+        return skipped(Missing::Privilege("only root may mount a file system"));
+    }
+    let binary = dir.path().join("ctprof");
+    crate::support::copy_program(env!("CARGO_BIN_EXE_ctprof"), &binary);
+    let user = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let doctor = Command::new("setpriv").args(user).arg(&binary).arg("doctor").output();
+    assert!(Command::new("umount").arg(dir.path()).status().unwrap().success());
+    let Ok(doctor) = doctor else { return skipped(Missing::Tool("setpriv")) };
+    let said = String::from_utf8(doctor.stdout).unwrap();
+    let copy = format!("sudo cp '{}' /usr/local/bin/ctprof && sudo setcap cap_", binary.display());
+    assert!(said.contains(&copy) && said.contains("+p /usr/local/bin/ctprof"), "{said}");
+    assert!(!said.contains("once: sudo setcap"), "{said}");
+}
