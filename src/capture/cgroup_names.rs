@@ -84,8 +84,17 @@ impl CgroupNames {
 }
 
 impl Known {
+    /// Asks the kernel for one that is not remembered: all of its threads may have come and gone since it was last read.
     fn get(&mut self, key: u64) -> Option<Name> {
-        if key == ROOT.get() { Some("/".into()) } else { self.names.get(key) }
+        if key == ROOT.get() {
+            return Some("/".into());
+        }
+        self.names.get(key).or_else(|| {
+            let (hierarchy, id) = parts(key);
+            let name = self.mounts.cgroup(ACCOUNTING.get(hierarchy)?, id)?;
+            let is_here = directory(&self.mounts, key, &name) == DirectoryMatch::Same;
+            is_here.then(|| self.insert(key, Name::clone(&name))).map(|()| name)
+        })
     }
 
     /// Whether the path of a living thread's cgroup is known. Each pass over all threads reads again what has no directory

@@ -6,6 +6,7 @@ pub(crate) mod affinity;
 pub(crate) mod allocator;
 pub(crate) mod bpf;
 pub(crate) mod capabilities;
+pub(crate) mod file_handle;
 pub(crate) mod maps;
 pub(crate) mod memory;
 pub(crate) mod perf_event;

@@ -12,21 +12,23 @@ use super::call;
 pub(crate) enum RiskyCall {
     Bpf,
     Ptrace,
+    OpenByHandle,
 }
 
 impl RiskyCall {
     /// Whether the system call returns at all: if there is a filter, a child process tries first.
     pub(crate) fn returns(self) -> bool {
-        static ANSWERS: [OnceLock<bool>; 2] = [const { OnceLock::new() }; 2];
+        static ANSWERS: [OnceLock<bool>; 3] = [const { OnceLock::new() }; 3];
         *ANSWERS[self as usize].get_or_init(|| !is_filtered() || self.child_survives())
     }
 
-    /// Returns the number of the system call, and arguments with which it does nothing: no process has the id 0, and bpf(2) has
-    /// no such command.
+    /// Returns the number of the system call, and arguments with which it does nothing: no process has the id 0, bpf(2) has
+    /// no such command, and there is no handle at this address.
     fn without_effect(self) -> (libc::c_long, [libc::c_long; 1]) {
         match self {
             Self::Bpf => (libc::SYS_bpf, [i32::MAX.into()]),
             Self::Ptrace => (libc::SYS_ptrace, [libc::PTRACE_DETACH.into()]),
+            Self::OpenByHandle => (libc::SYS_open_by_handle_at, [-1]),
         }
     }
 
@@ -73,7 +75,9 @@ mod tests {
 
     #[test]
     fn a_child_without_a_filter_survives() {
-        assert!([RiskyCall::Bpf, RiskyCall::Ptrace].into_iter().all(RiskyCall::child_survives));
+        assert!(
+            [RiskyCall::Bpf, RiskyCall::Ptrace, RiskyCall::OpenByHandle].into_iter().all(RiskyCall::child_survives)
+        );
     }
 
     #[test]

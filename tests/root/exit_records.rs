@@ -218,31 +218,72 @@ fn a_job_whose_cgroup_is_made_and_removed_while_it_is_recorded_has_its_name() {
     let Some((mut listener, _alone)) = default_listener() else { return };
     let mut tried = 0;
     for root in cgroup_roots().into_iter().filter(|root| has_values(root)) {
-        let name = format!("ctprof-job-{}-{tried}", std::process::id());
-        // Deeper than this process is in any hierarchy: a thread is grouped by its deepest cgroup.
-        let own = fs::read_to_string("/proc/self/cgroup").unwrap();
-        let depth = own.lines().map(|line| line.matches('/').count()).max().unwrap() + 1;
-        let path = (0..depth).map(|_| "/step").fold(format!("/{name}"), |path, step| path + step);
-        let parts = path.match_indices('/').skip(1).map(|(end, _)| &path[1..end]).chain([&path[1..]]);
-        let Some(mut directories) = parts.map(|part| CgroupDirectory::create(&root, part)).collect::<Option<Vec<_>>>()
-        else {
-            continue;
-        };
-        let script = "echo 0 >\"$1/cgroup.procs\"; true & wait; exec true";
-        let mut shell =
-            Command::new("bash").args(["-c", script, "bash"]).arg(format!("{}{path}", root.display())).spawn().unwrap();
-        assert!(shell.wait().unwrap().success());
-        while directories.pop().is_some() {}
-        let exits = listener.drain(&HostContext::default(), &[]);
-        let of_job = exits.threads().filter(|exit| exit.state.tgid == shell.id() || exit.ppid == shell.id());
-        let cgroups: Vec<_> = of_job.map(|exit| exit.state.cgroup).collect();
-        assert_eq!(cgroups.len(), 2);
-        assert!(cgroups.iter().all(|cgroup| cgroup.as_deref() == Some(&path)), "{cgroups:?} in {root:?}");
+        let Some(job) = Job::create(&root, tried) else { continue };
+        let shell = job.run();
+        let path = job.path.clone();
+        drop(job);
+        assert_in(&path, shell, &listener.drain(&HostContext::default(), &[]));
         tried += 1;
     }
     if tried == 0 {
         skipped(Missing::Privilege("to create cgroups"));
     }
+}
+
+#[test]
+fn a_job_has_the_name_of_its_cgroup_though_that_was_empty_when_threads_were_read() {
+    let roots = cgroup_roots().into_iter().filter(|root| has_values(root) && is_writable(root));
+    let jobs: Vec<_> = roots.zip(100..).filter_map(|(root, number)| Job::create(&root, number)).collect();
+    let Some((mut listener, _alone)) = default_listener() else { return };
+    if jobs.is_empty() {
+        return skipped(Missing::Privilege("to create cgroups"));
+    }
+    let mut capturer = Capturer::new(Options::default(), 1).unwrap();
+    capturer.share_cgroups(&listener);
+    capturer.capture(Smaps::Never).unwrap();
+    let shells: Vec<_> = jobs.iter().map(Job::run).collect();
+    let exits = listener.drain(&HostContext::default(), &[]);
+    jobs.iter().zip(shells).for_each(|(job, shell)| assert_in(&job.path, shell, &exits));
+}
+
+/// A cgroup, deeper than this process is in any hierarchy: a thread is grouped by its deepest cgroup.
+struct Job {
+    path: String,
+    directories: Vec<CgroupDirectory>,
+}
+
+impl Job {
+    fn create(root: &Path, number: u32) -> Option<Self> {
+        let name = format!("ctprof-job-{}-{number}", std::process::id());
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let depth = own.lines().map(|line| line.matches('/').count()).max().unwrap() + 1;
+        let path = (0..depth).map(|_| "/step").fold(format!("/{name}"), |path, step| path + step);
+        let parts = path.match_indices('/').skip(1).map(|(end, _)| &path[1..end]).chain([&path[1..]]);
+        let directories = parts.map(|part| CgroupDirectory::create(root, part)).collect::<Option<_>>()?;
+        Some(Self { path, directories })
+    }
+
+    /// Runs two processes in it. Returns the id of the parent.
+    fn run(&self) -> u32 {
+        let script = "echo 0 >\"$1/cgroup.procs\"; true & wait; exec true";
+        let deepest = &self.directories.last().unwrap().0;
+        let mut shell = Command::new("bash").args(["-c", script, "bash"]).arg(deepest).spawn().unwrap();
+        assert!(shell.wait().unwrap().success());
+        shell.id()
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        while self.directories.pop().is_some() {}
+    }
+}
+
+fn assert_in(path: &str, shell: u32, exits: &RecordedExits) {
+    let of_job = exits.threads().filter(|exit| exit.state.tgid == shell || exit.ppid == shell);
+    let cgroups: Vec<_> = of_job.map(|exit| exit.state.cgroup).collect();
+    assert_eq!(cgroups.len(), 2);
+    assert!(cgroups.iter().all(|cgroup| cgroup.as_deref() == Some(path)), "{cgroups:?} in {path}");
 }
 
 #[test]

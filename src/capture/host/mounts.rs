@@ -2,6 +2,9 @@
 //! (proc_pid_mountinfo(5)).
 
 use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -11,7 +14,9 @@ use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 use super::super::options::Roots;
 use super::super::procfs::cgroup_paths::ACCOUNTING;
 use super::files::HostFiles;
-use crate::model::{CgroupLayout, kernel_bytes, printable};
+use crate::model::{CgroupLayout, Name, kernel_bytes, printable};
+use crate::process::with_file_capabilities;
+use crate::sys::file_handle::open_kernfs;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mounts {
@@ -89,8 +94,19 @@ impl Mounts {
 
     /// The directory of a cgroup in the version 1 hierarchy of `controller`.
     pub(crate) fn legacy(&self, controller: &str, cgroup: &str) -> Option<PathBuf> {
+        self.of_controller(controller)?.directory(cgroup)
+    }
+
+    /// The cgroup with this id in the hierarchy of `controller`, which is empty for version 2, if the caller may look for it.
+    pub(crate) fn cgroup(&self, controller: &str, id: u64) -> Option<Name> {
+        let mount = if controller.is_empty() { self.unified.as_ref() } else { self.of_controller(controller) };
+        let path = with_file_capabilities(|| mount?.path(id).ok()).ok()??;
+        Some(printable(path.as_os_str().as_bytes()).into())
+    }
+
+    fn of_controller(&self, controller: &str) -> Option<&Mount> {
         let has = |(controllers, _): &&(Vec<String>, Mount)| controllers.iter().any(|one| one == controller);
-        self.legacy.iter().find(has)?.1.directory(cgroup)
+        self.legacy.iter().find(has).map(|(_, mount)| mount)
     }
 }
 
@@ -121,6 +137,16 @@ impl Mount {
         let plain = below.components().all(|part| matches!(part, Component::Normal(_)));
         (plain && !cgroup.ends_with(" (deleted)")).then(|| self.readable_at.join(below))
     }
+
+    /// The path of the cgroup with this id, by which the kernel opens its directory.
+    fn path(&self, id: u64) -> io::Result<PathBuf> {
+        let mount = File::open(&self.readable_at)?;
+        let directory = open_kernfs(mount.as_fd(), id)?;
+        let place = |file: BorrowedFd<'_>| fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let directory = place(directory.as_fd())?;
+        let below = directory.strip_prefix(place(mount.as_fd())?).map_err(io::Error::other)?;
+        Ok(self.root.iter().chain(below).collect())
+    }
 }
 
 /// A path of mountinfo, whose blanks, tabs, newlines and backslashes are octal escapes.
@@ -138,8 +164,6 @@ fn unescaped(path: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn mounts(text: &str) -> Mounts {
