@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::runtimes::{hides_another, is_of_runtime};
+use super::runtimes::of_programs;
 use super::shortened;
 use crate::model::{CodeFunction, Name};
 
@@ -38,13 +38,7 @@ const LONGEST_NAME: usize = 64;
 /// Returns the functions of a stack that belong to no runtime and have a name, the innermost first; if none has a name, functions
 /// without one. A function that calls itself is one, and so are functions that a runtime keeps to itself.
 pub(super) fn telling(stack: &str) -> Vec<CodeFunction<'_>> {
-    let all = CodeFunction::all(stack);
-    let callers = all.clone().skip(1).map(Some).chain([None]);
-    let without_hidden = all.zip(callers).map(|(function, caller)| match hides_another(function, caller) {
-        true => CodeFunction::WITHOUT_FRAMES,
-        false => function,
-    });
-    let outside: Vec<_> = without_hidden.filter(|function| !is_of_runtime(*function)).collect();
+    let outside = of_programs(stack);
     let has_names = outside.iter().any(|function| function.is_named());
     let is_wanted = |function: &CodeFunction<'_>| function.is_named() || function.is_gap() || !has_names;
     let mut functions: Vec<_> = outside.into_iter().filter(is_wanted).collect();

@@ -6,7 +6,7 @@ use crate::model::CodeFunction;
 type Runtime = (&'static str, &'static str);
 
 /// Runtimes, or parts of runtimes, one per row. An empty text stands for any.
-const RUNTIMES: [Runtime; 62] = [
+const RUNTIMES: [Runtime; 55] = [
     // C: the library, the loader, the start of programs.
     ("libc.so", ""),
     ("libc-", ""),
@@ -23,16 +23,7 @@ const RUNTIMES: [Runtime; 62] = [
     ("", "__gthread"),
     ("", "__gnu_cxx::"),
     // Rust.
-    ("", "core::"),
-    ("", "alloc::"),
     ("", "__rust"),
-    ("", "parking_lot"),
-    ("", "lock_api::"),
-    ("", "crossbeam"),
-    ("", "rayon"),
-    ("", "mio::"),
-    ("", "tokio::"),
-    ("", "futures_"),
     // CPython.
     ("libpython", "Py"),
     ("libpython", "_Py"),
@@ -60,7 +51,9 @@ const RUNTIMES: [Runtime; 62] = [
     // node and its event loop.
     ("libuv", ""),
     ("", "uv_"),
-    ("", "node::"),
+    ("node", "node::"),
+    ("libnode", "node::"),
+    ("electron", "node::"),
     ("", "v8::"),
     ("", "Builtins_"),
     ("(node)", ""),
@@ -79,19 +72,49 @@ const RUNTIMES: [Runtime; 62] = [
     ("postgres", "LockAcquire"),
 ];
 
+/// Runtimes of Rust whose names programs of other languages can have, too.
+const OF_RUST: [Runtime; 9] = [
+    ("", "core::"),
+    ("", "alloc::"),
+    ("", "parking_lot"),
+    ("", "lock_api::"),
+    ("", "crossbeam"),
+    ("", "rayon"),
+    ("", "mio::"),
+    ("", "tokio::"),
+    ("", "futures_"),
+];
+/// Functions of Rust alone. Each thread of Rust begins with one, and what waits by its library ends with one.
+const ONLY_OF_RUST: [Runtime; 5] =
+    [("", "__rust"), ("", "std::sys::"), ("", "std::rt::"), ("", "std::sync::"), ("", "std::panicking::")];
+
 /// Functions in whose place the stack lacks functions of a program, which they interpret.
 const INTERPRETERS: [Runtime; 2] = [("", "Builtins_InterpreterEntryTrampoline"), ("(jvm)", "Interpreter")];
 /// The same of CPython. It can put functions of no file in between, to give its callers names.
 const NAMING_INTERPRETER: [Runtime; 1] = [("", "_PyEval_EvalFrameDefault")];
 
-/// Whether a function is of a runtime.
-pub(super) fn is_of_runtime(function: CodeFunction<'_>) -> bool {
-    !function.is_gap() && is_in(&RUNTIMES, function)
+/// The functions of a stack that are of no runtime. [`CodeFunction::WITHOUT_FRAMES`] stands for those that a runtime keeps to
+/// itself.
+pub(super) fn of_programs(stack: &str) -> Vec<CodeFunction<'_>> {
+    let all: Vec<_> = CodeFunction::all(stack).collect();
+    let callers = all.iter().skip(1).map(Some).chain([None]);
+    let without_hidden =
+        all.iter().zip(callers).map(|(function, caller)| match hides_another(*function, caller, &all) {
+            true => CodeFunction::WITHOUT_FRAMES,
+            false => *function,
+        });
+    without_hidden.filter(|function| !is_of_runtime(*function, &all)).collect()
 }
 
-/// Whether a function with this caller interprets another one, which the stack lacks.
-pub(super) fn hides_another(function: CodeFunction<'_>, caller: Option<CodeFunction<'_>>) -> bool {
-    let has_named_caller = || caller.is_some_and(|caller| caller.is_named() && !is_of_runtime(caller));
+/// Whether a function of a stack is of a runtime.
+fn is_of_runtime(function: CodeFunction<'_>, stack: &[CodeFunction<'_>]) -> bool {
+    let is_rust = || stack.iter().any(|other| other.module == function.module && is_in(&ONLY_OF_RUST, *other));
+    !function.is_gap() && (is_in(&RUNTIMES, function) || (is_in(&OF_RUST, function) && is_rust()))
+}
+
+/// Whether a function of a stack, with this caller, interprets another one, which the stack lacks.
+fn hides_another(function: CodeFunction<'_>, caller: Option<&CodeFunction<'_>>, stack: &[CodeFunction<'_>]) -> bool {
+    let has_named_caller = || caller.is_some_and(|caller| caller.is_named() && !is_of_runtime(*caller, stack));
     is_in(&INTERPRETERS, function) || (is_in(&NAMING_INTERPRETER, function) && !has_named_caller())
 }
 
@@ -105,13 +128,12 @@ mod tests {
 
     #[test]
     fn what_says_something_is_of_no_runtime() {
-        let of = |module, name| is_of_runtime(CodeFunction { module, name });
+        let of = |module, name| is_of_runtime(CodeFunction { module, name }, &[]);
         for (module, name) in [
             ("libc.so.6", "__GI___lll_lock_wait"),
             ("libstdc++.so.6", ""),
             ("app", "std::condition_variable::wait"),
             ("app", "std::sync::mpsc::Receiver::recv"),
-            ("app", "parking_lot_core::park"),
             ("python3.13", "_PyEval_EvalFrameDefault"),
             ("libpython3.13.so.1.0", "take_gil"),
             ("node", "uv__io_poll"),
@@ -136,5 +158,25 @@ mod tests {
         ] {
             assert!(!of(module, name), "{module} {name}");
         }
+    }
+
+    #[test]
+    fn a_function_is_not_of_a_runtime_of_another_language_with_such_names() {
+        let named = |stack| of_programs(stack).iter().map(|function| function.name).collect::<Vec<_>>();
+        for (stack, program) in [
+            ("app:core::Cache::get;app:std::thread::_State_impl::_M_run;libc.so.6:clone3", "core::Cache::get"),
+            ("desk:futures_price;libc.so.6:__libc_start_main", "futures_price"),
+            ("app:core::Cache::get;librust.so:std::sys::thread::start;app:std::_Invoke", "core::Cache::get"),
+            ("bitcoin-node:node::Lock::wait;bitcoin-node:std::_Invoke", "node::Lock::wait"),
+        ] {
+            assert_eq!(named(stack), [program], "{stack}");
+        }
+        for stack in [
+            "app:parking_lot_core::park;app:pool::wait;app:std::sys::backtrace::__rust_begin_short_backtrace",
+            "app:std::sys::futex_wait;app:mio::poll;app:pool::wait;app:core::ops::FnOnce::call_once",
+        ] {
+            assert_eq!(named(stack), ["pool::wait"], "{stack}");
+        }
+        assert!(named("node:node::SpinEventLoop;node:uv_run").is_empty());
     }
 }
