@@ -157,6 +157,16 @@ fn what_is_not_known_of_a_stack_is_said() {
 }
 
 #[test]
+fn a_static_program_waits_in_its_own_functions() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("cc", "stacks.c", &["-static"], directory.path()) else { return };
+    let program = started(Command::new(program).arg("sleeps").arg(directory.path().join("times"))).unwrap();
+    if has_stacks(&program.0) {
+        assert_waits_in(&program, &["clock_nanosleep in nap ← "]);
+    }
+}
+
+#[test]
 fn a_script_of_python_waits_in_its_own_functions_if_python_writes_their_names_and_else_in_a_runtime_without_frames() {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("service.py");

@@ -1,6 +1,6 @@
 //! A file with code: its rules to unwind, read one at a time.
 //!
-//! Nothing is mapped, because its owner could truncate it, and nothing but headers is kept: of `.eh_frame`, a host's stacks
+//! Nothing is mapped, because its owner could truncate it, and little but headers is kept: of `.eh_frame`, a host's stacks
 //! need some 60 KiB.
 
 use std::fs::File;
@@ -27,6 +27,9 @@ use crate::model::Name;
 const TABLE_START: [u8; 4] = [1, 0x1b, 3, 0x3b];
 /// The longest entry of `.eh_frame`, in bytes.
 const LONGEST_ENTRY: usize = 1 << 16;
+/// Functions in a table that the file lacks, at most, and bytes of `.eh_frame` for each.
+const MAX_FUNCTIONS: usize = 1 << 16;
+const FUNCTION_BYTES: usize = 64;
 /// Executable segments of a file, at most: linkers make one or two.
 const MAX_SEGMENTS: usize = 16;
 
@@ -58,6 +61,8 @@ pub(super) struct CodeFile {
     rules: Section,
     /// `.eh_frame_hdr`, which finds rules by addresses. At 0 if there is none.
     table: Section,
+    /// What it would say: where functions begin, and the addresses of their entries. Static programs can be without.
+    made_table: Vec<[u64; 2]>,
 }
 
 /// A place in the code of a file, in the file's own terms.
@@ -91,8 +96,9 @@ impl CodeFile {
             Some(Section { address: section.sh_addr(ENDIAN), place: section.file_range(ENDIAN)?.0 })
         };
         let [rules, table] = [&b".eh_frame"[..], b".eh_frame_hdr"].map(|name| section(name).unwrap_or_default());
+        let made_table = if table.place == 0 { made_table(&headers, rules.address) } else { None };
         drop(limited);
-        Some(Self { number, name, file, segments, rules, table })
+        Some(Self { number, name, file, segments, rules, table, made_table: made_table.unwrap_or_default() })
     }
 
     /// The file's own address for the start of a mapping at this offset. Segments can share a page of the file: the mapping is of
@@ -143,7 +149,11 @@ impl CodeFile {
     /// The address of the entry that may describe an address: the last one in the table that begins before.
     fn description(&self, address: u64) -> Option<u64> {
         let Section { address: base, place } = self.table;
-        if place == 0 || self.read(place)? != TABLE_START {
+        if place == 0 {
+            let next = self.made_table.partition_point(|[start, _]| *start <= address);
+            return Some(self.made_table.get(next.checked_sub(1)?)?[1]);
+        }
+        if self.read(place)? != TABLE_START {
             return None;
         }
         let row = |number: u64| {
@@ -177,6 +187,34 @@ impl CodeFile {
         self.file.read_exact_at(&mut bytes, place).ok()?;
         Some(bytes)
     }
+}
+
+fn made_table<'d>(headers: &Headers<'d, &'d LimitedFile<'_>>, address: u64) -> Option<Vec<[u64; 2]>> {
+    let (_, section) = headers.sections.section_by_name(ENDIAN, b".eh_frame")?;
+    let is_small = usize::try_from(section.sh_size(ENDIAN)).is_ok_and(|bytes| bytes <= MAX_FUNCTIONS * FUNCTION_BYTES);
+    Some(table_of(section.data(ENDIAN, headers.data).ok().filter(|_| is_small)?, address))
+}
+
+/// The table for these entries, which begin at an address. Compilers write all starts of functions as 4 bytes relative to their
+/// place (`DW_EH_PE_pcrel | DW_EH_PE_sdata4`); what else there is finds no entry that contains the address.
+fn table_of(entries: &[u8], address: u64) -> Vec<[u64; 2]> {
+    let (mut table, mut at) = (Vec::new(), 0);
+    let word = |at: usize| entries.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+    // An empty entry ends the part of an object file.
+    while let Some(length) = word(at).and_then(|length| usize::try_from(length).ok()) {
+        let entry = address.wrapping_add(u64::try_from(at).unwrap_or(u64::MAX));
+        if let Some([back, distance]) = word(at + 4).zip(word(at + 8)).map(<[u32; 2]>::from)
+            && length > 0
+            && back > 0
+        {
+            table.push([entry.wrapping_add(8).wrapping_add_signed(distance.cast_signed().into()), entry]);
+        }
+        let next = at.checked_add(4).and_then(|at| at.checked_add(length));
+        let Some(next) = next.filter(|_| table.len() < MAX_FUNCTIONS) else { break };
+        at = next;
+    }
+    table.sort_unstable();
+    table
 }
 
 #[cfg(test)]
@@ -224,6 +262,38 @@ mod tests {
             file.write_all_at(&table, 16).unwrap();
             assert_eq!(code.rule(0x2000, &mut UnwindContext::new()), None, "{length} {back}");
         }
+    }
+
+    #[test]
+    fn a_file_whose_linker_wrote_no_table_has_the_same_rules() {
+        let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seeds/code");
+        for seed in ["c.so", "cc.so"] {
+            let mut bytes = std::fs::read(seeds.join(seed)).unwrap();
+            let code = opened(File::open(seeds.join(seed)).unwrap()).unwrap();
+            let name = bytes.windows(14).position(|name| name == b".eh_frame_hdr\0").unwrap();
+            bytes[name + 1] = b'-';
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(&bytes, 0).unwrap();
+            let without = opened(file).unwrap();
+            assert!(without.table.place == 0 && !without.made_table.is_empty());
+            let rules = |code: &CodeFile| {
+                let (range, address) = code.segments[0].clone();
+                let rules = (0..range.end - range.start).map(|place| address + place);
+                rules.map(|at| (code.rule(at, &mut UnwindContext::new()), code.function_start(at))).collect::<Vec<_>>()
+            };
+            let expected = rules(&code);
+            assert!(expected.iter().filter(|(rule, _)| rule.is_some()).count() > 100);
+            assert!(expected == rules(&without), "{seed}");
+        }
+    }
+
+    #[test]
+    fn a_table_of_entries_of_any_length_has_a_bounded_size() {
+        for entry in [[0_u8; 12], [0xff; 12], [8, 0, 0, 0, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]] {
+            let rows = table_of(&entry.repeat(2 * MAX_FUNCTIONS), u64::MAX);
+            assert!(rows.len() <= MAX_FUNCTIONS && rows.is_sorted());
+        }
+        assert_eq!(table_of(&[8, 0, 0, 0, 1, 0], 0), Vec::<[u64; 2]>::new());
     }
 
     #[test]
