@@ -44,6 +44,7 @@ mod shortened;
 mod sides;
 mod slowdown;
 mod smaps;
+mod static_libc;
 mod totals;
 mod trend;
 mod until;

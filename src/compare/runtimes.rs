@@ -1,5 +1,6 @@
 //! Functions of languages' runtimes and of libc: they wait on behalf of the function that called them.
 
+use super::static_libc::without_libc;
 use crate::model::CodeFunction;
 
 /// Beginnings of the names of a file and of its functions.
@@ -13,8 +14,8 @@ const RUNTIMES: [Runtime; 55] = [
     ("libpthread", ""),
     ("ld-linux", ""),
     ("ld-musl", ""),
-    ("", "_start"),
     ("", "__libc_"),
+    ("", "libc_start_main_"),
     // C++.
     ("libstdc++", ""),
     ("libgcc_s", ""),
@@ -97,13 +98,14 @@ const NAMING_INTERPRETER: [Runtime; 1] = [("", "_PyEval_EvalFrameDefault")];
 /// itself.
 pub(super) fn of_programs(stack: &str) -> Vec<CodeFunction<'_>> {
     let all: Vec<_> = CodeFunction::all(stack).collect();
+    let all = without_libc(&all);
     let callers = all.iter().skip(1).map(Some).chain([None]);
     let without_hidden =
-        all.iter().zip(callers).map(|(function, caller)| match hides_another(*function, caller, &all) {
+        all.iter().zip(callers).map(|(function, caller)| match hides_another(*function, caller, all) {
             true => CodeFunction::WITHOUT_FRAMES,
             false => *function,
         });
-    without_hidden.filter(|function| !is_of_runtime(*function, &all)).collect()
+    without_hidden.filter(|function| !is_of_runtime(*function, all)).collect()
 }
 
 /// Whether a function of a stack is of a runtime.
