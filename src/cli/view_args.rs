@@ -55,7 +55,7 @@ pub(super) struct ViewArgs {
     long: bool,
     /// Show values per second, run or cpu-second
     ///
-    /// run: totals. cpu-second: divided by the CPU time of all groups. By default, values are per second; comparisons of commands without the host, and of two snapshots, show totals.
+    /// run: totals. cpu-second: divided by the CPU time of all groups. By default, values are per second; metrics of a snapshot, and comparisons of commands without the host or of two snapshots, are totals.
     #[arg(long, value_parser = one_of_variants(Per::value_variants()), value_name = "UNIT", hide_short_help = true)]
     per: Option<Per>,
     /// Divide by the N units of work that a window did, such as requests

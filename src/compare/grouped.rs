@@ -48,8 +48,6 @@ impl<'q> Query<'q> {
 
 pub(super) struct GroupedSide {
     side: Side,
-    /// Whether `--per` divides the values of all sections. In a report of one side without `--per`, sections of metrics show totals.
-    is_divided: bool,
     is_by_cgroup: bool,
     /// How many units of work each of its captures is of, if that was said.
     units: Option<f64>,
@@ -78,7 +76,6 @@ impl Grouped {
     pub(super) fn new(digests: Sides<Vec<Digest>>, design: Design, options: &CompareOptions) -> Self {
         let grouping = &options.grouping;
         let keys = GroupKeys::learn(&digests, grouping);
-        let is_divided = digests.candidate.is_some() || grouping.per.is_some();
         let is_by_cgroup = grouping.axis.is_by_cgroup();
         let sides = digests.zip(Sides::two(Side::Baseline, Side::Candidate));
         let mut sides = sides.par_map(|(mut digests, side)| {
@@ -95,7 +92,7 @@ impl Grouped {
             });
             let groups = threads.map(|by_names| group::groups(by_names, &naming)).collect();
             let units = grouping.units.map(|units| units.on_side(side));
-            GroupedSide { groups, reasons, side, is_divided, is_by_cgroup, units, digests }
+            GroupedSide { groups, reasons, side, is_by_cgroup, units, digests }
         });
         let mut all: Vec<_> = sides.as_mut().into_iter().flat_map(|side| &mut side.groups).collect();
         if grouping.axis == GroupBy::All {
@@ -260,10 +257,9 @@ impl SectionContext<'_> {
             Section::Capture => captures::section(head),
             _ => return None,
         };
-        let is_divided = side.is_divided || section == Section::Reasons;
         let divisor = match per {
             Per::Unit => side.units.map(Divisor::Units),
-            _ => overview::seconds(head, totals, per).filter(|_| is_divided).map(Divisor::Seconds),
+            _ => overview::seconds(head, totals, per).map(Divisor::Seconds),
         };
         if is_sorted(section) {
             self.add_sort_values(&mut groups, (head, totals), divisor);

@@ -49,8 +49,10 @@ fn of_one_side(report: &Report) -> Vec<Fact<'_>> {
     let gaps = if side.is_some() { gaps(report) } else { Vec::new() };
     let warnings = header.map(|header| &header.warnings[..]).unwrap_or_default();
     let about = side.map(|side| about(label, side)).unwrap_or_default();
-    let is_divided =
-        |section: &ReportSection| section.section.is_of_threads() && section.rows.iter().any(|row| row.unit.is_rate());
+    let is_divided = |section: &ReportSection| {
+        !matches!(section.section, Section::Overview | Section::Reasons)
+            && section.rows.iter().any(|row| row.unit.is_rate())
+    };
     let has_per_lines = matches!(report.per, Per::Unit | Per::CpuSecond)
         || report.section(Section::Overview).is_some() && report.threshold.is_some()
         || report.sections.iter().any(is_divided);

@@ -97,7 +97,8 @@ fn counters(section: &ReportSection, duration_ns: u64) -> impl Iterator<Item = (
             }
             Section::HostPressure => {
                 let what = row.name.strip_suffix(".total_usec")?;
-                let share = value.map(|value| value * 1e5 / duration_ns.max(1) as f64);
+                let of_total = row.unit.nanoseconds().map_or(1.0, |ns| ns * 100.0 / duration_ns.max(1) as f64);
+                let share = value.map(|value| value * of_total);
                 Some((&[][..], format!("{what} pressure (%)"), share))
             }
             _ => None,

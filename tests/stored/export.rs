@@ -866,7 +866,12 @@ static ASKED: LazyLock<Asked> = LazyLock::new(|| {
         let threads = ["-u", "-g", "all", "--names", "exact", "-m", metrics];
         let cgroups = ["-g", "cgroup", "--names", "exact", "--sections", "cgroup-stats,cgroup-limits"];
         for (args, kind) in [(&threads[..], "threads"), (&cgroups[..], "cgroups")] {
-            let out = Command::new(CTPROF).args(["show", "-f", "json"]).args(args).arg(path).output().unwrap();
+            let out = Command::new(CTPROF)
+                .args(["show", "-f", "json", "--per", "run"])
+                .args(args)
+                .arg(path)
+                .output()
+                .unwrap();
             assert!(out.status.success());
             fs::write(reports.join(format!("{name}.{kind}.json")), out.stdout).unwrap();
         }
@@ -941,7 +946,20 @@ static ODD: LazyLock<Asked> = LazyLock::new(|| {
     export(&[&path("snapshots"), &series], &path("fleet"));
     let captures: Vec<_> = files(&path("snapshots")).into_keys().chain([series]).collect();
     captures.par_iter().enumerate().for_each(|(number, capture)| {
-        let args = ["show", "-f", "json", "-u", "-g", "process", "--names", "exact", "-m", "run_time_ns,wait_time_ns"];
+        let args = [
+            "show",
+            "-f",
+            "json",
+            "--per",
+            "run",
+            "-u",
+            "-g",
+            "process",
+            "--names",
+            "exact",
+            "-m",
+            "run_time_ns,wait_time_ns",
+        ];
         let out = Command::new(CTPROF).args(args).arg(capture).output().unwrap();
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         fs::write(path("reports").join(format!("{number}.json")), out.stdout).unwrap();
@@ -986,7 +1004,20 @@ fn the_layout_of_0_3_and_the_new_one_answer_one_query() {
     // Exported by 0.3.0 into this directory; both have rows of the same columns.
     let old = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/fleet-0.3");
     let window = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v2-window-linux-6.18.ctprof.zst");
-    let args = ["show", "-f", "json", "-u", "-g", "process", "--names", "exact", "-m", "run_time_ns,wait_time_ns"];
+    let args = [
+        "show",
+        "-f",
+        "json",
+        "--per",
+        "run",
+        "-u",
+        "-g",
+        "process",
+        "--names",
+        "exact",
+        "-m",
+        "run_time_ns,wait_time_ns",
+    ];
     let report = Command::new(CTPROF).args(args).arg(window).output().unwrap();
     fs::write(path("reports/old.json"), report.stdout).unwrap();
     for report in fs::read_dir(ODD.directory.path().join("reports")).unwrap().map(Result::unwrap) {

@@ -165,18 +165,43 @@ fn values_are_totals_per_run_and_shares_per_cpu_second() {
     assert_eq!(per("cpu-second")[1], "hog 1 50% 17% 17% 83 0.8 853KiB");
     let metric = |options: &[&str]| table(&[&["show", &before, &after, "-m", "run_time_ns"], options].concat());
     let has = |lines: &[String], text: &str| lines.iter().any(|line| line.contains(text));
-    assert!(has(&metric(&[]), "run_time_ns 3.00s"), "the sections of metrics have totals: {:?}", metric(&[]));
+    assert!(has(&metric(&["--per", "run"]), "run_time_ns 3.00s"), "{:?}", metric(&["--per", "run"]));
     assert!(has(&metric(&["--per", "cpu-second"]), "run_time_ns 50%"), "{:?}", metric(&["--per", "cpu-second"]));
-    assert!(has(&metric(&["--per", "second"]), "run_time_ns 60%"), "{:?}", metric(&["--per", "second"]));
+    for options in [&[][..], &["--per", "second"]] {
+        assert!(has(&metric(options), "run_time_ns 60%"), "{:?}", metric(options));
+    }
     for (options, said) in [
         (&["--per", "cpu-second"][..], "values are per CPU-second of all groups"),
-        (&["--per", "second", "-m", "minflt"], "values are per second"),
+        (&["-m", "minflt"], "values are per second"),
     ] {
         let page = printed(&[&["show", &before, &after], options].concat());
         assert!(page.contains(said), "{page}");
     }
-    let total = printed(&["show", &before, &after, "-m", "minflt"]);
+    let total = printed(&["show", &before, &after, "-m", "minflt", "--per", "run"]);
     assert!(!total.contains("values are"), "{total}");
+}
+
+#[test]
+fn what_a_report_says_that_values_are_divided_by_is_so_in_every_section() {
+    let files = Files::new();
+    let (before, after) = scene();
+    let [before, after] = files.pair(&before, &after);
+    for (options, per, units) in [
+        (&[][..], "second", ["count/s", "percent"]),
+        (&["--per", "second"], "second", ["count/s", "percent"]),
+        (&["--per", "run"], "run", ["count", "ns"]),
+    ] {
+        let arguments =
+            [&["show", &before, &after, "-m", "csw,nonvoluntary_csw,run,run_time_ns", "-f", "json"], options];
+        let report: Value = serde_json::from_str(&printed(&arguments.concat())).unwrap();
+        let unit = |metric: &str| {
+            let rows = report["rows"].as_array().unwrap();
+            rows.iter().find(|row| row["metric"] == metric).map(|row| row["unit"].clone()).unwrap()
+        };
+        assert_eq!(report["per"], per, "{options:?}");
+        assert_eq!(["csw", "nonvoluntary_csw"].map(unit), [units[0]; 2], "{options:?}");
+        assert_eq!(["run", "run_time_ns"].map(unit), [units[1]; 2], "{options:?}");
+    }
 }
 
 #[test]
@@ -193,7 +218,18 @@ fn work_of_exited_children_lessened_the_sleep_of_their_parent() {
     let [before, after] = files.pair(&[parent(5, "sh", 10, 0)], &[parent(5, "sh", 11, 40)]);
     let expected = ["sh 1 82% 82% 0% 0%* 98%*", "(exited children) 80% 80% 0% - -"];
     assert_eq!(table(&["show", &before, &after])[1..3], expected);
-    let metrics = ["show", &before, &after, "--metrics", "run_time_ns,wait_time_ns", "--only", "sh", "--unchanged"];
+    let metrics = [
+        "show",
+        &before,
+        &after,
+        "--metrics",
+        "run_time_ns,wait_time_ns",
+        "--only",
+        "sh",
+        "--unchanged",
+        "--per",
+        "run",
+    ];
     let expected = ["sh 1 run_time_ns 4.10s", "sh 1 wait_time_ns* 0ns"];
     assert!(expected.iter().all(|line| table(&metrics).iter().any(|found| found == line)), "{:?}", table(&metrics));
 }
