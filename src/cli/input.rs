@@ -100,7 +100,8 @@ impl DigestReader {
         let whole = Stored::of_snapshot(&part.file, whole, self.limit).within(&self.memory);
         let whole = self.in_scope(self.digest(whole)?, path)?;
         let are_windows = parts.is_of_windows() == Some(true);
-        Ok((whole.into(), are_windows.then_some(parts)))
+        let parts = are_windows.then(|| parts.with_ids_of(&whole));
+        Ok((whole.into(), parts))
     }
 
     pub(super) fn window(&self, earlier: &Path, later: &Path) -> Result<Digest> {

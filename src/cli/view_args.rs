@@ -30,7 +30,7 @@ pub(super) struct LimitArgs {
 pub(super) struct ViewArgs {
     /// Group by command, process, thread, pid, tid, cgroup, …
     ///
-    /// Or by container, pod, all. command: process name, and script or main class of an interpreter. process, thread: name. pid, tid: one row each. pod: workload. all: a tree of cgroups, processes and threads.
+    /// Or by container, pod, all. command: process name, and script or main class of an interpreter. process, thread: name. pid, tid: one row each, but one per name of those that started and exited in the window. pod: workload. all: a tree of cgroups, processes and threads.
     #[arg(short, long, value_parser = one_of_variants(GroupBy::value_variants()), value_name = "AXIS", default_value = "command", hide_default_value = true, hide_possible_values = true)]
     group_by: GroupBy,
     /// Show these values, separated by commas: run,wait,majflt

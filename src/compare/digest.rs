@@ -81,6 +81,22 @@ impl Digest {
         Self { head: self.head.clone(), threads, window: self.window.clone() }
     }
 
+    pub(super) fn ids(&self) -> HashSet<u32> {
+        self.threads.by_names.keys().flat_map(|names| [names.pid, names.tid]).flatten().collect()
+    }
+
+    /// Merges other processes than these by their names. Other threads of these processes count as exited work.
+    pub(super) fn forget_ids_but(&mut self, ids: &HashSet<u32>) {
+        let is_known = |id: &u32| ids.contains(id);
+        for (names, members) in std::mem::take(&mut self.threads.by_names) {
+            let pid = names.pid.filter(is_known);
+            let tid = names.tid.and_then(|tid| Some(tid).filter(is_known).or(pid));
+            self.threads.by_names.entry(ThreadNames { pid, tid, ..names }).or_default().merge(&members);
+        }
+        let sampled = self.head.reasons.iter_mut().flat_map(|reasons| &mut reasons.threads);
+        sampled.for_each(|threads| threads.tgid = threads.tgid.filter(is_known));
+    }
+
     /// Reduces a snapshot without changing it.
     pub fn of_snapshot(snapshot: &CtprofSnapshot, options: &CompareOptions) -> Self {
         let empty = ThreadTotals::new(options, &[&snapshot.head]);

@@ -62,6 +62,17 @@ impl Runs {
         Self { digests: self.digests.iter().map(|digest| digest.narrowed(axis)).collect(), ..*self }
     }
 
+    /// Parts of a series, with the ids of the processes and threads that the whole has by id. It has the others, which started
+    /// and exited in it, by their names.
+    #[must_use]
+    pub fn with_ids_of(mut self, whole: &Digest) -> Self {
+        if matches!(whole.threads.group_by, GroupBy::Pid | GroupBy::Tid) {
+            let ids = whole.ids();
+            self.digests.iter_mut().for_each(|part| part.forget_ids_but(&ids));
+        }
+        self
+    }
+
     /// Whether they are windows, and not snapshots; `None` before the first run.
     pub fn is_of_windows(&self) -> Option<bool> {
         let first = self.digests.first().map(|run| run.head.window.is_some());

@@ -81,6 +81,34 @@ mod tests {
     }
 
     #[test]
+    fn processes_that_share_a_row_as_they_started_and_exited_share_its_bars() {
+        use crate::compare::GroupBy;
+        let process = |tgid: u32, run| {
+            let mut part = window(run, ThreadSpan { started: true, exited: true, ..ThreadSpan::default() });
+            (part.threads[0].tid, part.threads[0].tgid) = (tgid, tgid);
+            part
+        };
+        let column = OverviewColumn::named("run").unwrap();
+        for axis in [GroupBy::Pid, GroupBy::Tid] {
+            let mut options = CompareOptions::default();
+            options.grouping.axis = axis;
+            let mut whole = process(0, 5);
+            let own = ThreadState { tid: 9, tgid: 9, ..process(9, 3).threads.remove(0) };
+            whole.threads.push(ThreadState { span: None, ..own });
+            let mut runs = Runs::default();
+            [process(7, 4), process(9, 3), process(8, 8)]
+                .iter()
+                .for_each(|part| runs.add(Digest::of_snapshot(part, &options)));
+            let runs = runs.with_ids_of(&Digest::of_snapshot(&whole, &options));
+            let report = show(&whole, &options);
+            let trend = &trends(runs, &[column], &[Section::Overview], &options)[0];
+            let groups = &report.section(Section::Overview).unwrap().groups;
+            let bars = |label: &str| sparkline(trend, groups.iter().find(|group| group.label == label).unwrap());
+            assert_eq!([bars("job"), bars("job[9]")], ["▄▁█", "▁█▁"], "{axis:?}");
+        }
+    }
+
+    #[test]
     fn a_part_whose_value_is_unknown_has_no_bar() {
         let mut parts: Vec<_> = [8, 1, 8].map(|run| window(run, ThreadSpan::default())).into();
         parts[1].threads[0].metrics.run_time_ns = None;

@@ -285,6 +285,24 @@ fn a_trace_has_a_counter_per_group_and_column_which_is_zero_where_the_group_did_
 }
 
 #[test]
+fn every_row_of_a_series_has_its_run_time_over_time() {
+    for axis in ["command", "pid", "tid"] {
+        let fixture = "tests/fixtures/v2-series-linux-6.18.ctprof";
+        let report: Value = serde_json::from_str(&printed(&["show", fixture, "-g", axis, "-f", "json"])).unwrap();
+        let ran = |row: &&Value| row["metric"] == "run" && row["value"].as_f64() > Some(0.5);
+        let rows: Vec<_> = report["rows"].as_array().unwrap().iter().filter(ran).collect();
+        assert!(rows.len() > 3);
+        for row in rows.iter().filter(|row| !row["group"].as_str().unwrap().starts_with("(exited")) {
+            let groups = report["trend"]["groups"].as_array().unwrap();
+            let trend = groups.iter().find(|group| group["path"] == row["path"]);
+            let values = trend.map(|group| group["values"].as_array().unwrap());
+            let sum: f64 = values.into_iter().flatten().filter_map(Value::as_f64).sum();
+            assert!(sum > 0.0, "{axis}: {row} {trend:?}");
+        }
+    }
+}
+
+#[test]
 fn a_selection_that_matches_no_group_of_any_step_is_an_error() {
     let steps = |only: &str| {
         let out = crate::stored::program::run(&[
