@@ -388,6 +388,7 @@ mod tests {
         assert_eq!(error(">10%"), "no metric before `>`");
         assert_eq!(error("make:<10%"), "no metric before `<`");
         assert_eq!(error("make:run_tme_ns>10%"), "unknown metric `run_tme_ns`; did you mean `run_time_ns`?");
+        assert!(error("threads>0").contains("unknown metric `threads`"), "it is no reason: {}", error("threads>0"));
         let message = "unknown metric `rnu`; did you mean `run`? For the system call, write block/ or sleep/ before it";
         assert_eq!(error("rnu>5%"), message);
         assert_eq!(gate("flock>5%").1, "flock", "a system call that is no typo of `block`");

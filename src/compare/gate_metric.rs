@@ -61,7 +61,7 @@ impl GateMetric {
     /// the name of another value.
     pub(super) fn of_reasons(name: &str) -> Option<Self> {
         let reason = ReasonName::parse(name)?;
-        let valid_names = Quantity::all().map(Quantity::name).chain([ELAPSED]).map(str::to_owned);
+        let valid_names = Quantity::all().map(Quantity::name).chain([ELAPSED, "threads"]).map(str::to_owned);
         let mut valid_names = valid_names.chain(record_rows().map(|row| row.name));
         let is_typo = !name.contains(['/', ':']) && valid_names.any(|valid_name| is_typo(name, &valid_name));
         let (name, row) = (name.to_owned(), reason.to_string());

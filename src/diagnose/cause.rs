@@ -40,7 +40,7 @@ coded! {
         SysctlOff { sysctl: &'static str } = "sysctl-off", ("{sysctl}=0"), Fix::Sysctl(sysctl);
         /// A sysctl cannot be read, so it is unknown whether the kernel measures what depends on it.
         SysctlUnreadable { sysctl: &'static str } = "sysctl-unreadable", ("{sysctl} cannot be read"),
-            Fix::Advice("let ctprof read /proc/sys (systemd: ProcSubset=all)");
+            Fix::Advice("let ctprof read sys/ in /proc, or in the directory of --procfs (systemd: ProcSubset=all)");
         /// The kernel does not say which functions threads wait in.
         NoFunctionNames { why: String } = "no-function-names", ("{why}");
         /// Reasons do not say where in the code of programs threads wait.

@@ -173,7 +173,7 @@ fn switches_that_are_off_are_named_with_the_command_that_sets_them() {
     assert_eq!(
         line(DataSource::DelayAccounting),
         "delay accounting: I/O and memory delays unknown (kernel.task_delayacct cannot be read). Fix: let ctprof read \
-         /proc/sys (systemd: ProcSubset=all)"
+         sys/ in /proc, or in the directory of --procfs (systemd: ProcSubset=all)"
     );
 }
 
