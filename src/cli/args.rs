@@ -599,7 +599,7 @@ pub(super) struct ShowArgs {
     /// It must be of the same boot.
     pub(super) later: Option<PathBuf>,
     /// Show the busiest groups of each step of a series
-    #[arg(help_heading = "Report", long, conflicts_with_all = ["later", "export"])]
+    #[arg(help_heading = "Report", long, conflicts_with_all = ["later", "sparkline"])]
     pub(super) steps: bool,
     /// Show this column over time, for a series
     #[arg(hide_short_help = true, help_heading = "Report", long, value_name = "COLUMN", value_parser = overview_column(), hide_possible_values = true, default_value = "run")]

@@ -229,6 +229,16 @@ pub(super) fn part_of(path: &Path) -> Result<PartPath> {
     PartPath::parse(path).map_err(|error| usage_error(format!("{}: {error}", named(path))))
 }
 
+/// Opens the series of which a path names a part.
+pub(super) fn series_of(part: &PartPath, limit: u64) -> Result<Box<StoredSeries>> {
+    match part.open(limit, &Arc::default())? {
+        Input::Series(series) => Ok(series),
+        Input::File(_) | Input::Directory => {
+            Err(unsuitable_file(format!("{} has no steps; `ctprof record --every` records them", part.file.display())))
+        }
+    }
+}
+
 /// Says that more is shown than was asked for, or that the series ends early.
 pub(super) fn warn_of(series: &StoredSeries, file: &Path) {
     series.remarks(&named(file)).iter().for_each(|remark| tracing::warn!("{remark}"));

@@ -34,17 +34,25 @@ const USUAL_HEIGHT: u16 = 30;
 
 /// Fails if the named groups do not exist, and warns of each name that matches none.
 pub(super) fn groups_exist(unmatched: &[NoSuchGroup], view: &ViewArgs) -> anyhow::Result<()> {
-    let option =
-        |error: &NoSuchGroup| if view.only.iter().any(|glob| error.is_about(glob)) { "--only" } else { "--why" };
     match unmatched {
         [error, ..] if unmatched.len() == view.named_groups().count() => {
-            Err(anyhow::Error::new(error.clone()).context(option(error)))
+            Err(anyhow::Error::new(error.clone()).context(option_of(error, view)))
         }
         some => {
-            some.iter().for_each(|error| tracing::warn!("{}: {error}", option(error)));
+            warn_of_groups(some, view);
             Ok(())
         }
     }
+}
+
+/// Warns of each name of groups that matches none.
+pub(super) fn warn_of_groups(unmatched: &[NoSuchGroup], view: &ViewArgs) {
+    unmatched.iter().for_each(|error| tracing::warn!("{}: {error}", option_of(error, view)));
+}
+
+/// The option that names the groups.
+fn option_of(error: &NoSuchGroup, view: &ViewArgs) -> &'static str {
+    if view.only.iter().any(|glob| error.is_about(glob)) { "--only" } else { "--why" }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use anyhow::Context;
 use super::capture::{check_output, check_roots, options, redact_key};
 use super::{
     Format, Messages, RecordArgs, RunDirectory, RunProgress, RunTally, RunWriter, Stream, TimeLimit, ViewArgs,
-    after_command, check_exports, free_at_exit, interruption, reported, say, usage_error, write_report,
+    after_command, check_exports, free_at_exit, interruption, reported, say, usage_error, warn_of_groups, write_report,
 };
 use crate::capture::Options;
 use crate::compare::{Scope, Sides, show};
@@ -38,6 +38,7 @@ pub(super) fn check(args: &RecordArgs) -> anyhow::Result<()> {
     let recording = args.output.as_deref().filter(|output| *output != Path::new("-"));
     check_exports(&args.view, &recording.into_iter().collect::<Vec<_>>())?;
     check_roots(&args.sources)?;
+    args.view.check_units().map_err(usage_error)?;
     if args.every.is_none() || args.view.format != Format::Perfetto {
         args.view.check_columns(Column::is_of_views).map_err(usage_error)?;
     }
@@ -270,7 +271,7 @@ pub(super) fn status_of(error: &anyhow::Error) -> u8 {
 pub(super) fn print(args: &RecordArgs, window: &CtprofSnapshot, view: &ViewArgs) -> anyhow::Result<()> {
     view.scope.as_ref().map_or(Ok(()), |scope| scope.check(&window.head))?;
     let report = show(window, &view.options(Sides::one("window".to_owned())));
-    report.unmatched.iter().for_each(|error| tracing::warn!("--only: {error}"));
+    warn_of_groups(&report.unmatched, view);
     write_report(stream(args), &report, view)
 }
 

@@ -1,16 +1,14 @@
 //! The command `ctprof show`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
     DigestReader, Format, Messages, ShowArgs, StepPrinter, Stream, ViewArgs, check_exports, free_at_exit, groups_exist,
-    part_of, reported, unsuitable_file, usage_error, warn_of, write_report,
+    part_of, reported, series_of, unsuitable_file, usage_error, warn_of, write_report,
 };
 use crate::compare::{NoSuchGroup, OverviewColumn, Sides, report, trends};
 use crate::model::Section;
 use crate::report::Column;
-use crate::store::Input;
 
 /// Bars of a group.
 const PARTS: u32 = 20;
@@ -18,10 +16,9 @@ const PARTS: u32 = 20;
 const PARTS_OF_PAGE: u32 = 240;
 
 pub(super) fn run(args: &ShowArgs, messages: Messages) -> anyhow::Result<()> {
+    args.view.check_units().map_err(usage_error)?;
     if args.steps || args.view.format == Format::Perfetto && args.later.is_none() {
-        if !args.view.export.is_empty() {
-            return Err(usage_error("--export writes whole windows: not with --format perfetto"));
-        }
+        args.view.check_steps().map_err(usage_error)?;
         return show_steps(args);
     }
     args.view.check_columns(Column::is_of_views).map_err(usage_error)?;
@@ -63,12 +60,7 @@ fn trend_selection(args: &ShowArgs, view: &ViewArgs) -> (u32, Vec<&'static Overv
 /// Prints the steps of a part of a series.
 fn show_steps(args: &ShowArgs) -> anyhow::Result<()> {
     let part = part_of(&args.snapshot)?;
-    let Input::Series(mut series) = part.open(args.view.limits.max_snapshot_bytes, &Arc::default())? else {
-        return Err(unsuitable_file(format!(
-            "{} has no steps; `ctprof record --every` records them",
-            part.file.display()
-        )));
-    };
+    let mut series = series_of(&part, args.view.limits.max_snapshot_bytes)?;
     let mut printer = StepPrinter::new(Stream::Stdout, &args.view)?;
     let range = part.range.unwrap_or_default();
     series.each_window(&range, &mut |mut window, moment| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::capture::{check_roots, default_path, options, redact_key};
-use super::{Stream, TopArgs, has_color, part_of, usage_error, users};
+use super::{Stream, TopArgs, has_color, part_of, series_of, usage_error, users};
 use crate::capture::Options;
 use crate::compare::Scope;
 use crate::process::{NoScreen, Privileges, Signals, TerminalScreen, killed};
@@ -34,6 +34,8 @@ pub(super) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.file {
         // While it is recorded, the oldest files are removed.
         let part = part_of(file)?.dated().with_context(|| format!("cannot read {}", file.display()))?;
+        // Before an error of the terminal says which other command shows its steps.
+        series_of(&part, limit)?;
         let source = WindowSource::of_file(part, limit);
         return ended(Session::new(session, source, screen(Some(file))?, signals).run()?);
     }

@@ -113,7 +113,7 @@ pub(super) struct ViewArgs {
     sections: Vec<Section>,
     /// Also write the report to a file: html=report.html (repeatable)
     ///
-    /// FORMAT is a format of --format. The printed report stays the same.
+    /// FORMAT is a format of --format, except perfetto. The printed report stays the same.
     #[arg(long, value_name = "FORMAT=FILE", value_parser = exported_file, hide_short_help = true)]
     pub(super) export: Vec<(Format, PathBuf)>,
     /// The file of `--export` that this view is for; `None` for what is printed.
@@ -204,6 +204,26 @@ impl ViewArgs {
             sections.extend([Section::Host].into_iter().chain(metrics.into_iter().map(Quantity::section)));
         }
         sections
+    }
+
+    /// Checks that nothing is selected that only whole windows have: a step is an overview.
+    pub(super) fn check_steps(&self) -> Result<(), String> {
+        let of_windows = [
+            ("--export", !self.export.is_empty()),
+            ("--long", self.long),
+            ("--sections", !self.sections.is_empty()),
+            ("--why", self.why.is_some()),
+        ];
+        let given = of_windows.iter().find(|(_, is_given)| *is_given);
+        given.map_or(Ok(()), |(option, _)| {
+            Err(format!("{option} is for a whole window, not for its steps: remove it, or --steps (--format perfetto)"))
+        })
+    }
+
+    /// Checks that a report of one side has one number of units.
+    pub(super) fn check_units(&self) -> Result<(), String> {
+        let are_two = self.per_unit.is_some_and(|units| units.baseline != units.candidate);
+        if are_two { Err("--per-unit N,M is for comparisons; write one number".to_owned()) } else { Ok(()) }
     }
 
     /// Checks that the report has the selected columns; if not, the error says what it lacks.

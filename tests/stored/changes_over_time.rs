@@ -303,6 +303,32 @@ fn every_row_of_a_series_has_its_run_time_over_time() {
 }
 
 #[test]
+fn options_that_steps_do_not_have_are_refused() {
+    let fixture = "tests/fixtures/v2-series-linux-6.18.ctprof";
+    for steps in [&["--steps"][..], &["--format", "perfetto"]] {
+        for option in ["--why", "--why=python3", "--long", "--sections=primary", "--export=json=/nonexistent"] {
+            let refused = crate::stored::program::run(&[&["show", fixture, option], steps].concat());
+            assert_eq!(refused.status.code(), Some(2), "{steps:?} {option}");
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert!(said.contains(option.split('=').next().unwrap()), "{said}");
+        }
+    }
+    let refused = crate::stored::program::run(&["show", fixture, "--steps", "--sparkline", "wait"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
+fn a_command_that_is_advised_works() {
+    let top = |file: &str| {
+        let refused = crate::stored::program::run(&["top", file]);
+        String::from_utf8_lossy(&refused.stderr).into_owned()
+    };
+    assert!(top("tests/fixtures/v2-series-linux-6.18.ctprof").contains("show --steps"));
+    assert!(top("tests/fixtures/ktstr-a.ctprof.zst").contains("has no steps"));
+    assert!(top("nope").contains("No such file"));
+}
+
+#[test]
 fn a_selection_that_matches_no_group_of_any_step_is_an_error() {
     let steps = |only: &str| {
         let out = crate::stored::program::run(&[

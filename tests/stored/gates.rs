@@ -460,6 +460,12 @@ fn windows_of_different_lengths_are_compared_per_second_in_every_section() {
 }
 
 #[test]
+fn units_of_work_of_two_sides_are_refused_for_one() {
+    let show = |units| crate::stored::program::run(&["show", "--per-unit", units, "tests/fixtures/ktstr-a.ctprof.zst"]);
+    assert_eq!([show("10,99"), show("10")].map(|done| done.status.code()), [Some(2), Some(0)]);
+}
+
+#[test]
 fn a_gate_that_makes_no_sense_is_a_usage_error_before_files_are_read() {
     let sides = Snapshots(tempfile::tempdir().unwrap());
     for (gate, why) in [
