@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use ctprof::model::{CaptureInfo, HostContext, Reasons, SeriesInfo};
+use ctprof::model::{CaptureInfo, ExitRecords, ExitedThread, HostContext, Reasons, SeriesInfo};
 use ctprof::series::{Moment, StepExits};
 use ctprof::store::{OutputTarget, SeriesWriter};
 use ctprof::{CtprofSnapshot, ThreadState};
@@ -285,20 +285,40 @@ fn a_trace_has_a_counter_per_group_and_column_which_is_zero_where_the_group_did_
 }
 
 #[test]
-fn every_row_of_a_series_has_its_run_time_over_time() {
+fn processes_that_started_and_exited_have_their_run_time_over_time_on_every_axis() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s.ctprof.zst");
+    // From 0.5 to 2.5 seconds after the beginning.
+    let brief = |second: u64| {
+        [50, 51].map(|tid| {
+            let mut thread = ThreadState::default();
+            (thread.tid, thread.tgid, thread.pcomm, thread.comm) = (tid, tid, "brief".into(), "brief".into());
+            (thread.start_time_clock_ticks, thread.metrics.run_time_ns) =
+                (Some(10_050), Some((second * SECOND / 4).into()));
+            thread
+        })
+    };
+    let mut moment = Moment::new(capture(0));
+    let mut file = SeriesWriter::create(OutputTarget::create(&path).unwrap(), &capture(0), 1 << 28).unwrap();
+    for second in 1..=4 {
+        let (mut snapshot, mut exits) = (capture(second), StepExits::default());
+        exits.records = Some(ExitRecords::default());
+        snapshot.threads.extend(brief(second).into_iter().filter(|_| second < 3));
+        exits.each.extend(brief(3).into_iter().filter(|_| second == 3).map(|state| {
+            let mut exit = ExitedThread { state, ..ExitedThread::default() };
+            (exit.started_monotonic_ns, exit.elapsed_ns) = (100 * SECOND + SECOND / 2, 2 * SECOND);
+            exit
+        }));
+        file.add(moment.advance(snapshot, &exits).0, &moment).unwrap();
+    }
+    file.finish().unwrap();
     for axis in ["command", "pid", "tid"] {
-        let fixture = "tests/fixtures/v2-series-linux-6.18.ctprof";
-        let report: Value = serde_json::from_str(&printed(&["show", fixture, "-g", axis, "-f", "json"])).unwrap();
-        let ran = |row: &&Value| row["metric"] == "run" && row["value"].as_f64() > Some(0.5);
-        let rows: Vec<_> = report["rows"].as_array().unwrap().iter().filter(ran).collect();
-        assert!(rows.len() > 3);
-        for row in rows.iter().filter(|row| !row["group"].as_str().unwrap().starts_with("(exited")) {
-            let groups = report["trend"]["groups"].as_array().unwrap();
-            let trend = groups.iter().find(|group| group["path"] == row["path"]);
-            let values = trend.map(|group| group["values"].as_array().unwrap());
-            let sum: f64 = values.into_iter().flatten().filter_map(Value::as_f64).sum();
-            assert!(sum > 0.0, "{axis}: {row} {trend:?}");
-        }
+        let report: Value =
+            serde_json::from_str(&printed(&["show", path.to_str().unwrap(), "-g", axis, "-f", "json"])).unwrap();
+        let of = |rows: &Value| rows.as_array().unwrap().iter().find(|row| row["path"] == json!(["brief"])).cloned();
+        assert!(of(&report["rows"]).is_some(), "{axis}: one row, by their name");
+        let trend = of(&report["trend"]["groups"]).map(|trend| trend["values"].clone());
+        assert_eq!(trend, Some(json!([50.0, 50.0, 50.0, 0.0])), "{axis}");
     }
 }
 
