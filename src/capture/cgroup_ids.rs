@@ -10,14 +10,12 @@ pub(super) const HIERARCHIES: usize = ACCOUNTING.len() + 1;
 pub(super) const UNIFIED: usize = 5;
 pub(super) const OF_SYSTEMD: usize = 6;
 const CPU: usize = 1;
-/// The key of the root of any hierarchy, in which procfs shows threads that exit.
-pub(super) const ROOT: NonZeroU64 = NonZeroU64::MIN.saturating_add(6);
 
 /// The key of a cgroup by its id. In the hierarchy of systemd, the address of the thread's `struct css_set` is in its place:
 /// the kernel has no way to a cgroup without a controller there.
 pub(super) fn key(hierarchy: usize, id: u64) -> NonZeroU64 {
-    let hierarchy = u64::try_from(hierarchy).unwrap_or(ROOT.get());
-    NonZeroU64::new(id << 3 | hierarchy).unwrap_or(ROOT)
+    let hierarchy = u64::try_from(hierarchy).unwrap_or(u64::MAX);
+    NonZeroU64::new(id << 3 | hierarchy).unwrap_or(NonZeroU64::MAX)
 }
 
 /// The hierarchy and the id of a key.
@@ -45,11 +43,10 @@ impl CgroupIds {
         self.below_root[CPU].filter(|key| Some(*key) != self.group).map(NonZeroU64::get)
     }
 
-    /// Returns the ids that procfs shows for an exiting thread: the roots in hierarchies of version 1 (`proc_cgroup_show`).
-    pub(super) fn of_exiting(&self) -> Self {
-        let mut below_root = [None; ACCOUNTING.len()];
-        below_root[UNIFIED] = self.below_root[UNIFIED];
-        Self { group: self.group.map(|_| below_root[UNIFIED].unwrap_or(ROOT)), below_root }
+    /// Whether procfs still shows the cgroups of an exiting thread: of hierarchies of version 1, it shows the root
+    /// (`proc_cgroup_show`).
+    pub(super) fn are_shown_of_exiting(&self) -> bool {
+        self.all().all(|key| parts(key).0 == UNIFIED)
     }
 }
 
@@ -92,14 +89,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_exits_is_only_in_cgroups_of_version_2() {
-        let of = |group, below_root: &[usize]| {
+    fn the_cgroups_of_a_thread_that_exits_are_shown_if_all_are_of_version_2() {
+        let are_shown = |group, below_root: &[usize]| {
             let mut keys = CgroupIds { group: Some(key(group, 40)), ..CgroupIds::default() };
             below_root.iter().for_each(|hierarchy| keys.below_root[*hierarchy] = Some(key(*hierarchy, 40)));
-            keys
+            keys.are_shown_of_exiting()
         };
-        assert_eq!(of(0, &[0, 1, UNIFIED]).of_exiting(), of(UNIFIED, &[UNIFIED]));
-        assert_eq!(of(0, &[0, 1]).of_exiting().all().collect::<Vec<_>>(), [ROOT.get()]);
-        assert_eq!(CgroupIds::default().of_exiting(), CgroupIds::default(), "it is unknown");
+        assert!(are_shown(UNIFIED, &[UNIFIED]) && are_shown(UNIFIED, &[]));
+        assert!(!are_shown(UNIFIED, &[1, UNIFIED]) && !are_shown(0, &[0]) && !are_shown(OF_SYSTEMD, &[]));
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 
-use super::cgroup_ids::{CgroupIds, ROOT, UNIFIED, parts};
+use super::cgroup_ids::{CgroupIds, UNIFIED, parts};
 use super::host::mounts::Mounts;
 use super::procfs::cgroup_paths::{ACCOUNTING, ThreadCgroups, path_by_place};
 use super::recent::Recent;
@@ -86,9 +86,6 @@ impl CgroupNames {
 impl Known {
     /// Asks the kernel for one that is not remembered: all of its threads may have come and gone since it was last read.
     fn get(&mut self, key: u64) -> Option<Name> {
-        if key == ROOT.get() {
-            return Some("/".into());
-        }
         self.names.get(key).or_else(|| {
             let (hierarchy, id) = parts(key);
             let name = self.mounts.cgroup(ACCOUNTING.get(hierarchy)?, id)?;

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use crate::model::{ExitedThread, METRICS, ThreadEnd, ThreadId, ThreadState};
 
 /// Gives zombies what only records of their exits have: when they exited, peaks of memory, and on cgroup v1 their cgroup. Those
-/// without a record exited when samples have `seen` it, or when the last capture, whose threads `last_thread` returns, says.
+/// without a record have the cgroup of the last capture, whose threads `last_thread` returns, and exited when samples have
+/// `seen` it, or when that capture says.
 pub(super) fn complete_zombies<'k>(
     threads: &mut [ThreadState],
     exits: impl Iterator<Item = ExitedThread>,
@@ -24,8 +25,14 @@ pub(super) fn complete_zombies<'k>(
     }
     let seen: HashMap<_, _> =
         seen.iter().map(|end| ((end.tid, end.start_time_clock_ticks), end.monotonic_ns)).collect();
-    for (id, thread) in zombies.into_iter().filter(|(_, thread)| thread.exited_monotonic_ns.is_none()) {
+    for (id, thread) in zombies {
         let same = last_thread(id).filter(|last| last.start_time_clock_ticks == thread.start_time_clock_ticks);
+        if let Some(last) = same.filter(|_| thread.cgroup.is_none()) {
+            (thread.cgroup, thread.cpu_cgroup) = (last.cgroup.clone(), last.cpu_cgroup.clone());
+        }
+        if thread.exited_monotonic_ns.is_some() {
+            continue;
+        }
         let seen_ns = || seen.get(&(thread.tid, thread.start_time_clock_ticks?)).copied();
         thread.exited_monotonic_ns = same.and_then(|last| last.exited_monotonic_ns).or_else(seen_ns);
     }
@@ -77,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zombie_without_a_record_exited_when_samples_noticed_it_or_when_the_last_capture_knew_it() {
+    fn a_zombie_without_a_record_exited_when_samples_noticed_it_or_as_and_where_the_last_capture_knew_it() {
         let zombie = |tid, start| {
             let mut zombie =
                 ThreadState { tid, tgid: tid, start_time_clock_ticks: Some(start), ..ThreadState::default() };
@@ -88,9 +95,11 @@ mod tests {
         lives.metrics.state = Some('S');
         let mut threads = [zombie(7, 1), zombie(6, 2), zombie(8, 1), lives];
         let end = |tid| ThreadEnd { tid, start_time_clock_ticks: 1, monotonic_ns: 50, ..ThreadEnd::default() };
-        let last = ThreadState { exited_monotonic_ns: Some(20), ..zombie(8, 1) };
+        let cgroup = Some("/job".into());
+        let last = ThreadState { exited_monotonic_ns: Some(20), cgroup, ..zombie(8, 1) };
         let ends = [6, 7, 8, 9].map(end);
         complete_zombies(&mut threads, std::iter::empty(), &ends, |id| Some(&last).filter(|last| last.id() == id));
-        assert_eq!(threads.map(|thread| thread.exited_monotonic_ns), [Some(50), None, Some(20), None]);
+        assert_eq!(threads.each_ref().map(|thread| thread.exited_monotonic_ns), [Some(50), None, Some(20), None]);
+        assert_eq!(threads.map(|thread| thread.cgroup), [None, None, Some("/job".into()), None]);
     }
 }

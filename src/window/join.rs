@@ -270,6 +270,10 @@ impl<T: Threads> Join<T> {
     fn add_known(&mut self, start: &WindowStart, place: usize, mut thread: ThreadState) {
         start.found[place].store(true, Ordering::Relaxed);
         let earlier = &start.earlier.threads[place];
+        // The kernel no longer shows a cgroup of version 1 when a thread exits.
+        if thread.cgroup.is_none() {
+            (thread.cgroup, thread.cpu_cgroup) = (earlier.cgroup.clone(), earlier.cpu_cgroup.clone());
+        }
         let [before, read] = [earlier, &thread].map(ThreadState::read_after_ns);
         // A thread that slept on in the last step has the time of an older capture.
         let before = before.min(start.cpu_time.walk_ns.unwrap_or(u64::MAX));

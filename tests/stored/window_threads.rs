@@ -67,6 +67,21 @@ mod threads {
     }
 
     #[test]
+    fn a_thread_whose_cgroup_the_kernel_no_longer_shows_is_where_it_was_before_it_exited() {
+        let process = |cgroups: &Value, exited_work: u64| {
+            let state = json!({"process": {"utime_clock_ticks": exited_work, "stime_clock_ticks": 0}});
+            with(with(thread(1, 1, 1, &state), cgroups), &json!({"run_time_ns": 0}))
+        };
+        let a = snapshot(10, &[process(&json!({"cgroup": "/job", "cpu_cgroup": "/limited"}), 0)]);
+        let window = between(a, snapshot(15, &[process(&json!({"state": "Z"}), 50)])).unwrap();
+        let thread = window.threads.iter().find(|thread| thread.exited_work.is_none()).unwrap();
+        let cgroups = [&thread.cgroup, &thread.cpu_cgroup].map(|path| path.as_deref());
+        assert_eq!(cgroups, [Some("/job"), Some("/limited")]);
+        let exited_work = window.threads.iter().find(|thread| thread.exited_work.is_some()).unwrap();
+        assert_eq!(exited_work.cgroup.as_deref(), Some("/job"));
+    }
+
+    #[test]
     fn a_reused_id_is_an_exit_and_a_start() {
         let a = snapshot(10, &[thread(7, 7, 1, &json!({"minflt": 100}))]);
         let b = snapshot(15, &[thread(7, 7, 12, &json!({"minflt": 3}))]);

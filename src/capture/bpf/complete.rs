@@ -53,8 +53,8 @@ fn sched_ext(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut V
 }
 
 /// Gives threads in the same cgroups the paths from the file of one thread. A thread that has moved since BPF read it has the
-/// paths of its own file. The file of an exiting thread has the roots of hierarchies of version 1, so it is read last, and only
-/// for exiting threads.
+/// paths of its own file. The file of an exiting thread has the roots of hierarchies of version 1: what no other file says is
+/// unknown then.
 fn cgroups(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut Vec<u8>) -> BTreeSet<Name> {
     let names = &context.cgroup_names;
     let mut paths = CgroupPaths::default();
@@ -67,15 +67,12 @@ fn cgroups(context: &CaptureContext, threads: &mut [BpfThread], buffer: &mut Vec
     let (exiting, living): (Vec<_>, Vec<_>) =
         threads.iter_mut().partition(|thread| thread.kernel.flags & PF_EXITING != 0);
     for BpfThread { state: thread, kernel } in living.into_iter().chain(exiting) {
-        if kernel.flags & PF_EXITING != 0 && names.of_living(&kernel.cgroups, &mut paths.seen).is_none() {
-            kernel.cgroups = kernel.cgroups.of_exiting();
-        }
         let keys = &kernel.cgroups;
         if keys.group.is_none() || *keys == last || paths_by_ids.contains_key(keys) {
             continue;
         }
         let mut cgroups = names.of_living(keys, &mut paths.seen);
-        if cgroups.is_none() {
+        if cgroups.is_none() && (kernel.flags & PF_EXITING == 0 || keys.are_shown_of_exiting()) {
             match file_of(context, thread.tid, &SourceFile::Cgroup, buffer) {
                 Some(Ok(text)) => {
                     names.learn(keys, text);
@@ -242,7 +239,7 @@ mod tests {
         assert_eq!(cgroups_of(&threads), [Some("/job/7"); 2]);
         let mut threads = [of(PF_EXITING, 7)];
         completed(&recorded(&files[..1]), &mut threads);
-        assert_eq!(cgroups_of(&threads), [Some("/")], "as procfs has it, if nothing else is known");
+        assert_eq!(cgroups_of(&threads), [None], "the root that its file has is not its cgroup");
     }
 
     #[test]

@@ -51,6 +51,14 @@ impl CgroupPaths {
         self.by_text.insert(text.into(), cgroups.clone());
         cgroups
     }
+
+    /// The cgroups of an exiting thread by the text of its file; `None` if it may be in one of version 1. Of those, the file has
+    /// the root from then on (`proc_cgroup_show` in kernel/cgroup/cgroup.c).
+    pub(in crate::capture) fn identify_exiting(&mut self, text: &[u8]) -> Option<ThreadCgroups> {
+        let version_1 = || ACCOUNTING.iter().filter(|controller| !controller.is_empty()).chain([&SYSTEMD]);
+        let is_replaced = |line: HierarchyLine<'_>| version_1().any(|controller| line.has(controller));
+        if lines(text).any(is_replaced) { None } else { self.identify(text) }
+    }
 }
 
 /// Returns the path by which a thread is grouped: the deepest path in hierarchies with values, because a service manager or a
@@ -157,5 +165,17 @@ mod tests {
         assert_eq!(paths.seen.iter().map(|name| &**name).collect::<Vec<_>>(), ["/job/7", "/limited"]);
         assert_eq!(paths.identify(b"0::/\n"), Some(ThreadCgroups { group: "/".into(), cpu: None }));
         assert!(paths.seen.contains("/"), "a thread is in the root alone");
+    }
+
+    #[test]
+    fn the_root_that_the_kernel_shows_of_an_exiting_thread_in_version_1_is_not_its_cgroup() {
+        let group =
+            |text: &[u8]| CgroupPaths::default().identify_exiting(text).map(|cgroups| cgroups.group.to_string());
+        for text in [&b"4:memory:/\n0::/\n"[..], b"1:name=systemd:/\n0::/a.service\n", b"2:cpu,cpuacct:/\n"] {
+            assert_eq!(group(text), None, "{}", text.escape_ascii());
+        }
+        for text in [&b"0::/a.service\n"[..], b"3:cpuset:/\n0::/a.service\n"] {
+            assert_eq!(group(text).as_deref(), Some("/a.service"), "{}", text.escape_ascii());
+        }
     }
 }

@@ -8,7 +8,8 @@ use super::super::context::CaptureContext;
 use super::super::options::{Tree, Use};
 use super::super::process::Process;
 use super::super::read_threads::Answer;
-use super::super::thread_flags::{PF_KTHREAD, is_forked};
+use super::super::thread_flags::{PF_EXITING, PF_KTHREAD, is_forked};
+use super::cgroup_paths::CgroupPaths;
 use super::directory::{Numbered, ProcDirectory, is_gone};
 use super::parsers::Parsers;
 use crate::model::{CpuSet, METRICS, Metrics, Name, SourceFile, ThreadId, ThreadState};
@@ -50,6 +51,8 @@ impl Reader {
         let mut files = Numbered::new(tasks, tid);
         let mut metrics = Box::new(Metrics::default());
         self.input.failures.clear();
+        // Before `stat`, which then says whether the thread was exiting.
+        let cgroup = self.input.read(&mut files, SourceFile::Cgroup).map(<[u8]>::to_vec);
         let stat = if stat == Use::Enabled { self.input.read(&mut files, SourceFile::Stat) } else { None };
         let (comm, stat) = stat.map(|text| self.parsers.stat(text, &mut metrics)).unwrap_or_default();
         let Some(comm) = comm.or_else(|| self.comm(&mut files)) else {
@@ -59,10 +62,11 @@ impl Reader {
             process.learn_name(&comm);
         }
         self.fill(context.tree, id, &mut files, &mut metrics);
-        let cgroup = self.input.read(&mut files, SourceFile::Cgroup);
-        let cgroups = cgroup.and_then(|text| self.parsers.cgroups.identify(text));
         self.settle_failures(context, process, tid, &mut files);
         let flags = stat.flags.unwrap_or(0);
+        let paths = &mut self.parsers.cgroups;
+        let identify = if flags & PF_EXITING == 0 { CgroupPaths::identify } else { CgroupPaths::identify_exiting };
+        let cgroups = cgroup.and_then(|text| identify(paths, &text));
         let state = ThreadState {
             tid,
             tgid: id.tgid,
@@ -108,7 +112,7 @@ impl Reader {
 
     /// Counts a thread whose name cannot be read: it has exited, unless the error of `stat` or `comm` says otherwise.
     fn without_name<T>(&self, context: &CaptureContext, process: &Process, tid: u32) -> Answer<T> {
-        let failures = self.input.failures.iter();
+        let failures = self.input.failures.iter().filter(|(file, _)| *file == SourceFile::Stat);
         match failures.map(|(_, errno)| *errno).find(|errno| !is_gone(*errno)) {
             Some(errno) => {
                 process.unread(tid, SourceFile::Stat, errno, &context.tally);
@@ -175,6 +179,18 @@ mod tests {
         let (thread, summary) = read(7, &[]);
         assert!(thread.is_none());
         assert_eq!((summary.ghosts, summary.read_failures), (1, 0));
+    }
+
+    #[test]
+    fn an_exiting_thread_is_not_in_the_root_that_version_1_shows() {
+        let cgroup = |flags: u32, text: &[u8]| {
+            let stat = format!("7 (init) R 0 0 0 0 -1 {flags} 73");
+            read(7, &[("stat", stat.as_bytes()), ("cgroup", text)]).0.unwrap().cgroup
+        };
+        let exiting = 4_194_560 | 4;
+        assert_eq!(cgroup(4_194_560, b"4:memory:/\n0::/\n").as_deref(), Some("/"), "it is there");
+        assert_eq!(cgroup(exiting, b"4:memory:/\n0::/\n"), None);
+        assert_eq!(cgroup(exiting, b"0::/a.service\n").as_deref(), Some("/a.service"));
     }
 
     #[test]
