@@ -110,10 +110,11 @@ fn own_columns() -> Vec<Column<CaptureRow>> {
         interrupt_ns: Integer in "ns" = |row| row.window()?.cpu.as_ref()?.interrupt_ns.map(Into::into), "Time in interrupts in the window.";
         steal_ns: Integer in "ns" = |row| row.window()?.cpu.as_ref()?.steal_ns.map(Into::into), "Time taken by the hypervisor in the window.";
         command: Text in "" = |row| {
-            let arguments = &row.window()?.command.as_ref()?.arguments;
+            let of_window = row.window()?.command.as_ref().map(|command| &command.arguments);
+            let arguments = of_window.or_else(|| Some(&row.head.series.as_ref()?.command))?;
             (!arguments.is_empty()).then(|| arguments.join(" ").into())
         }, "Command that was recorded, with its arguments.";
-        command_elapsed_ns: Integer in "ns" = |row| Some(row.window()?.command.as_ref()?.elapsed_ns.into()), "How long it ran in the window.";
+        command_elapsed_ns: Integer in "ns" = |row| Some(row.window()?.command.as_ref()?.elapsed_ns.into()), "How long it ran, if it ended in the window or the window ended with it; in the last step of a series, all of its time.";
         command_status: Integer in "" = |row| {
             Some(Value::Signed(row.window()?.command.as_ref()?.status?.into()))
         }, "Exit status of the command; NULL if a signal ended it.";

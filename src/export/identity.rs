@@ -42,10 +42,25 @@ impl Identity {
         Self { step: Some(step), ..Self::new(capture_id, head, self.weight, &self.file) }
     }
 
+    /// What tells a step from all others, also those of other parts of its series.
+    pub(super) fn step_time(&self) -> Option<StepTime> {
+        let (host, time) = (self.host.clone(), self.captured_at_unix_ns? / 1000);
+        self.step.and(self.window_ns).map(|window_ns| StepTime { host, time, window_ns })
+    }
+
     /// The order of captures, whatever the order and the names of their files.
     pub(super) fn order(&self) -> (Option<&str>, Option<u64>) {
         (self.host.as_deref(), self.captured_at_unix_ns)
     }
+}
+
+/// When a step was: of parts of a series that overlap, the same step has the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct StepTime {
+    pub(super) host: Option<String>,
+    /// Its end in microseconds since 1970: files have no more digits.
+    pub(super) time: u64,
+    pub(super) window_ns: u64,
 }
 
 /// The id of the file of a capture: the steps of a series share it.

@@ -60,7 +60,7 @@ pub(super) fn captures(paths: &[PathBuf], options: ExportOptions<'_>) -> (Vec<Ca
     let mut seen_ids = BTreeSet::new();
     for (part, small) in files.iter().zip(small) {
         match small.map_or_else(|| identify(part, limit, weight), Ok) {
-            Ok(Some(capture)) if seen_ids.insert(capture.identity.capture_id.clone()) => captures.push(capture),
+            Ok(Some(capture)) if seen_ids.insert(capture.id().to_owned()) => captures.push(capture),
             Ok(_) => {}
             Err(error) => failed.push(error),
         }
@@ -71,10 +71,14 @@ pub(super) fn captures(paths: &[PathBuf], options: ExportOptions<'_>) -> (Vec<Ca
 
 /// A total order, so that the same captures give the same bytes.
 fn order(capture: &CaptureFile) -> ((Option<&str>, Option<u64>), &str) {
-    (capture.identity.order(), &capture.identity.capture_id)
+    (capture.identity.order(), capture.id())
 }
 
 impl CaptureFile {
+    pub(super) fn id(&self) -> &str {
+        &self.identity.capture_id
+    }
+
     /// Passes on what was read of the capture, unless that can be of another file than the one that was identified.
     pub(super) fn unless_changed<T>(&self, read: Result<T, ExportError>) -> Result<T, ExportError> {
         match stamps(&self.part) {

@@ -111,7 +111,9 @@ fn pass_on(
     };
     let mut steps = 0..;
     let range = part.range.clone().unwrap_or_default();
-    series.each_window(&range, &mut |CtprofSnapshot { head, threads }, moment| {
+    let info = series.head().series.clone();
+    series.each_window(&range, &mut |CtprofSnapshot { mut head, threads }, moment| {
+        head.series.clone_from(&info);
         let identity = Arc::new(identity.of_step(steps.next().unwrap_or(u64::MAX), &head));
         let mut census = Census::default();
         threads.iter().for_each(|thread| census.add(thread));

@@ -1,6 +1,6 @@
 //! The directories of the datasets of a day. Symbolic links in them are not followed, so that nothing is written outside.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -10,12 +10,12 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
-use parquet::column::reader::ColumnReader;
-use parquet::data_type::ByteArray;
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, Row};
+use parquet::schema::types::Type;
 
-use super::identity::id_of_file;
+use super::identity::{StepTime, id_of_file};
 use super::{DATASETS, ExportError};
 use crate::store::{create_directory, names_in};
 
@@ -74,13 +74,13 @@ impl Directory {
         names_in(&self.fd).map_err(|source| ExportError::output(&self.path, source))
     }
 
-    /// The ids of the captures in a file, whatever program wrote it; of a series its id without steps.
-    fn captures_in(&self, name: &str) -> Result<BTreeSet<String>, ExportError> {
+    /// Adds the captures in a file, whatever program wrote it.
+    fn captures_in(&self, name: &str, present: &mut Present) -> Result<(), ExportError> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let path = || self.path.join(name);
         let file = openat(self.fd.as_fd(), name, flags, Mode::empty());
         let file = file.map_err(|errno| ExportError::output(&path(), errno.into()))?;
-        capture_ids(file.into()).map_err(|source| ExportError::Unlisted { path: path(), source })
+        present.read(file.into()).map_err(|source| ExportError::Unlisted { path: path(), source })
     }
 
     fn remove(&self, name: &str) -> Result<(), ExportError> {
@@ -103,20 +103,23 @@ impl Day {
         Ok(Self([threads?, cgroups?, reasons?, captures?]))
     }
 
-    /// Removes what calls left that did not end, and returns the ids of the captures that are there. The caller has the lock of the
-    /// root, so that no other call is at work.
-    pub(super) fn recover(&self) -> Result<BTreeSet<String>, ExportError> {
+    /// Removes what calls left that did not end, and returns what is there. The caller has the lock of the root, so that no other
+    /// call is at work.
+    pub(super) fn recover(&self) -> Result<Present, ExportError> {
         let [data @ .., captures] = &self.0;
         let names = captures.names()?;
-        let mut there = BTreeSet::new();
+        let mut there = Present::default();
         for name in names.iter().filter(|name| name.ends_with(".parquet") && !name.starts_with('.')) {
-            there.append(&mut captures.captures_in(name)?);
+            captures.captures_in(name, &mut there)?;
         }
         for directory in data {
             let found = directory.names()?;
             for name in found.iter().filter(|name| is_part_name(name) && !names.contains(name)) {
                 // Engines may have compacted some datasets before the others: a file with a capture that is there counts.
-                if directory.is_link(name) || directory.captures_in(name)?.is_disjoint(&there) {
+                let mut left = Present::default();
+                if directory.is_link(name)
+                    || directory.captures_in(name, &mut left).map(|()| !left.has_any_of(&there))?
+                {
                     directory.remove(name)?;
                 }
             }
@@ -129,30 +132,51 @@ impl Day {
     }
 }
 
-fn capture_ids(file: File) -> ParquetResult<BTreeSet<String>> {
-    const ROWS: usize = 64 << 10;
-    let reader = SerializedFileReader::new(file)?;
-    let mut leaves = reader.metadata().file_metadata().schema_descr().columns().iter();
-    let place = leaves.position(|leaf| leaf.path().string() == "capture_id");
-    let place = place.ok_or_else(|| ParquetError::General("it has no column capture_id".to_owned()))?;
-    let mut ids = BTreeSet::new();
-    for group in 0..reader.num_row_groups() {
-        let ColumnReader::ByteArrayColumnReader(mut column) = reader.get_row_group(group)?.get_column_reader(place)?
-        else {
-            return Err(ParquetError::General("its column capture_id is not text".to_owned()));
-        };
-        loop {
-            let (mut values, mut definitions) = (Vec::<ByteArray>::new(), Vec::new());
-            if column.read_records(ROWS, Some(&mut definitions), None, &mut values)?.0 == 0 {
-                break;
-            }
-            values.dedup();
-            for value in values {
-                ids.insert(id_of_file(value.as_utf8()?).to_owned());
+/// What the files of a day have.
+#[derive(Debug, Default)]
+pub(super) struct Present {
+    /// The weights of captures by id, of series without steps.
+    pub(super) weights: BTreeMap<String, f64>,
+    /// The steps of series, whatever parts of a series they were exported with.
+    pub(super) steps: BTreeSet<StepTime>,
+}
+
+impl Present {
+    fn has_any_of(&self, other: &Self) -> bool {
+        self.weights.keys().any(|id| other.weights.contains_key(id))
+    }
+
+    fn read(&mut self, file: File) -> ParquetResult<()> {
+        let reader = SerializedFileReader::new(file)?;
+        let schema = reader.metadata().file_metadata().schema();
+        let is_read = |name: &str| ["capture_id", "host", "time", "window_ns", "step", "weight"].contains(&name);
+        let fields: Vec<_> = schema.get_fields().iter().filter(|field| is_read(field.name())).cloned().collect();
+        if !fields.iter().any(|field| field.name() == "capture_id") {
+            return Err(ParquetError::General("it has no column capture_id".to_owned()));
+        }
+        let columns = Type::group_type_builder(schema.name()).with_fields(fields).build()?;
+        reader.get_row_iter(Some(columns))?.try_for_each(|row| self.add(&row?))
+    }
+
+    fn add(&mut self, row: &Row) -> ParquetResult<()> {
+        let (mut weight, mut is_step, mut step) = (1.0, false, StepTime::default());
+        let mut id = None;
+        for (name, field) in row.get_column_iter() {
+            match (&**name, field) {
+                ("capture_id", Field::Str(text)) => id = Some(id_of_file(text).to_owned()),
+                ("host", Field::Str(host)) => step.host = Some(host.clone()),
+                ("time", Field::TimestampMicros(time)) => step.time = (*time).cast_unsigned(),
+                ("window_ns", Field::Long(length)) => step.window_ns = (*length).cast_unsigned(),
+                ("step", Field::Long(_)) => is_step = true,
+                ("weight", Field::Double(number)) => weight = *number,
+                _ => {}
             }
         }
+        let id = id.ok_or_else(|| ParquetError::General("its column capture_id is not text".to_owned()))?;
+        self.weights.insert(id, weight);
+        self.steps.extend(Some(step).filter(|_| is_step));
+        Ok(())
     }
-    Ok(ids)
 }
 
 /// The name of a file with these captures: the same for the same ones.

@@ -13,8 +13,8 @@ use super::cgroups::CgroupRow;
 use super::identity::id_of_file;
 use super::reasons::ReasonRow;
 use super::{
-    CaptureFile, CaptureRows, DatasetFile, Day, Directory, ExportError, ExportOptions, OtherRows, Schemas, inputs,
-    part_name, rows,
+    CaptureFile, CaptureRows, DatasetFile, Day, Directory, ExportError, ExportOptions, OtherRows, Present, Schemas,
+    inputs, part_name, rows,
 };
 use crate::model::ThreadState;
 use crate::store::{ExportLock, OutputPlace, PendingFile};
@@ -70,8 +70,8 @@ pub fn export(
     let (captures, failed) = inputs::captures(inputs, options);
     let exported = Exported { failed: number(failed.len()), ..Exported::default() };
     failed.into_iter().for_each(&mut *report);
-    let (left_out, is_checked) = Default::default();
-    let mut export = Export { options, report, schemas: &Schemas::new(), exported, left_out, is_checked };
+    let (left_out, present, is_checked) = Default::default();
+    let mut export = Export { options, report, schemas: &Schemas::new(), exported, left_out, present, is_checked };
     match output {
         Output::Threads(path) => {
             let place = OutputPlace::from_path(path).map_err(|source| ExportError::output(path, source))?;
@@ -96,6 +96,8 @@ struct Export<'e> {
     exported: Exported,
     /// The ids of captures that cannot be read.
     left_out: BTreeSet<String>,
+    /// What the day that is written has had before.
+    present: Present,
     /// Whether captures are read to their end before their rows go to the files.
     is_checked: bool,
 }
@@ -117,15 +119,23 @@ impl From<ExportError> for Incomplete {
 }
 
 impl Export<'_> {
-    fn write_day(&mut self, root: &Directory, date: &str, mut captures: Vec<CaptureFile>) -> Result<(), ExportError> {
+    fn write_day(&mut self, root: &Directory, date: &str, captures: Vec<CaptureFile>) -> Result<(), ExportError> {
         let day = Day::open(root, date)?;
-        let (number_of_all, there) = (captures.len(), day.recover()?);
-        captures.retain(|capture| !there.contains(&capture.identity.capture_id));
-        self.exported.already_present += number(number_of_all - captures.len());
+        self.present = day.recover()?;
+        let Present { weights, .. } = &self.present;
+        let (there, new): (Vec<_>, _) = captures.into_iter().partition(|capture| weights.contains_key(capture.id()));
+        self.exported.already_present += number(there.len());
+        let weight = self.options.weight;
+        let others = there.iter().filter(|capture| weights[capture.id()] != weight).count();
+        if others > 0 {
+            tracing::warn!(
+                "{date}: captures that were exported with another weight than {weight} keep it ({others} of them); export to a new directory to change it"
+            );
+        }
         let places: Vec<_> = day.0.iter().map(|directory| (&directory.fd, &*directory.path)).collect();
         // What lasts of `captures` must not come before what lasts of the others.
         let mut named = |number: usize| day.0[number].sync();
-        self.write(&captures, &places, &|captures| part_name(captures).into(), &mut named)
+        self.write(&new, &places, &|captures| part_name(captures).into(), &mut named)
     }
 
     /// Writes the files of the captures that can be read: threads only if there is one place, else all datasets. Files get their
@@ -142,7 +152,6 @@ impl Export<'_> {
             let pending = places.iter().map(|(directory, _)| PendingFile::within(directory.try_clone()?));
             let pending = pending.collect::<io::Result<Vec<_>>>().map_err(failed)?;
             match self.fill(captures, &pending, places) {
-                Ok((written, _)) if written.is_empty() => return Ok(()),
                 Ok((written, threads)) => {
                     self.exported.threads += threads;
                     break (written, pending);
@@ -151,6 +160,10 @@ impl Export<'_> {
                 Err(Incomplete::Failed(error)) => return Err(error),
             }
         };
+        self.exported.already_present += number(self.chosen(captures).count() - written.len());
+        if written.is_empty() {
+            return Ok(());
+        }
         let name = name(&written);
         self.exported.captures += number(written.len());
         for (at, (file, (_, shown))) in pending.into_iter().zip(places).enumerate() {
@@ -167,8 +180,12 @@ impl Export<'_> {
         Ok(bytes)
     }
 
-    /// Writes the rows of all captures that can be read, in their order. Returns the ids of these captures and the number of
-    /// threads.
+    fn chosen<'c>(&self, captures: &'c [CaptureFile]) -> impl Iterator<Item = &'c CaptureFile> {
+        captures.iter().filter(|capture| !self.left_out.contains(capture.id()))
+    }
+
+    /// Writes the rows of all captures that can be read, in their order, but no step twice. Returns the ids of the captures that
+    /// have rows and the number of threads.
     fn fill<'c>(
         &mut self,
         captures: &'c [CaptureFile],
@@ -177,19 +194,26 @@ impl Export<'_> {
     ) -> Result<(Vec<&'c str>, u64), Incomplete> {
         let mut written = Vec::new();
         let mut files = DayFiles::create(self.schemas, pending, places)?;
-        let chosen: Vec<_> =
-            captures.iter().filter(|capture| !self.left_out.contains(&capture.identity.capture_id)).collect();
+        let mut steps = self.present.steps.clone();
+        let chosen: Vec<_> = self.chosen(captures).collect();
         for together in chosen.chunks(AHEAD) {
             let options = self.options;
             let ahead: Vec<_> = together.par_iter().map(|capture| rows::read_ahead(capture, options)).collect();
             for (capture, ahead) in together.iter().zip(ahead) {
                 let mut has_part = false;
-                let added = self.add(capture, ahead, &mut |rows| {
+                let added = self.add(capture, ahead, &mut |rows: CaptureRows| {
+                    let step = rows.identity.step_time();
+                    if step.as_ref().is_some_and(|step| steps.contains(step)) {
+                        return Ok(());
+                    }
+                    // A step whose rows are not all here yet is not there.
+                    steps.extend(step.filter(|_| rows.rest.is_some()));
                     has_part = true;
                     files.add(rows)
                 });
                 match added {
-                    Ok(()) => written.push(&*capture.identity.capture_id),
+                    Ok(()) if !has_part => {}
+                    Ok(()) => written.push(capture.id()),
                     Err(error) => self.leave_out(capture, error, has_part)?,
                 }
             }

@@ -278,15 +278,12 @@ fn files_are_sorted_as_they_say_and_can_be_searched() {
     let mut removed = on_host(Some("removed"));
     removed.head.containers.insert("/a-removed-one".to_owned(), Default::default());
     write(&removed, snapshots.join("removed.ctprof.zst"));
-    // Its steps are of the same host, and of a time of which other captures are as well.
     let series = crate::stored::changes_over_time::series(dir.path(), 4);
-    let again = dir.path().join("again.ctprof");
-    fs::write(&again, fs::read(&series).unwrap()).unwrap();
+    // Of the host of the series, between its first step and its last.
+    let between = crate::stored::changes_over_time::capture(2);
+    write(&between, snapshots.join("between.ctprof.zst"));
     let output = dir.path().join("out");
-    export(
-        &[&snapshots, Path::new(&format!("{series}@0s..3s")), Path::new(&format!("{}@1s..4s", again.display()))],
-        &output,
-    );
+    export(&[&snapshots, Path::new(&series)], &output);
     let mut most = 0;
     for file in files(&output).into_keys() {
         let reader = SerializedFileReader::new(File::open(&file).unwrap()).unwrap();
@@ -333,6 +330,9 @@ fn a_weight_is_in_each_row_and_a_wrong_one_is_refused() {
     for dataset in ["threads", "cgroups", "captures"] {
         assert!(rows(&output.join(dataset)).iter().all(|row| row["weight"] == Field::Double(12.5)), "{dataset}");
     }
+    let said = |weight: &str| String::from_utf8(export(weight).stderr).unwrap();
+    assert!(said("100").contains("keep it (1 of them); export to a new directory to change it"));
+    assert!(!said("12.5").contains("keep it"));
 }
 
 #[test]
@@ -594,6 +594,34 @@ fn a_part_of_a_series_has_the_rows_of_its_steps() {
         let refused = self::run(&[input], output);
         assert_eq!(refused.status.code(), Some(2), "files are written by their names: {refused:?}");
     }
+}
+
+#[test]
+fn a_step_is_exported_once_whatever_parts_of_its_series_have_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = crate::stored::changes_over_time::series(dir.path(), 10);
+    let output = dir.path().join("fleet");
+    for range in ["@2s..6s", "@4s..8s", "", "@0s..3s"] {
+        export(&[Path::new(&format!("{file}{range}"))], &output);
+    }
+    let times = |output: &Path| {
+        let captures = rows(&output.join("captures"));
+        let mut times: Vec<_> = captures.iter().map(|row| row["captured_at_unix_ns"].to_string()).collect();
+        times.sort();
+        times
+    };
+    let together = dir.path().join("together");
+    let [part, whole] = ["@2s..6s", ""].map(|range| format!("{file}{range}"));
+    export(&[Path::new(&part), Path::new(&whole)], &together);
+    assert_eq!(times(&output).len(), 10);
+    assert_eq!(times(&output), times(&together), "also if one call has both");
+    let run: i64 = rows(&output.join("threads"))
+        .iter()
+        .filter(|row| row["pcomm"] == Field::Str("early".to_owned()))
+        .count()
+        .try_into()
+        .unwrap();
+    assert_eq!(run, 4, "each step of a thread once");
 }
 
 /// The rows of a dataset without the ids of its captures.
