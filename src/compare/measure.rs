@@ -36,9 +36,10 @@ impl<'g> GroupContext<'g> {
         self.members.is_some_and(lacks)
     }
 
-    /// Whether exited work of the group has a line of its own.
-    fn shows_exited_work(&self) -> bool {
-        self.members.is_some_and(|members| exited_that_matter(members).next().is_some())
+    /// Whether exited work of the group has a line of its own, or threads are shown to have exited.
+    fn shows_exits(&self) -> bool {
+        let shows = |members: &GroupTotals| members.turnover.exited > 0 || exited_that_matter(members).next().is_some();
+        self.members.is_some_and(shows)
     }
 }
 
@@ -110,7 +111,7 @@ impl Quantity {
         };
         let lacks_exited_work = of.lacks_exited_work(self.inputs().into_iter().map(|metric| metric.id));
         Measurement {
-            partial: lacks_members || cell.is_some() && lacks_exited_work && of.shows_exited_work(),
+            partial: lacks_members || cell.is_some() && lacks_exited_work && of.shows_exits(),
             lacks_exited_work,
             quantity: Some(self),
             is_total: self.is_total(),
@@ -136,8 +137,7 @@ impl OverviewColumn {
         let lacks_members = inputs.clone().any(|covered| (1..of.threads()).contains(&covered));
         let lacks_exited_work = of.lacks_exited_work(self.needed_of_exited().iter().copied());
         Measurement {
-            partial: self.is_divided() && lacks_members
-                || cell.is_some() && lacks_exited_work && of.shows_exited_work(),
+            partial: self.is_divided() && lacks_members || cell.is_some() && lacks_exited_work && of.shows_exits(),
             lacks_exited_work,
             quantity: Some(Quantity::Column(self)),
             is_total: true,

@@ -6,7 +6,8 @@ use super::longest_wait::LongestWait;
 use super::{GroupBy, GroupFacts, HaltedNs, ProcessMemory, Throttled, Turnover};
 use crate::model::sorted::Arrange;
 use crate::model::{
-    ExitedWork, MetricId, MonotonicNs, Name, Owner, SnapshotHead, ThreadSpan, ThreadState, Totals, WindowRule, lineage,
+    ExitedWork, MetricId, MonotonicNs, Name, Owner, PROCESS, SnapshotHead, ThreadSpan, ThreadState, Totals, WindowRule,
+    lineage,
 };
 
 /// Totals of a group: the work of its threads, and their number.
@@ -47,6 +48,8 @@ pub(super) struct GroupTotals {
     pub(super) exited_work: BTreeMap<ExitedWork, Box<Totals>>,
     /// The metrics that some of it has no value of, as processes count less than threads do: a bit for each.
     unknown_of_exited: u128,
+    /// Whether a process exited without a record: what processes count of it is in the total only with exited children.
+    lost_processes: bool,
     /// Number of threads whose name is known not to be cut, although it has the maximum length.
     whole_names: u64,
     /// Number of first threads of processes, and the number of first threads with such a name.
@@ -136,6 +139,10 @@ impl GroupTotals {
         let blocked_ns = blocked_ns(thread);
         self.add_blocked(blocked_ns);
         if has_left {
+            if thread.metrics.present() == 0 {
+                self.unknown_of_exited |= !counted_by_processes();
+                self.lost_processes |= thread.is_leader();
+            }
             return self.totals.add_work(&thread.metrics);
         }
         self.threads += 1;
@@ -151,7 +158,9 @@ impl GroupTotals {
 
     /// Whether the total of a counter, or a peak, lacks exited work. It has no state.
     pub(super) fn lacks_exited_work(&self, id: MetricId) -> bool {
-        id.metric().window != WindowRule::Later && self.unknown_of_exited >> id as u32 & 1 == 1
+        let is_lost = self.lost_processes && !self.exited_work.contains_key(&ExitedWork::Children);
+        let unknown = self.unknown_of_exited | if is_lost { counted_by_processes() } else { 0 };
+        id.metric().window != WindowRule::Later && unknown >> id as u32 & 1 == 1
     }
 
     /// The number of kinds of memory.
@@ -288,6 +297,7 @@ impl GroupTotals {
             hottest_ns,
             exited_work,
             unknown_of_exited,
+            lost_processes,
             whole_names,
             leaders,
             leaders_with_whole_names,
@@ -317,6 +327,7 @@ impl GroupTotals {
             self.exited_work.entry(*kind).or_default().merge(totals);
         }
         self.unknown_of_exited |= unknown_of_exited;
+        self.lost_processes |= lost_processes;
         self.whole_names += *whole_names;
         self.leaders += *leaders;
         self.leaders_with_whole_names += *leaders_with_whole_names;
@@ -328,6 +339,12 @@ impl GroupTotals {
         }
         self.name_cut |= name_cut;
     }
+}
+
+/// The metrics that processes count for their exited threads and children: a bit for each.
+fn counted_by_processes() -> u128 {
+    let counted = PROCESS.iter().map(|field| field.source.metric).chain([MetricId::run_time_ns]);
+    counted.fold(0, |all, id| all | 1 << id as u32)
 }
 
 /// Adds to the amount of a parent, if there is room.

@@ -104,6 +104,22 @@ fn members_count_living_threads_apart_from_exited_ones_and_from_exited_work() {
 }
 
 #[test]
+fn a_total_lacks_what_a_process_that_exited_without_a_record_did_unless_its_parent_counts_it() {
+    let span = ThreadSpan { exited: true, ..ThreadSpan::default() };
+    let lost = |tgid, tid| ThreadState { tgid, tid, span: Some(span), ..ThreadState::default() };
+    let work = |kind| ThreadState { exited_work: Some(kind), span: None, ..leader(5) };
+    let lacks = |threads: &[ThreadState]| {
+        [MetricId::minflt, MetricId::voluntary_csw, MetricId::hiwater_rss_bytes, MetricId::rss_anon_bytes]
+            .map(|id| members(threads).lacks_exited_work(id))
+    };
+    assert_eq!(lacks(&[leader(1), lost(2, 2)]), [true, true, true, false]);
+    assert!(lacks(&[leader(1), lost(2, 2), work(ExitedWork::Threads)])[0], "not of its parent");
+    assert!(!lacks(&[leader(1), lost(2, 2), work(ExitedWork::Children)])[0]);
+    assert_eq!(lacks(&[leader(1), lost(1, 2)]), [false, true, true, false], "its process counts it");
+    assert_eq!(lacks(&crowd()[..4]), [false; 4], "with a record");
+}
+
+#[test]
 fn merged_members_are_the_members_of_all_their_threads() {
     let threads = [crowd(), vec![thread(6, "unlike", 1)], crowd()].concat();
     for cut in 0..=threads.len() {
