@@ -10,7 +10,7 @@ use super::{
     Runs, SideGroup, SideSection, Sides, group,
 };
 use crate::diagnose::{Finding, Note, Side};
-use crate::model::{Direction, ExitedWork, SnapshotHead, Totals, WindowInfo};
+use crate::model::{Direction, ExitedWork, Metric, PROCESS, SnapshotHead, Totals, WindowInfo};
 use crate::statistics::Verdict;
 
 /// Returns the divisor where the options don't give one. Windows are divided by their length. Commands that are compared with each
@@ -96,7 +96,15 @@ fn exited<'g>(
     of: GroupContext<'g>,
 ) -> (Vec<String>, SideGroup) {
     let of = of.of_exited_work(totals);
-    let measurements = OverviewColumn::of_groups().map(|column| Quantity::Column(column).measure(&of));
+    let measure = |column: &'static OverviewColumn| {
+        let mut measurement = Quantity::Column(column).measure(&of);
+        // A process counts the I/O of both kinds together.
+        if members.exited_work.len() > 1 && column.inputs().any(is_io) {
+            measurement.cell = None;
+        }
+        measurement
+    };
+    let measurements = OverviewColumn::of_groups().map(measure);
     let measurements = measurements.filter(Measurement::is_shown).collect();
     let group_facts = GroupFacts {
         own: members.are_own(),
@@ -105,6 +113,10 @@ fn exited<'g>(
         ..GroupFacts::default()
     };
     ([path, &[format!("({})", kind.name())]].concat(), SideGroup { group_facts, measurements, ..SideGroup::default() })
+}
+
+fn is_io(metric: &Metric) -> bool {
+    PROCESS.iter().any(|field| field.source.metric == metric.id && field.source.is_io())
 }
 
 impl Row {
@@ -129,7 +141,7 @@ pub(crate) fn word(verdict: Verdict, direction: Direction) -> &'static str {
 mod tests {
     use super::*;
     use crate::compare::{CompareOptions, show};
-    use crate::model::{CaptureInfo, CtprofSnapshot, HostContext, Section, ThreadState, WindowInfo};
+    use crate::model::{CaptureInfo, Cell, CtprofSnapshot, HostContext, Section, ThreadState, WindowInfo};
 
     #[test]
     fn more_time_is_worse_and_more_sleep_is_more() {
@@ -154,6 +166,30 @@ mod tests {
         let report = show(&CtprofSnapshot { threads, ..CtprofSnapshot::default() }, &CompareOptions::default());
         let overview = report.section(Section::Overview).unwrap();
         assert!(overview.groups.len() == 2 && overview.groups.iter().all(|group| group.exited_work().is_none()));
+    }
+
+    #[test]
+    fn io_of_exited_threads_and_children_which_the_kernel_does_not_separate_is_only_in_the_total_of_the_group() {
+        let work = |(kind, written): (Option<ExitedWork>, u64)| {
+            let mut work = ThreadState { tgid: 1, tid: 1, exited_work: kind, ..ThreadState::default() };
+            (work.metrics.run_time_ns, work.metrics.write_bytes) = (Some(5.into()), Some(written.into()));
+            work
+        };
+        let written = |all: &[(Option<ExitedWork>, u64)]| {
+            let threads = all.iter().copied().map(work).collect();
+            let report = show(&CtprofSnapshot { threads, ..CtprofSnapshot::default() }, &CompareOptions::default());
+            let overview = report.section(Section::Overview).unwrap();
+            let of = |row: &&Row| row.name == "write" && !overview.groups[row.group].is_all();
+            let rows = overview.rows.iter().filter(of);
+            rows.map(|row| (overview.groups[row.group].exited_work(), row.values.baseline.clone())).collect::<Vec<_>>()
+        };
+        let (threads, children) = (Some(ExitedWork::Threads), Some(ExitedWork::Children));
+        let number = |number| Some(Cell::Number(number));
+        assert_eq!(written(&[(None, 1), (children, 4)]), [(None, number(5)), (children, number(4))]);
+        assert_eq!(
+            written(&[(None, 1), (threads, 0), (children, 4)]),
+            [(None, number(5)), (children, None), (threads, None)]
+        );
     }
 
     #[test]
