@@ -270,10 +270,7 @@ impl<T: Threads> Join<T> {
     fn add_known(&mut self, start: &WindowStart, place: usize, mut thread: ThreadState) {
         start.found[place].store(true, Ordering::Relaxed);
         let earlier = &start.earlier.threads[place];
-        // The kernel no longer shows a cgroup of version 1 when a thread exits.
-        if thread.cgroup.is_none() {
-            (thread.cgroup, thread.cpu_cgroup) = (earlier.cgroup.clone(), earlier.cpu_cgroup.clone());
-        }
+        take_cgroup(earlier, &mut thread);
         let [before, read] = [earlier, &thread].map(ThreadState::read_after_ns);
         // A thread that slept on in the last step has the time of an older capture.
         let before = before.min(start.cpu_time.walk_ns.unwrap_or(u64::MAX));
@@ -315,6 +312,9 @@ impl<T: Threads> Join<T> {
     /// Adds a thread that started in the window: its totals are of the window. `seen` is when its process was.
     fn add_started(&mut self, start: &WindowStart, seen: Seen, mut thread: ThreadState, ticks: u64) {
         self.sums.started.push((thread.id(), ticks));
+        // A process begins where its parent is.
+        let parent = thread.process.as_ref().and_then(|process| start.earlier.leader(process.ppid?));
+        parent.into_iter().for_each(|parent| take_cgroup(parent, &mut thread));
         let until_read = start.clocks.duration_ns.saturating_add(thread.read_after_ns());
         let listed_ns = until_read.saturating_sub(start.clocks.until_start(ticks));
         let zombie_ns = start.clocks.zombie_ns(&thread, listed_ns);
@@ -333,6 +333,13 @@ impl<T: Threads> Join<T> {
             (thread.process, thread.process_after, thread.exited_monotonic_ns) = (None, None, None);
         }
         self.threads.add(thread);
+    }
+}
+
+/// Gives a thread the cgroup of an earlier one if it has none: the kernel does not show that of version 1 once a thread exits.
+fn take_cgroup(earlier: &ThreadState, thread: &mut ThreadState) {
+    if thread.cgroup.is_none() {
+        (thread.cgroup, thread.cpu_cgroup) = (earlier.cgroup.clone(), earlier.cpu_cgroup.clone());
     }
 }
 

@@ -82,6 +82,17 @@ mod threads {
     }
 
     #[test]
+    fn a_process_whose_cgroup_was_never_shown_is_where_its_parent_was_when_it_started() {
+        let parent = with(thread(1, 1, 1, &json!({})), &json!({"cgroup": "/job"}));
+        let child = |ppid| with(process(2, 12, MS, ppid, &json!({})), &json!({"state": "Z"}));
+        let cgroup = |ppid| {
+            let later = snapshot(15, &[parent.clone(), child(ppid)]);
+            row(&between(snapshot(10, std::slice::from_ref(&parent)), later).unwrap(), 2)["cgroup"].clone()
+        };
+        assert_eq!([1, 9].map(cgroup), [json!("/job"), Value::Null], "of a parent that is not known, none");
+    }
+
+    #[test]
     fn a_reused_id_is_an_exit_and_a_start() {
         let a = snapshot(10, &[thread(7, 7, 1, &json!({"minflt": 100}))]);
         let b = snapshot(15, &[thread(7, 7, 12, &json!({"minflt": 3}))]);
