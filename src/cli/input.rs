@@ -93,12 +93,13 @@ impl DigestReader {
             Ok::<_, StoreError>(())
         })?;
         warn_of(&series, &part.file);
-        let parts = parts.unwrap_or_else(|error| {
+        let mut parts = parts.unwrap_or_else(|error| {
             tracing::warn!("values over time are left out, as its parts take too much memory: {error}");
             Runs::default()
         });
         let whole = Stored::of_snapshot(&part.file, whole, self.limit).within(&self.memory);
         let whole = self.in_scope(self.digest(whole)?, path)?;
+        parts.tell_sleeps_of(&whole);
         let are_windows = parts.is_of_windows() == Some(true);
         let parts = are_windows.then(|| parts.with_ids_of(&whole));
         Ok((whole.into(), parts))

@@ -11,7 +11,7 @@ use super::{
     number, of_kind, plain_number, whole,
 };
 use crate::model::sorted::Arrange;
-use crate::model::{Cell, Name};
+use crate::model::{Cell, Name, WholeSleeps};
 use crate::statistics::{Design, Estimate, MIN_PAIRS, Margin, POWER, Samples, Scale, Verdict, median, runs_needed};
 
 /// The runs of one side; by default repeated runs, none yet.
@@ -71,6 +71,12 @@ impl Runs {
             self.digests.iter_mut().for_each(|part| part.forget_ids_but(&ids));
         }
         self
+    }
+
+    /// Takes sleeps that lasted through whole parts of a time for what they are in all of it.
+    pub fn tell_sleeps_of(&mut self, whole: &Digest) {
+        let Some(sleeps) = whole.head.reasons.as_deref().map(WholeSleeps::new) else { return };
+        self.digests.iter_mut().filter_map(|part| part.head.reasons.as_mut()).for_each(|part| sleeps.tell(part));
     }
 
     /// Whether they are windows, and not snapshots; `None` before the first run.

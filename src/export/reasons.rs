@@ -16,9 +16,8 @@ pub(super) struct ReasonRow {
 /// The rows of a window, sorted by process and pattern of threads. Places that do not exist are left out.
 pub(super) fn rows(reasons: &Reasons) -> Vec<ReasonRow> {
     let row = |time: &ReasonTime| {
-        let threads = reasons.threads.get(usize::try_from(time.threads).ok()?)?.clone();
-        let reason = reasons.reasons.get(usize::try_from(time.reason).ok()?)?.clone();
-        Some(ReasonRow { threads, reason, time: *time })
+        let (threads, reason) = reasons.of(time)?;
+        Some(ReasonRow { threads: threads.clone(), reason: reason.clone(), time: *time })
     };
     let mut rows: Vec<_> = reasons.times.iter().filter_map(row).collect();
     rows.sort_by_cached_key(|row| (row.threads.pcomm.clone(), pattern_key(&row.threads.comm)));

@@ -31,6 +31,12 @@ impl Reasons {
         self.times.retain(|time| has(time.threads));
         self.longest_waits.retain(|threads, _| has(*threads));
     }
+
+    /// The threads and the reason of a time; `None` if a place does not exist.
+    pub(crate) fn of(&self, time: &ReasonTime) -> Option<(&SampledThreads, &Reason)> {
+        let threads = self.threads.get(usize::try_from(time.threads).ok()?)?;
+        Some((threads, self.reasons.get(usize::try_from(time.reason).ok()?)?))
+    }
 }
 
 /// How long a reason lasted, and how often it was seen.
@@ -55,6 +61,17 @@ impl SampledTime {
         let part =
             |number: u64| u64::try_from(u128::from(number) * u128::from(of) / u128::from(all.max(1))).unwrap_or(number);
         Self { ns: part(self.ns), samples: part(self.samples) }
+    }
+
+    /// Parts that add up to it, as large as these weights are.
+    pub(crate) fn divided(self, weights: &[u64]) -> impl Iterator<Item = Self> {
+        let all = weights.iter().fold(0, |all: u64, weight| all.saturating_add(*weight));
+        weights.iter().scan((0_u64, Self::default()), move |(sum, given), weight| {
+            *sum = sum.saturating_add(*weight);
+            let part = self.part(*sum, all).less(*given);
+            given.add(part);
+            Some(part)
+        })
     }
 }
 

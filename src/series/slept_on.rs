@@ -121,9 +121,7 @@ fn with_rows(reasons: &Reasons, is_kept: impl Fn(&SampledThreads) -> bool) -> Re
     let (mut threads, mut causes) = (NumberedValues::default(), NumberedValues::default());
     let mut times = Vec::new();
     for time in &reasons.times {
-        let of = usize::try_from(time.threads).ok().and_then(|place| reasons.threads.get(place));
-        let reason = usize::try_from(time.reason).ok().and_then(|place| reasons.reasons.get(place));
-        if let (Some(of), Some(reason)) = (of.filter(|of| is_kept(of)), reason) {
+        if let Some((of, reason)) = reasons.of(time).filter(|(of, _)| is_kept(of)) {
             let (threads, reason) = (threads.number(of).into(), causes.number(reason).into());
             times.push(ReasonTime { threads, reason, ..*time });
         }

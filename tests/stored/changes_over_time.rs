@@ -52,6 +52,15 @@ pub(crate) fn sampled_series(directory: &Path, steps: u64) -> String {
     series_with(directory, steps, capture, |second| Some(sampled(&reasons(second))))
 }
 
+/// The same, and while `late` runs, `early` sleeps through whole steps: on what `late` holds, as it did before.
+pub(crate) fn sleeping_series(directory: &Path, steps: u64) -> String {
+    let reasons = |second: u64| match second {
+        ..=4 => [("early", "run", None, SECOND / 2), ("early", "sleep", Some("late"), SECOND / 2)],
+        _ => [("late", "run", None, SECOND), ("early", "idle", Some("late"), SECOND)],
+    };
+    series_with(directory, steps, capture, |second| Some(sampled(&reasons(second))))
+}
+
 /// Reasons of groups: names, classes, who ran instead, and times.
 fn sampled(times: &[(&str, &str, Option<&str>, u64)]) -> Box<Reasons> {
     let thread = |name: &str| json!({"pcomm": name, "comm": name, "cgroup": "/"});

@@ -1013,6 +1013,29 @@ fn a_period_is_selected_from_the_steps_of_a_series_with_its_command() {
 }
 
 #[test]
+fn a_sleep_through_whole_steps_is_in_a_selected_period_as_in_the_command_that_it_names() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let series = crate::stored::changes_over_time::sleeping_series(files.0.path(), 10);
+    browser.open(&format!("{}#view=why&period=2..8", files.report("sleeps.html", &["show", &series])));
+    let part = browser.text("#why .part code").replace("ctprof show ", "");
+    let columns = ["--sections", "reasons", "--metrics", "group,metric,value", "--format", "csv"];
+    let csv = printed(&[&["show", &part, "-g", "pcomm"], &columns[..]].concat());
+    for (group, reason, percent) in [
+        ("early", "sleep: other, held by late", "84"),
+        ("early", "run: on a CPU", "14"),
+        ("early", "wait: other", "1.4"),
+        ("late", "run: on a CPU", "71"),
+    ] {
+        let is_same =
+            |line: &str| line.contains(group) && line.contains(reason) && line.contains(&format!(",{percent}"));
+        assert!(csv.lines().any(is_same), "{reason}: {csv}");
+        let reasons = browser.texts(".why tbody li");
+        assert!(reasons.contains(&format!("{reason} {percent}%")), "{reason}: {reasons:?}");
+    }
+}
+
+#[test]
 fn a_selected_period_is_what_all_views_show_with_all_columns_and_its_name_is_copied_with_a_click() {
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();

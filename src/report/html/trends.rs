@@ -92,9 +92,15 @@ fn trend_reasons<'p>(trends: &'p [Trend], paths: &mut Paths<'p>) -> (Vec<TrendRe
     let mut reasons = Vec::new();
     let mut left = groups.into_iter().peekable();
     while let Some(of_group) = left.next_if(|of_group| reasons.len() + of_group.len() <= MOST_REASONS) {
-        reasons.extend(of_group.into_iter().filter_map(|(trend, group)| {
+        let is_known = |part: usize| of_group.iter().any(|(_, group)| !group.values[part].is_nan());
+        reasons.extend(of_group.iter().filter_map(|(trend, group)| {
             let (reason, place) = (trend.reason.as_deref()?, paths.place(&group.path)?);
-            Some(TrendReason { name: &trend.column, reason, unit: trend.unit, group: place, values: over_time(group) })
+            let mut values = over_time(group);
+            // Where a group has other reasons, these have all of its time.
+            let missing =
+                values.iter_mut().enumerate().filter(|(part, _)| group.values[*part].is_nan() && is_known(*part));
+            missing.for_each(|(_, value)| *value = Cell::Number(0));
+            Some(TrendReason { name: &trend.column, reason, unit: trend.unit, group: place, values })
         }));
     }
     (reasons, left.count())
