@@ -98,10 +98,12 @@ pub(super) fn number(cell: &Cell) -> Option<f64> {
 const ROUNDING: f64 = 1e-12;
 
 /// A cell of the same kind with another number, rounded if the kind has only whole numbers.
-pub(super) fn of_kind(kind: &Cell, number: f64) -> Cell {
+pub(crate) fn of_kind(kind: &Cell, number: f64) -> Cell {
     match kind {
         Cell::Ratio(_) => Cell::Ratio(number),
-        Cell::Signed(_) if number < 0.0 => Cell::Signed(0_i64.saturating_sub_unsigned(whole(-number))),
+        Cell::Signed(_) | Cell::Number(_) if number < 0.0 => {
+            Cell::Signed(0_i64.saturating_sub_unsigned(whole(-number)))
+        }
         Cell::Signed(_) => Cell::Signed(0_i64.saturating_add_unsigned(whole(number))),
         _ => Cell::Number(whole(number)),
     }

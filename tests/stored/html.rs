@@ -481,6 +481,38 @@ fn runs_have_verdicts_intervals_and_gates() {
 }
 
 #[test]
+fn dots_of_runs_have_the_texts_of_their_unit() {
+    let Some(mut browser) = Browser::start() else { return };
+    let files = Files::new();
+    let side = |name: &str, tenths: u64| {
+        let directory = files.0.path().join(name);
+        fs::create_dir(&directory).unwrap();
+        for number in 1..7 {
+            let app = thread((10, 10), ("app", "app", "/"), (10 * tenths, 100 - 10 * tenths));
+            let psi = json!({"cpu": {"some": {"avg10": 941 * tenths, "avg60": 0, "avg300": 0, "total_usec": 1}}});
+            let host = json!({"boot_id": "b", "clock_ticks_per_second": 100, "online_cpus": 2});
+            let snapshot = json!({"format_version": 1, "host": host, "psi": psi, "threads": [app]});
+            files.write(&format!("{name}/{number}.json"), &snapshot.to_string());
+        }
+        directory.display().to_string()
+    };
+    let sides = ["compare".to_owned(), side("before", 5), side("after", 8)];
+    let gates = ["app:cpu_efficiency<20pp", "app:run>1000%", "app:nonvoluntary_csw>1000%", "cpu.some.avg10>90pp"];
+    let gated = gates.iter().flat_map(|gate| ["--fail-on".to_owned(), (*gate).to_owned()]);
+    let args: Vec<_> = sides.iter().cloned().chain(gated).collect();
+    browser.open(&files.report("dots.html", &args.iter().map(String::as_str).collect::<Vec<_>>()));
+    let rows = "[...document.querySelectorAll('.gates tbody tr')].map((row) => [row.cells[3].innerText, row.cells[4].innerText, \
+                ...[...row.querySelectorAll('circle')].map((dot) => dot.getAttribute('aria-label')).slice(5, 7), row.cells[2].innerText])";
+    let rows: Vec<[String; 5]> = serde_json::from_value(browser.value(rows)).unwrap();
+    assert_eq!(rows.len(), gates.len());
+    for [baseline, candidate, first, second, metric] in rows {
+        let expected =
+            [format!("{metric}: {baseline}, baseline, run 6"), format!("{metric}: {candidate}, candidate, run 1")];
+        assert_eq!([first, second], expected);
+    }
+}
+
+#[test]
 fn averages_of_a_selected_period_are_written_as_by_the_command_that_it_names() {
     let Some(mut browser) = Browser::start() else { return };
     let files = Files::new();

@@ -14,14 +14,17 @@ export interface Scale {
   decimal: boolean;
 }
 
-/** The values of each run by side, `null` where one is unknown. */
+/** A value with its text; `null` where it is unknown. */
+type Run = [number | null, string];
+
+/** The values of each run by side. */
 export interface Dots {
   /** What the values are of. */
   name: string;
   unit: string;
-  runs: (number | null)[][];
+  runs: Run[][];
   /** The value from which on a gate fails. */
-  bound?: number;
+  bound?: Run;
 }
 
 /** What threads did or waited for, and who ran meanwhile, as in the JSON of reports. */

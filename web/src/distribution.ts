@@ -29,7 +29,7 @@ export const hasRuns = (report: Report): boolean => lines(report).length > 0;
 
 export function distribution({ report }: App): HTMLElement {
   const all = lines(report);
-  const text = (values: (number | null)[]) => values.map((value) => value ?? "-").join(" ");
+  const text = (values: Dots["runs"][number]) => values.map(([value]) => value ?? "-").join(" ");
   const columns: Column<Line>[] = [
     { key: "group", text: "group", kind: "name", cell: ({ name }) => name },
     { key: "metric", text: "metric", kind: "name", cell: ({ dots }) => dots.name },
@@ -37,7 +37,7 @@ export function distribution({ report }: App): HTMLElement {
       key: "runs",
       text: "a dot per run",
       kind: "bar",
-      cell: (line) => dots(line.dots, report),
+      cell: (line) => dots(line.dots),
       copy: (line) => `${line.dots.runs.map(text).join(" → ")} ${line.dots.unit}`,
     },
     { key: "verdict", text: "verdict", kind: "name", cell: ({ verdict }) => verdict },

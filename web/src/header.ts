@@ -28,7 +28,7 @@ export function header({ report, state }: App): HTMLElement {
     html("p", { class: "answer" }, answer),
     ...lines.map(({ cpu, label }) => cpu && cpuBar(cpu, report.two ? `${label}: ` : "")),
     warnings.childElementCount > 0 && warnings,
-    gates && gateTable(gates, report),
+    gates && gateTable(gates),
     first && folded(html("span", {}, `${first.label} ${first.text}`), list),
   );
 }
@@ -36,7 +36,7 @@ export function header({ report, state }: App): HTMLElement {
 /** Gates that are on the first screen: those that did not pass come first. */
 const GATES = 6;
 
-function gateTable({ headings, rows, dots: runs }: NonNullable<Document["gates"]>, report: App["report"]): HTMLElement {
+function gateTable({ headings, rows, dots: runs }: NonNullable<Document["gates"]>): HTMLElement {
   const column = (text: string, at: number): Column<string[]> => ({
     key: text,
     text,
@@ -45,7 +45,7 @@ function gateTable({ headings, rows, dots: runs }: NonNullable<Document["gates"]
   });
   const drawn = (row: string[]) => {
     const of = runs[rows.indexOf(row)];
-    return of && dots(of, report);
+    return of && dots(of);
   };
   const columns = headings.map(column);
   if (runs.some((one) => one)) columns.push({ key: "runs", text: "runs", kind: "bar", cell: drawn, copy: null });

@@ -39,8 +39,7 @@ export function overviewRow({ group, depth }: Line, rows: Rows, expander: Expand
     { class: depth > 0 && "below", "data-key": group.key },
     name,
     html("td", { class: "time" }, timeBars(group, rows)),
-    rows.hasChange &&
-      html("td", { class: "verdict" }, html("span", {}, group.verdict), group.dots && dots(group.dots, rows.report)),
+    rows.hasChange && html("td", { class: "verdict" }, html("span", {}, group.verdict), group.dots && dots(group.dots)),
     html(
       "td",
       { class: "number threads", tabindex: -1, ...says(`${group.label}: ${group.threads?.text ?? "-"}`, THREADS) },

@@ -6,13 +6,13 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::super::{
-    delta_text, group_change, indent, interval_text, label, of_headline, only_side, percent_text, threads,
+    cell_text, delta_text, group_change, indent, interval_text, label, of_headline, only_side, percent_text, threads,
     verdict_text, why,
 };
 use super::rows::PageSection;
 use super::shared::Shared;
-use crate::compare::{GateResult, GroupReason, Report, ReportSection, Row};
-use crate::model::{Section, Unit};
+use crate::compare::{GateResult, GroupReason, Report, ReportSection, Row, Sides, of_kind};
+use crate::model::{Cell, Section, Unit};
 
 #[derive(Serialize)]
 pub(super) struct SectionData<'p> {
@@ -56,15 +56,15 @@ struct OverviewLine<'p> {
     idle: bool,
 }
 
-/// The values of the runs that a verdict is about, by side.
+/// The values of the runs that a verdict is about, by side, with their texts.
 #[derive(Serialize)]
 pub(super) struct RunDots<'p> {
     name: &'p str,
     unit: &'static str,
-    runs: Vec<&'p [f64]>,
+    runs: Vec<Vec<(f64, String)>>,
     /// The value beyond which a gate fails.
     #[serde(skip_serializing_if = "Option::is_none")]
-    bound: Option<f64>,
+    bound: Option<(f64, String)>,
 }
 
 #[derive(Serialize)]
@@ -79,15 +79,27 @@ struct ValueData<'p> {
 
 impl<'p> RunDots<'p> {
     pub(super) fn new(row: &'p Row) -> Option<Self> {
-        let runs = row.runs.as_ref()?.values.iter().map(|values| &**values).collect();
+        let runs = &row.runs.as_ref()?.values;
+        let with_text = with_text(&row.values, row.unit);
+        let runs = runs.iter().map(|values| values.iter().map(&with_text).collect()).collect();
         Some(Self { name: &row.name, unit: row.unit.name(), runs, bound: None })
     }
 
     /// The runs that a gate was judged by; `None` of a gate on single runs.
     pub(super) fn of_gate(result: &'p GateResult) -> Option<Self> {
         let (runs, bound) = result.deciding_runs()?;
-        let runs = runs.iter().map(|values| &**values).collect();
-        Some(Self { name: &result.metric, unit: result.unit.name(), runs, bound: Some(bound) })
+        let with_text = with_text(&result.values, result.unit);
+        let runs = runs.iter().map(|values| values.iter().map(&with_text).collect()).collect();
+        Some(Self { name: &result.metric, unit: result.unit.name(), runs, bound: Some(with_text(&bound)) })
+    }
+}
+
+/// A number with the text that it has in cells beside these values.
+fn with_text(values: &Sides<Option<Cell>>, unit: Unit) -> impl Fn(&f64) -> (f64, String) {
+    let like = values.iter().flatten().next().cloned();
+    move |number| {
+        let cell = like.as_ref().filter(|_| !number.is_nan()).map(|like| of_kind(like, *number));
+        (*number, cell_text(cell.as_ref(), unit))
     }
 }
 
