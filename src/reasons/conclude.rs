@@ -182,6 +182,7 @@ struct WindowNames<'a> {
     ended: &'a HashMap<(u32, u64), Name>,
     /// The cgroups of the threads of a name, and what those in each have in common.
     named: HashMap<(&'a str, &'a str), KindsByCgroup<'a>>,
+    pcomms: HashSet<&'a str>,
     processes: HashSet<u32>,
 }
 
@@ -202,6 +203,7 @@ impl<'a> WindowNames<'a> {
             ended,
             by_id: by_id().map(|thread| ((thread.tgid, thread.tid), thread)).collect(),
             by_name: by_id().map(|thread| ((thread.tgid, &*thread.pcomm), thread)).collect(),
+            pcomms: named.keys().map(|(pcomm, _)| *pcomm).collect(),
             named,
             processes: window.threads.iter().map(|thread| thread.tgid).collect(),
         }
@@ -225,16 +227,17 @@ impl<'a> WindowNames<'a> {
         }
     }
 
-    /// The names of threads that have exited. If the window lacks their time, `None`: other threads would have the reasons without
-    /// the time.
+    /// The names of threads that have exited. If the window lacks their time, `None` where other threads have the names of their
+    /// process: those would have the reasons without the time.
     fn exited(&self, threads: GoneThreads, names: &[SampledNames]) -> Option<SampledThreads> {
+        let outside = self.outside_window(threads, names);
         if self.window.has_exited {
-            return Some(self.outside_window(threads, names));
+            return Some(outside);
         }
-        let first = threads.tgid.filter(|_| threads.is_first).and_then(|tgid| self.by_id.get(&(tgid, tgid)))?;
+        let first = threads.tgid.filter(|_| threads.is_first).and_then(|tgid| self.by_id.get(&(tgid, tgid)));
         // The window has the time of a zombie.
-        let is_zombie = first.start_time_clock_ticks == threads.started && first.has_exited();
-        is_zombie.then(|| of_window(first))
+        let zombie = first.filter(|first| first.start_time_clock_ticks == threads.started && first.has_exited());
+        zombie.map(|zombie| of_window(zombie)).or_else(|| (!self.pcomms.contains(&*outside.pcomm)).then_some(outside))
     }
 
     /// Threads that are not in the window, by the names that they had. Those of a name can be in another cgroup there: procfs

@@ -337,10 +337,10 @@ fn without_records_of_exits_a_part_has_reasons_only_of_threads_that_it_has_the_t
         let mut host = Host { threads: BTreeMap::from([(1, (5, 0)), (30, (3, 0))]), step: 0 };
         let mut part = Part::begin(&Moment::new(host.capture())).unwrap();
         let of = |tgid: u32| {
-            let name = Host::thread(tgid, (0, 0)).comm;
-            SampledThreads { tgid: Some(tgid), comm: name, ..SampledThreads::default() }
+            let (name, pcomm) = (Host::thread(tgid, (0, 0)).comm, Host::thread(1, (0, 0)).pcomm);
+            SampledThreads { tgid: Some(tgid), pcomm, comm: name, ..SampledThreads::default() }
         };
-        // Process 30 exits, and process 31 starts and exits.
+        // Process 30 exits, and process 31, of the name of process 1, starts and exits.
         let threads = vec![of(1), of(30), of(31)];
         let times = (0..3).map(|threads| ReasonTime { threads, reason: 0, ns: 1, samples: 1 }).collect();
         let reasons = Reasons { threads, reasons: vec![Reason::default()], times, ..Reasons::default() };

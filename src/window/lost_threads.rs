@@ -20,12 +20,15 @@ pub fn leave_out_lost(window: &mut CtprofSnapshot) {
     });
 }
 
-/// Leaves out the reasons of processes that a window of all threads does not list: they started and exited in it.
+/// Leaves out the reasons of processes that a window of all threads does not list, where others have their name: they started and
+/// exited in it.
 pub fn leave_out_unlisted(window: &mut CtprofSnapshot) {
     let has_records = window.head.window.as_ref().is_none_or(|info| info.exit_records.is_some());
     let Some(reasons) = window.head.reasons.as_deref_mut().filter(|_| !has_records) else { return };
     let listed: HashSet<u32> = window.threads.iter().map(|thread| thread.tgid).collect();
-    reasons.keep(|threads| threads.tgid.is_none_or(|tgid| listed.contains(&tgid)));
+    let names: HashSet<&str> = window.threads.iter().map(|thread| &*thread.pcomm).collect();
+    let is_listed = |tgid| listed.contains(&tgid);
+    reasons.keep(|threads| threads.tgid.is_none_or(is_listed) || !names.contains(&*threads.pcomm));
 }
 
 fn has_no_time(thread: &ThreadState) -> bool {

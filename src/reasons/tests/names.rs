@@ -106,7 +106,7 @@ fn a_process_that_executed_another_program_has_the_name_that_it_has_since() {
 }
 
 #[test]
-fn of_processes_that_exited_without_a_record_only_zombies_have_reasons() {
+fn of_processes_that_exited_without_a_record_zombies_and_those_of_a_name_of_their_own_have_reasons() {
     let waits = |tid| ThreadSample {
         pcomm: if tid == 14 { "other" } else { "app" }.into(),
         tgid: if tid == 12 { 10 } else { tid },
@@ -143,8 +143,8 @@ fn of_processes_that_exited_without_a_record_only_zombies_have_reasons() {
         unread: &unread,
         cgroup: &|_| None,
     });
-    assert_eq!(reasons.threads.iter().map(|threads| threads.tgid).collect::<Vec<_>>(), [Some(10), Some(13)]);
-    assert_eq!(reasons.times.iter().map(|time| time.ns / MS).collect::<Vec<_>>(), [40, 50]);
+    assert_eq!(reasons.threads.iter().map(|threads| threads.tgid).collect::<Vec<_>>(), [None, Some(10), Some(13)]);
+    assert_eq!(reasons.times.iter().map(|time| time.ns / MS).collect::<Vec<_>>(), [40, 40, 50]);
 }
 
 #[test]
