@@ -1,6 +1,6 @@
 //! The paths of cgroups by their ids, which kernfs never uses again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
@@ -22,11 +22,14 @@ pub(crate) struct CgroupNames(Mutex<Known>);
 struct Known {
     mounts: Mounts,
     names: Recent<u64, Name>,
+    /// Those that the kernel did not know when it was asked, since the last pass over all threads.
+    unknown: HashSet<u64>,
 }
 
 impl Default for CgroupNames {
     fn default() -> Self {
-        Self(Mutex::new(Known { mounts: Mounts::default(), names: Recent::new("cgroups", MOST) }))
+        let (mounts, unknown) = Default::default();
+        Self(Mutex::new(Known { mounts, names: Recent::new("cgroups", MOST), unknown }))
     }
 }
 
@@ -42,14 +45,17 @@ enum DirectoryMatch {
 impl CgroupNames {
     /// Begins a pass over all threads, with these mounts of hierarchies.
     pub(super) fn forget(&self, mounts: &Mounts) {
-        let Known { mounts: named_mounts, names } = &mut *lock(&self.0);
+        let Known { mounts: named_mounts, names, unknown } = &mut *lock(&self.0);
         named_mounts.clone_from(mounts);
+        unknown.clear();
         names.turn_with(|key, name| directory(mounts, *key, name) == DirectoryMatch::Same);
     }
 
-    /// The cgroup with this key, if it is known.
+    /// The cgroup with this key, if it is known here or to the kernel: all of its threads may have come and gone since threads were
+    /// last read.
     pub(crate) fn get(&self, key: u64) -> Option<Name> {
-        lock(&self.0).get(key)
+        let known = &mut *lock(&self.0);
+        known.names.get(key).or_else(|| known.ask(key))
     }
 
     /// Adds a cgroup that was made.
@@ -59,8 +65,9 @@ impl CgroupNames {
 
     /// The cgroups of a living thread, if all are known. They are `seen`.
     pub(super) fn of_living(&self, keys: &CgroupIds, seen: &mut BTreeSet<Name>) -> Option<ThreadCgroups> {
-        let names = &mut *lock(&self.0);
-        keys.all().all(|key| names.is_known(key)).then_some(())?;
+        let known = &mut *lock(&self.0);
+        keys.all().all(|key| known.is_known(key)).then_some(())?;
+        let names = &mut known.names;
         seen.extend(keys.all().filter_map(|key| names.get(key)));
         let group = names.get(keys.group?.get())?;
         let cpu = keys.cpu().and_then(|key| names.get(key)).filter(|cpu| *cpu != group);
@@ -84,28 +91,35 @@ impl CgroupNames {
 }
 
 impl Known {
-    /// Asks the kernel for one that is not remembered: all of its threads may have come and gone since it was last read.
-    fn get(&mut self, key: u64) -> Option<Name> {
-        self.names.get(key).or_else(|| {
-            let (hierarchy, id) = parts(key);
-            let name = self.mounts.cgroup(ACCOUNTING.get(hierarchy)?, id)?;
-            let is_here = directory(&self.mounts, key, &name) == DirectoryMatch::Same;
-            is_here.then(|| self.insert(key, Name::clone(&name))).map(|()| name)
-        })
+    /// Asks the kernel for a cgroup, once per pass: many threads can exit in one that was removed.
+    fn ask(&mut self, key: u64) -> Option<Name> {
+        let (hierarchy, id) = parts(key);
+        let controller = ACCOUNTING.get(hierarchy).filter(|_| !self.unknown.contains(&key))?;
+        let name = self.mounts.cgroup(controller, id);
+        match name.filter(|name| directory(&self.mounts, key, name) == DirectoryMatch::Same) {
+            Some(name) => {
+                self.insert(key, Name::clone(&name));
+                Some(name)
+            }
+            None => {
+                self.unknown.insert(key);
+                None
+            }
+        }
     }
 
     /// Whether the path of a living thread's cgroup is known. Each pass over all threads reads again what has no directory
     /// here; one of version 1 can have got another name.
     fn is_known(&mut self, key: u64) -> bool {
         let is_other = |name: &Name| directory(&self.mounts, key, name) != DirectoryMatch::Same;
-        !self.names.earlier(&key).is_some_and(is_other) && self.get(key).is_some()
+        !self.names.earlier(&key).is_some_and(is_other) && self.names.get(key).is_some()
     }
 
     /// A cgroup that was removed keeps its name.
     fn learn(&mut self, key: u64, name: Name) {
         match directory(&self.mounts, key, &name) {
             DirectoryMatch::Other => {}
-            DirectoryMatch::None if name.ends_with(" (deleted)") && self.get(key).is_some() => {}
+            DirectoryMatch::None if name.ends_with(" (deleted)") && self.names.get(key).is_some() => {}
             DirectoryMatch::None | DirectoryMatch::Same => self.insert(key, name),
         }
     }

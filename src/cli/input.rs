@@ -230,7 +230,7 @@ pub(super) fn part_of(path: &Path) -> Result<PartPath> {
     PartPath::parse(path).map_err(|error| usage_error(format!("{}: {error}", named(path))))
 }
 
-/// Opens the series of which a path names a part.
+/// Opens the series that a path names, whole or in part.
 pub(super) fn series_of(part: &PartPath, limit: u64) -> Result<Box<StoredSeries>> {
     match part.open(limit, &Arc::default())? {
         Input::Series(series) => Ok(series),

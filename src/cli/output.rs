@@ -180,7 +180,7 @@ pub(super) fn write_to(
     }
 }
 
-/// What is known of the terminal of a stream.
+/// Returns the width and the colors of the terminal of a stream.
 pub(super) fn terminal(stream: Stream, view: &ViewArgs) -> Terminal {
     Terminal { width: stream.width(), has_color: has_color(view.color, stream) }
 }

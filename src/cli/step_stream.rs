@@ -36,7 +36,7 @@ impl<'v> StepStream<'v> {
         Self { stream, view, thread: None }
     }
 
-    /// From now on, prints from a thread. Start it once signals are blocked and capabilities dropped: it inherits both.
+    /// Lets a thread print what follows. The thread inherits blocked signals and dropped capabilities, so they come first.
     pub(super) fn stop_waiting(&mut self) -> anyhow::Result<()> {
         if self.thread.is_none() {
             let file = self.stream.duplicate().context(self.stream.failure())?;
@@ -64,7 +64,7 @@ impl<'v> StepStream<'v> {
         printed.context(self.stream.failure())
     }
 
-    /// Waits until all is printed, but no longer than this for a reader, and returns how many steps were not.
+    /// Waits until all steps are printed, but for no step longer than this, and returns how many were not printed.
     pub(super) fn finish(mut self, patience: Duration) -> anyhow::Result<u64> {
         let Some(thread) = &mut self.thread else { return Ok(0) };
         thread.wait(patience).context(self.stream.failure())?;
@@ -88,7 +88,7 @@ impl PrintingThread {
         self.wait(PATIENCE)
     }
 
-    /// Waits so long for each text that is not written.
+    /// Waits until all texts are written, but for no text longer than this.
     fn wait(&mut self, patience: Duration) -> io::Result<()> {
         while self.waiting > 0
             && let Ok(written) = self.written.recv_timeout(patience)

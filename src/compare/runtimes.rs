@@ -94,8 +94,8 @@ const INTERPRETERS: [Runtime; 2] = [("", "Builtins_InterpreterEntryTrampoline"),
 /// The same of CPython. It can put functions of no file in between, to give its callers names.
 const NAMING_INTERPRETER: [Runtime; 1] = [("", "_PyEval_EvalFrameDefault")];
 
-/// The functions of a stack that are of no runtime. [`CodeFunction::WITHOUT_FRAMES`] stands for those that a runtime keeps to
-/// itself.
+/// Removes functions of runtimes from a stack. [`CodeFunction::WITHOUT_FRAMES`] stands for a function of the program that a runtime
+/// interprets without a frame.
 pub(super) fn of_programs(stack: &str) -> Vec<CodeFunction<'_>> {
     let all: Vec<_> = CodeFunction::all(stack).collect();
     let all = without_libc(&all);

@@ -60,15 +60,15 @@ const WAITS: [&str; 55] = [
     "write",
     "writev",
 ];
-/// Beginnings of more of them.
+/// Beginnings of the names of further functions that wait.
 const KINDS_OF_WAITS: [&str; 6] =
     ["futex_abstimed_wait", "libc_", "lll_lock_wait", "new_sem_wait", "pthread_", "syscall_cp"];
 
 /// Functions that start threads and programs, the outermost first: one of each.
 const STARTS: [&[&str]; 2] = [&["__clone", "__clone3", "_start", "_start_c"], &["start", "start_c11", "start_thread"]];
 
-/// The functions of a stack without those of libc at both its ends. Elsewhere, and where the innermost function is of another
-/// file, the same names are the program's own.
+/// Removes functions of libc from both ends of a stack. A function with such a name between them is the program's own, and so is
+/// one in another file than the innermost function.
 pub(super) fn without_libc<'a, 's>(stack: &'a [CodeFunction<'s>]) -> &'a [CodeFunction<'s>] {
     let is_wait = |function: &&CodeFunction<'_>| {
         let name = function.name.trim_start_matches('_');

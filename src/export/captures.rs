@@ -114,7 +114,7 @@ fn own_columns() -> Vec<Column<CaptureRow>> {
             let arguments = of_window.or_else(|| Some(&row.head.series.as_ref()?.command))?;
             (!arguments.is_empty()).then(|| arguments.join(" ").into())
         }, "Command that was recorded, with its arguments.";
-        command_elapsed_ns: Integer in "ns" = |row| Some(row.window()?.command.as_ref()?.elapsed_ns.into()), "How long it ran, if it ended in the window or the window ended with it; in the last step of a series, all of its time.";
+        command_elapsed_ns: Integer in "ns" = |row| Some(row.window()?.command.as_ref()?.elapsed_ns.into()), "How long it ran in the window; of a series, only the last step has it: the time since the command started.";
         command_status: Integer in "" = |row| {
             Some(Value::Signed(row.window()?.command.as_ref()?.status?.into()))
         }, "Exit status of the command; NULL if a signal ended it.";

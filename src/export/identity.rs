@@ -42,10 +42,15 @@ impl Identity {
         Self { step: Some(step), ..Self::new(capture_id, head, self.weight, &self.file) }
     }
 
-    /// What tells a step from all others, also those of other parts of its series.
+    /// When this step was, which tells it from all others, also from those of other parts of its series; `None` of what is no step.
     pub(super) fn step_time(&self) -> Option<StepTime> {
-        let (host, time) = (self.host.clone(), self.captured_at_unix_ns? / 1000);
+        let (host, time) = (self.host.clone(), self.microseconds());
         self.step.and(self.window_ns).map(|window_ns| StepTime { host, time, window_ns })
+    }
+
+    /// The time of the capture in microseconds, as files have it. That of a series is its start.
+    pub(super) fn microseconds(&self) -> u64 {
+        self.captured_at_unix_ns.unwrap_or_default() / 1000
     }
 
     /// The order of captures, whatever the order and the names of their files.
@@ -54,11 +59,11 @@ impl Identity {
     }
 }
 
-/// When a step was: of parts of a series that overlap, the same step has the same.
+/// The host and the time of a step: the same in all parts of a series that have the step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct StepTime {
     pub(super) host: Option<String>,
-    /// Its end in microseconds since 1970: files have no more digits.
+    /// The end of the step in microseconds since 1970: files have no more digits.
     pub(super) time: u64,
     pub(super) window_ns: u64,
 }

@@ -1,6 +1,6 @@
 //! The directories of the datasets of a day. Symbolic links in them are not followed, so that nothing is written outside.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
+use parquet::basic::{ConvertedType, LogicalType};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
@@ -74,13 +75,47 @@ impl Directory {
         names_in(&self.fd).map_err(|source| ExportError::output(&self.path, source))
     }
 
-    /// Adds the captures in a file, whatever program wrote it.
-    fn captures_in(&self, name: &str, present: &mut Present) -> Result<(), ExportError> {
+    /// Passes on the rows of a file, whatever program wrote it, with these columns of them.
+    fn rows_in(&self, name: &str, columns: &[&str], found: &mut dyn FnMut(&Row)) -> Result<(), ExportError> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let path = || self.path.join(name);
         let file = openat(self.fd.as_fd(), name, flags, Mode::empty());
         let file = file.map_err(|errno| ExportError::output(&path(), errno.into()))?;
-        present.read(file.into()).map_err(|source| ExportError::Unlisted { path: path(), source })
+        rows(file.into(), columns, found).map_err(|source| ExportError::Unlisted { path: path(), source })
+    }
+
+    /// Adds the ids of the captures in a file, of series without steps, and their weights.
+    fn captures_in(&self, name: &str, weights: &mut BTreeMap<String, f64>) -> Result<(), ExportError> {
+        self.rows_in(name, &[CAPTURE_ID, "weight"], &mut |row| {
+            let (mut id, mut weight) = (String::new(), 1.0);
+            for (_, field) in row.get_column_iter() {
+                match field {
+                    Field::Str(text) => id_of_file(text).clone_into(&mut id),
+                    Field::Double(number) => weight = *number,
+                    _ => {}
+                }
+            }
+            weights.insert(id, weight);
+        })
+    }
+
+    /// Adds the steps in a file that end after a capture of their host begins.
+    fn steps_in(&self, name: &str, begins: &Begins, steps: &mut BTreeSet<StepTime>) -> Result<(), ExportError> {
+        self.rows_in(name, &[CAPTURE_ID, "host", "time", "window_ns", "step"], &mut |row| {
+            let (mut step, mut is_step) = (StepTime::default(), false);
+            for (name, field) in row.get_column_iter() {
+                match (&**name, field) {
+                    ("host", Field::Str(host)) => step.host = Some(host.clone()),
+                    ("time", Field::TimestampMicros(time)) => step.time = (*time).cast_unsigned(),
+                    ("window_ns", Field::Long(length)) => step.window_ns = (*length).cast_unsigned(),
+                    ("step", Field::Long(_)) => is_step = true,
+                    _ => {}
+                }
+            }
+            if is_step && begins.get(&step.host).is_some_and(|begin| step.time > *begin) {
+                steps.insert(step);
+            }
+        })
     }
 
     fn remove(&self, name: &str) -> Result<(), ExportError> {
@@ -103,23 +138,21 @@ impl Day {
         Ok(Self([threads?, cgroups?, reasons?, captures?]))
     }
 
-    /// Removes what calls left that did not end, and returns what is there. The caller has the lock of the root, so that no other
-    /// call is at work.
-    pub(super) fn recover(&self) -> Result<Present, ExportError> {
+    /// Removes what calls left that did not end, and returns the ids of the captures that are there, with their weights. The caller
+    /// has the lock of the root, so that no other call is at work.
+    pub(super) fn recover(&self) -> Result<BTreeMap<String, f64>, ExportError> {
         let [data @ .., captures] = &self.0;
+        let mut there = BTreeMap::new();
+        self.captured()?.iter().try_for_each(|name| captures.captures_in(name, &mut there))?;
         let names = captures.names()?;
-        let mut there = Present::default();
-        for name in names.iter().filter(|name| name.ends_with(".parquet") && !name.starts_with('.')) {
-            captures.captures_in(name, &mut there)?;
-        }
         for directory in data {
             let found = directory.names()?;
             for name in found.iter().filter(|name| is_part_name(name) && !names.contains(name)) {
                 // Engines may have compacted some datasets before the others: a file with a capture that is there counts.
-                let mut left = Present::default();
-                if directory.is_link(name)
-                    || directory.captures_in(name, &mut left).map(|()| !left.has_any_of(&there))?
-                {
+                let mut left = BTreeMap::new();
+                let mut is_left =
+                    || directory.captures_in(name, &mut left).map(|()| !left.keys().any(|id| there.contains_key(id)));
+                if directory.is_link(name) || is_left()? {
                     directory.remove(name)?;
                 }
             }
@@ -130,53 +163,42 @@ impl Day {
         }
         Ok(there)
     }
+
+    /// The steps that are there, and that later parts of their series can have too: of these hosts, after these times.
+    pub(super) fn steps(&self, begins: &Begins) -> Result<BTreeSet<StepTime>, ExportError> {
+        let mut steps = BTreeSet::new();
+        let [.., captures] = &self.0;
+        self.captured()?.iter().try_for_each(|name| captures.steps_in(name, begins, &mut steps))?;
+        Ok(steps)
+    }
+
+    /// The names of the files with captures.
+    fn captured(&self) -> Result<Vec<String>, ExportError> {
+        let [.., captures] = &self.0;
+        let mut names = captures.names()?;
+        names.retain(|name| name.ends_with(".parquet") && !name.starts_with('.'));
+        Ok(names)
+    }
 }
 
-/// What the files of a day have.
-#[derive(Debug, Default)]
-pub(super) struct Present {
-    /// The weights of captures by id, of series without steps.
-    pub(super) weights: BTreeMap<String, f64>,
-    /// The steps of series, whatever parts of a series they were exported with.
-    pub(super) steps: BTreeSet<StepTime>,
-}
+/// When the first capture of each host begins, in microseconds since 1970.
+pub(super) type Begins = HashMap<Option<String>, u64>;
 
-impl Present {
-    fn has_any_of(&self, other: &Self) -> bool {
-        self.weights.keys().any(|id| other.weights.contains_key(id))
-    }
+const CAPTURE_ID: &str = "capture_id";
 
-    fn read(&mut self, file: File) -> ParquetResult<()> {
-        let reader = SerializedFileReader::new(file)?;
-        let schema = reader.metadata().file_metadata().schema();
-        let is_read = |name: &str| ["capture_id", "host", "time", "window_ns", "step", "weight"].contains(&name);
-        let fields: Vec<_> = schema.get_fields().iter().filter(|field| is_read(field.name())).cloned().collect();
-        if !fields.iter().any(|field| field.name() == "capture_id") {
-            return Err(ParquetError::General("it has no column capture_id".to_owned()));
-        }
-        let columns = Type::group_type_builder(schema.name()).with_fields(fields).build()?;
-        reader.get_row_iter(Some(columns))?.try_for_each(|row| self.add(&row?))
+fn rows(file: File, columns: &[&str], found: &mut dyn FnMut(&Row)) -> ParquetResult<()> {
+    let reader = SerializedFileReader::new(file)?;
+    let schema = reader.metadata().file_metadata().schema();
+    let all = schema.get_fields().iter();
+    let fields: Vec<_> = all.filter(|field| columns.contains(&field.name())).cloned().collect();
+    let id = fields.iter().find(|field| field.name() == CAPTURE_ID);
+    let id = id.ok_or_else(|| ParquetError::General("it has no column capture_id".to_owned()))?;
+    let info = id.get_basic_info();
+    if info.converted_type() != ConvertedType::UTF8 && info.logical_type_ref() != Some(&LogicalType::String) {
+        return Err(ParquetError::General("its column capture_id is not text".to_owned()));
     }
-
-    fn add(&mut self, row: &Row) -> ParquetResult<()> {
-        let (mut weight, mut is_step, mut step) = (1.0, false, StepTime::default());
-        let mut id = None;
-        for (name, field) in row.get_column_iter() {
-            match (&**name, field) {
-                ("capture_id", Field::Str(text)) => id = Some(id_of_file(text).to_owned()),
-                ("host", Field::Str(host)) => step.host = Some(host.clone()),
-                ("time", Field::TimestampMicros(time)) => step.time = (*time).cast_unsigned(),
-                ("window_ns", Field::Long(length)) => step.window_ns = (*length).cast_unsigned(),
-                ("step", Field::Long(_)) => is_step = true,
-                ("weight", Field::Double(number)) => weight = *number,
-                _ => {}
-            }
-        }
-        let id = id.ok_or_else(|| ParquetError::General("its column capture_id is not text".to_owned()))?;
-        self.weights.insert(id, weight);
-        self.steps.extend(Some(step).filter(|_| is_step));
-        Ok(())
-    }
+    let columns = Type::group_type_builder(schema.name()).with_fields(fields).build()?;
+    reader.get_row_iter(Some(columns))?.try_for_each(|row| row.map(|row| found(&row)))
 }
 
 /// The name of a file with these captures: the same for the same ones.

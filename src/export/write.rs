@@ -10,10 +10,10 @@ use rayon::prelude::*;
 
 use super::captures::CaptureRow;
 use super::cgroups::CgroupRow;
-use super::identity::id_of_file;
+use super::identity::{StepTime, id_of_file};
 use super::reasons::ReasonRow;
 use super::{
-    CaptureFile, CaptureRows, DatasetFile, Day, Directory, ExportError, ExportOptions, OtherRows, Present, Schemas,
+    Begins, CaptureFile, CaptureRows, DatasetFile, Day, Directory, ExportError, ExportOptions, OtherRows, Schemas,
     inputs, part_name, rows,
 };
 use crate::model::ThreadState;
@@ -70,8 +70,8 @@ pub fn export(
     let (captures, failed) = inputs::captures(inputs, options);
     let exported = Exported { failed: number(failed.len()), ..Exported::default() };
     failed.into_iter().for_each(&mut *report);
-    let (left_out, present, is_checked) = Default::default();
-    let mut export = Export { options, report, schemas: &Schemas::new(), exported, left_out, present, is_checked };
+    let (left_out, steps, is_checked) = Default::default();
+    let mut export = Export { options, report, schemas: &Schemas::new(), exported, left_out, steps, is_checked };
     match output {
         Output::Threads(path) => {
             let place = OutputPlace::from_path(path).map_err(|source| ExportError::output(path, source))?;
@@ -96,8 +96,8 @@ struct Export<'e> {
     exported: Exported,
     /// The ids of captures that cannot be read.
     left_out: BTreeSet<String>,
-    /// What the day that is written has had before.
-    present: Present,
+    /// The steps that the day which is written had before, as far as these captures can have them.
+    steps: BTreeSet<StepTime>,
     /// Whether captures are read to their end before their rows go to the files.
     is_checked: bool,
 }
@@ -121,9 +121,9 @@ impl From<ExportError> for Incomplete {
 impl Export<'_> {
     fn write_day(&mut self, root: &Directory, date: &str, captures: Vec<CaptureFile>) -> Result<(), ExportError> {
         let day = Day::open(root, date)?;
-        self.present = day.recover()?;
-        let Present { weights, .. } = &self.present;
-        let (there, new): (Vec<_>, _) = captures.into_iter().partition(|capture| weights.contains_key(capture.id()));
+        let weights = day.recover()?;
+        let (there, new): (Vec<_>, Vec<_>) =
+            captures.into_iter().partition(|capture| weights.contains_key(capture.id()));
         self.exported.already_present += number(there.len());
         let weight = self.options.weight;
         let others = there.iter().filter(|capture| weights[capture.id()] != weight).count();
@@ -132,6 +132,12 @@ impl Export<'_> {
                 "{date}: captures that were exported with another weight than {weight} keep it ({others} of them); export to a new directory to change it"
             );
         }
+        let mut begins = Begins::new();
+        for CaptureFile { identity, .. } in &new {
+            let first = begins.entry(identity.host.clone()).or_insert(u64::MAX);
+            *first = identity.microseconds().min(*first);
+        }
+        self.steps = if new.is_empty() { BTreeSet::new() } else { day.steps(&begins)? };
         let places: Vec<_> = day.0.iter().map(|directory| (&directory.fd, &*directory.path)).collect();
         // What lasts of `captures` must not come before what lasts of the others.
         let mut named = |number: usize| day.0[number].sync();
@@ -194,20 +200,26 @@ impl Export<'_> {
     ) -> Result<(Vec<&'c str>, u64), Incomplete> {
         let mut written = Vec::new();
         let mut files = DayFiles::create(self.schemas, pending, places)?;
-        let mut steps = self.present.steps.clone();
+        let mut steps = self.steps.clone();
         let chosen: Vec<_> = self.chosen(captures).collect();
+        let mut following = chosen.iter().skip(1);
         for together in chosen.chunks(AHEAD) {
             let options = self.options;
             let ahead: Vec<_> = together.par_iter().map(|capture| rows::read_ahead(capture, options)).collect();
             for (capture, ahead) in together.iter().zip(ahead) {
                 let mut has_part = false;
+                // Captures are sorted by their hosts and times.
+                let next = following.next().map(|next| &next.identity);
+                let comes_again = |step: &StepTime| {
+                    next.is_some_and(|next| next.host == step.host && next.microseconds() < step.time)
+                };
                 let added = self.add(capture, ahead, &mut |rows: CaptureRows| {
                     let step = rows.identity.step_time();
                     if step.as_ref().is_some_and(|step| steps.contains(step)) {
                         return Ok(());
                     }
                     // A step whose rows are not all here yet is not there.
-                    steps.extend(step.filter(|_| rows.rest.is_some()));
+                    steps.extend(step.filter(|step| rows.rest.is_some() && comes_again(step)));
                     has_part = true;
                     files.add(rows)
                 });

@@ -336,7 +336,7 @@ impl<T: Threads> Join<T> {
     }
 }
 
-/// Gives a thread the cgroup of an earlier one if it has none: the kernel does not show that of version 1 once a thread exits.
+/// Gives a thread without a cgroup that of an earlier thread. Once a thread exits, the kernel shows no cgroup of version 1.
 fn take_cgroup(earlier: &ThreadState, thread: &mut ThreadState) {
     if thread.cgroup.is_none() {
         (thread.cgroup, thread.cpu_cgroup) = (earlier.cgroup.clone(), earlier.cpu_cgroup.clone());

@@ -625,6 +625,10 @@ fn a_step_is_exported_once_whatever_parts_of_its_series_have_it() {
     assert_eq!(run, 4, "each step of a thread once");
 }
 
+/// Prints the sums that queries have, as JSON.
+const SHOW_SUMS: [&str; 12] =
+    ["show", "-f", "json", "--per", "run", "-u", "-g", "process", "--names", "exact", "-m", "run_time_ns,wait_time_ns"];
+
 /// The rows of a dataset without the ids of its captures.
 fn rows_without_ids(path: &Path) -> Vec<BTreeMap<String, Field>> {
     let mut rows = rows(path);
@@ -975,21 +979,7 @@ static ODD: LazyLock<Asked> = LazyLock::new(|| {
     export(&[&path("snapshots"), &series], &path("fleet"));
     let captures: Vec<_> = files(&path("snapshots")).into_keys().chain([series]).collect();
     captures.par_iter().enumerate().for_each(|(number, capture)| {
-        let args = [
-            "show",
-            "-f",
-            "json",
-            "--per",
-            "run",
-            "-u",
-            "-g",
-            "process",
-            "--names",
-            "exact",
-            "-m",
-            "run_time_ns,wait_time_ns",
-        ];
-        let out = Command::new(CTPROF).args(args).arg(capture).output().unwrap();
+        let out = Command::new(CTPROF).args(SHOW_SUMS).arg(capture).output().unwrap();
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         fs::write(path("reports").join(format!("{number}.json")), out.stdout).unwrap();
     });
@@ -1033,21 +1023,7 @@ fn the_layout_of_0_3_and_the_new_one_answer_one_query() {
     // Exported by 0.3.0 into this directory; both have rows of the same columns.
     let old = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/fleet-0.3");
     let window = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v2-window-linux-6.18.ctprof.zst");
-    let args = [
-        "show",
-        "-f",
-        "json",
-        "--per",
-        "run",
-        "-u",
-        "-g",
-        "process",
-        "--names",
-        "exact",
-        "-m",
-        "run_time_ns,wait_time_ns",
-    ];
-    let report = Command::new(CTPROF).args(args).arg(window).output().unwrap();
+    let report = Command::new(CTPROF).args(SHOW_SUMS).arg(window).output().unwrap();
     fs::write(path("reports/old.json"), report.stdout).unwrap();
     for report in fs::read_dir(ODD.directory.path().join("reports")).unwrap().map(Result::unwrap) {
         fs::copy(report.path(), path("reports").join(report.file_name())).unwrap();

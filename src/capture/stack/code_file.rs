@@ -61,7 +61,8 @@ pub(super) struct CodeFile {
     rules: Section,
     /// `.eh_frame_hdr`, which finds rules by addresses. At 0 if there is none.
     table: Section,
-    /// What it would say: where functions begin, and the addresses of their entries. Static programs can be without.
+    /// The rows of a table that is made where `.eh_frame_hdr` is missing, as in static programs: where a function begins, and the
+    /// address of its entry in `.eh_frame`.
     made_table: Vec<[u64; 2]>,
 }
 
