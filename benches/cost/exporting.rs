@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 use ctprof::CtprofSnapshot;
 
 use self::fleet::Fleet;
-use crate::process::{Cost, ctprof, medians};
+use crate::process::{Cost, ctprof, measure};
 
 const TEMPLATE: &str = "tests/fixtures/v1-linux-7.3.ctprof.zst";
 /// Threads per snapshot of the fleet.
@@ -21,8 +21,6 @@ const THREADS: usize = 1000;
 const WINDOWS: usize = 100;
 /// Threads of a single large snapshot.
 const LARGE: usize = 500_000;
-/// After a first run that is ignored. Each takes a minute.
-const RUNS: usize = 1;
 
 /// Exports a fleet of `snapshots` snapshots and one large snapshot, asks the questions, and prints tables.
 pub(crate) fn table(snapshots: usize) -> anyhow::Result<()> {
@@ -55,8 +53,8 @@ fn row(name: &str, paths: &[PathBuf], threads: usize, dir: &Path) -> anyhow::Res
         [paths[0].parent().context("a directory")?, &dir.join("out")].map(|path| path.display().to_string());
     let limit = ["--max-snapshot-bytes", "8G"];
     let export = ctprof(&[&["export", "-q"][..], &limit, &[&source, "-o", &output]].concat());
-    let costs = medians(RUNS, &[export])?;
-    let [Cost { cpu, wall, peak }] = costs[..] else { anyhow::bail!("one program, one cost") };
+    // Once: a second run finds everything exported.
+    let Cost { cpu, wall, peak } = measure(&export)?;
     let rows = (paths.len() * threads) as f64;
     let size = |path: &Path| Ok::<_, anyhow::Error>(fs::metadata(path)?.len() as f64);
     let snapshots: f64 = paths.iter().map(|path| size(path)).sum::<Result<_, _>>()?;
