@@ -309,6 +309,7 @@ fn result_of(
     let key = if looks_at == LooksAt::All { Vec::new() } else { key.to_vec() };
     let is_glob = looks_at == LooksAt::Several;
     let is_share = gate.limit.scale == Scale::Ratio;
+    let is_derived = matches!(metric.quantity, Some(Quantity::Derived(_)));
     let is_new = row.covered.baseline.is_none();
     let is_gone = !is_new && row.covered.candidate.flatten().is_none();
     if is_glob && is_share && judge.minor.contains(&key) {
@@ -334,6 +335,8 @@ fn result_of(
             result.outcome = GateOutcome::Error(format!("{}{LACKS_EXITED_WORK}", side_that_lacks(row)));
         }
         Err(fault) if is_glob && (is_gone || is_new && row.values.of_candidate().is_none()) => return Err(fault),
+        // What did nothing on one side has no ratio or average there.
+        Err(NO_BASELINE | NO_CANDIDATE) if is_glob && !is_new && is_derived => return Err(NO_DATA),
         Err(fault) if (is_glob || gate.metrics.len() > 1) && gate_can_fail::is_fault(fault) => return Err(fault),
         // Whether it fell is unknown, and what is unknown does not pass.
         Err(NO_BASELINE) if is_glob && is_new => result.outcome = GateOutcome::Failed,

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::score::LEAST_OF_HOST;
 use super::{
-    CompareOptions, ELAPSED, Explanation, Group, GroupTimes, Headline, OVERVIEW, OverviewColumn, Per, Quantity, RUN,
-    ReportSection, Row, Sides, Slowdown, SortKey, WAIT, has_more_threads, number,
+    CompareOptions, Digest, ELAPSED, Explanation, Group, GroupTimes, Headline, OVERVIEW, OverviewColumn, Per, Quantity,
+    RUN, ReportSection, Row, Sides, Slowdown, SortKey, WAIT, has_more_threads, number,
 };
 use crate::diagnose::Note;
 use crate::model::sorted::{Arrange, CollectSorted};
-use crate::model::{Cell, SnapshotHead, Unit};
-use crate::statistics::Verdict;
+use crate::model::{Cell, Unit};
+use crate::statistics::{Verdict, median};
 
 /// The size of the host, by which changes are measured.
 #[derive(Clone, Copy, Debug)]
@@ -71,15 +71,14 @@ impl Score {
 /// capturing process come last.
 pub(super) fn rank(
     section: &mut ReportSection,
-    snapshots: Sides<&SnapshotHead>,
+    runs: Sides<&[Digest]>,
     per: Per,
     options: &CompareOptions,
 ) -> Option<Note> {
-    let (before, after) = (snapshots.baseline, snapshots.candidate.unwrap_or(snapshots.baseline));
-    let host = HostSize::new(before, after, per);
+    let host = HostSize::new(runs, per);
     section.columns_by_share = host.columns_by_share(section);
-    section.order = order(options, snapshots.candidate.is_some());
-    if snapshots.candidate.is_none() {
+    section.order = order(options, runs.candidate.is_some());
+    if runs.candidate.is_none() {
         if options.selection.sort_by.is_empty() {
             sort_by_run_time(section);
         }
@@ -184,12 +183,13 @@ fn sort_groups(section: &mut ReportSection, compare: impl Fn(usize, usize) -> Or
 }
 
 impl HostSize {
-    fn new(before: &SnapshotHead, after: &SnapshotHead, per: Per) -> Self {
-        let cpus = |snapshot: &SnapshotHead| snapshot.host.as_ref()?.online_cpus;
-        let length = |snapshot: &SnapshotHead| snapshot.window.as_ref().map(|window| window.duration_ns as f64 / 1e9);
-        let seconds = length(before).zip(length(after)).map(|(a, b)| a.max(b));
+    fn new(runs: Sides<&[Digest]>, per: Per) -> Self {
+        let cpus = runs.iter().flat_map(|runs| runs.iter()).filter_map(|run| run.head.host.as_ref()?.online_cpus).max();
+        let length = |run: &Digest| run.head.window.as_ref().map(|window| window.duration_ns as f64 / 1e9);
+        let seconds = |runs: &&[Digest]| median(&runs.iter().map(length).collect::<Option<Vec<_>>>()?);
+        let seconds = runs.iter().map(seconds).reduce(|a, b| Some(a?.max(b?))).flatten();
         Self {
-            cpus: cpus(before).max(cpus(after)).map(|cpus| cpus as f64),
+            cpus: cpus.map(|cpus| cpus as f64),
             seconds: match per {
                 Per::Run => seconds,
                 // The windows can be of other lengths than the units took.

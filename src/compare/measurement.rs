@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{GroupReason, Quantity, number, whole};
+use super::{GroupReason, Quantity, number};
 use crate::model::{Cell, ExitedWork, Name, ThreadSpan, Unit};
 
 /// A measured value of a group, and how far it can be relied on.
@@ -58,8 +58,7 @@ impl Measurement {
         let is_column = matches!(self.quantity, Some(Quantity::Column(column)) if column.is_amount());
         let Some((unit, scale)) = per_unit(self.unit).filter(|_| self.is_increase || is_column) else { return };
         let divided = |amount: f64| amount * scale / units;
-        let cell = |amount| if unit == Unit::Ns { Cell::Number(whole(amount)) } else { Cell::Ratio(amount) };
-        self.cell = self.cell.as_ref().and_then(number).map(|amount| cell(divided(amount)));
+        self.cell = self.cell.as_ref().and_then(number).map(|amount| Cell::Ratio(divided(amount)));
         (self.unit, self.quantum) = (unit, divided(self.quantum));
     }
 

@@ -136,13 +136,13 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
     let counts = sides.as_ref().map(RunCount::new);
     let per = options.grouping.per.unwrap_or_else(|| overview::usual_per(&sides));
     let grouped = &Grouped::new(sides.map(|side| side.digests), design, options);
-    let digests = grouped.sides.as_ref().map(|side| &side.digests);
+    let digests = grouped.sides.as_ref().map(|side| &side.digests[..]);
     let first = digests.map(|digests| digests.first().expect("a side has a capture"));
     let findings = first.map(|digest| findings_of(&digest.head, &digest.threads.census));
     let is_comparison = first.candidate.is_some();
     let mut sections = selected_sections(grouped, per, options);
     for section in &mut sections {
-        finish(section, first, findings.as_ref(), (per, options));
+        finish(section, digests, findings.as_ref(), (per, options));
     }
     let why = why_lines(grouped, &sections, per, options);
     for section in &mut sections {
@@ -161,13 +161,11 @@ fn groups(mut sides: Sides<Runs>, options: &CompareOptions, gates: &[Gate]) -> R
     let (grouping, selection) = (&options.grouping, &options.selection);
     NoteWriter { digests: first, findings: findings.as_ref(), grouping, selection }.finish(&mut sections);
     Report {
-        header: selection
-            .wants(Section::Host)
-            .then(|| Header::new(digests.map(|side| &side[..]), counts, &options.labels)),
+        header: selection.wants(Section::Host).then(|| Header::new(digests, counts, &options.labels)),
         group_by: options.grouping.axis,
         scope: options.grouping.scope.clone().unwrap_or_default(),
         per,
-        runs: digests.map(Vec::len),
+        runs: digests.map(<[Digest]>::len),
         design: grouped.judge.design,
         threshold: counts.into_iter().any(|count| count.is_some()).then_some(options.threshold),
         tail: options.tail,
@@ -224,14 +222,14 @@ fn why_lines(grouped: &Grouped, sections: &[ReportSection], per: Per, options: &
 /// Ranks the groups of an overview, and adds notes.
 fn finish(
     section: &mut ReportSection,
-    first: Sides<&Digest>,
+    digests: Sides<&[Digest]>,
     findings: Sides<&Vec<Finding>>,
     (per, options): (Per, &CompareOptions),
 ) {
-    let snapshots = first.map(|digest| &digest.head);
+    let snapshots = digests.map(|runs| &runs[0].head);
     match section.section {
         Section::Overview => {
-            let note = headline::rank(section, snapshots, per, options);
+            let note = headline::rank(section, digests, per, options);
             section.notes.extend(note);
         }
         Section::Reasons => section.notes.extend(reasons::notes(snapshots)),
@@ -282,10 +280,10 @@ fn find_causes(
     if results.iter().all(|result| result.outcome != GateOutcome::Failed) {
         return;
     }
-    let heads = grouped.sides.as_ref().map(|side| &side.digests[0].head);
+    let runs = grouped.sides.as_ref().map(|side| &side.digests[..]);
     let mut overview = grouped.section(Query::all(Section::Overview, Per::Run));
     if let Some(section) = &mut overview {
-        headline::rank(section, heads, Per::Run, &CompareOptions::default());
+        headline::rank(section, runs, Per::Run, &CompareOptions::default());
     }
     let reasons = grouped.section(Query::all(Section::Reasons, per));
     for result in results.iter_mut().filter(|result| result.outcome == GateOutcome::Failed) {

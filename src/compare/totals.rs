@@ -6,8 +6,8 @@ use super::longest_wait::LongestWait;
 use super::{GroupBy, GroupFacts, HaltedNs, ProcessMemory, Throttled, Turnover};
 use crate::model::sorted::Arrange;
 use crate::model::{
-    ExitedWork, MetricId, MonotonicNs, Name, Owner, PROCESS, SnapshotHead, ThreadSpan, ThreadState, Totals, WindowRule,
-    lineage,
+    ExitedWork, METRICS, MetricId, MonotonicNs, Name, Owner, PROCESS, SnapshotHead, Source, ThreadSpan, ThreadState,
+    Totals, WindowRule, lineage,
 };
 
 /// Totals of a group: the work of its threads, and their number.
@@ -143,6 +143,7 @@ impl GroupTotals {
                 self.unknown_of_exited |= !counted_by_processes();
                 self.lost_processes |= thread.is_leader();
             }
+            self.unknown_of_exited |= never_in_exit_records() & !thread.metrics.present();
             return self.totals.add_work(&thread.metrics);
         }
         self.threads += 1;
@@ -345,6 +346,12 @@ impl GroupTotals {
 fn counted_by_processes() -> u128 {
     let counted = PROCESS.iter().map(|field| field.source.metric).chain([MetricId::run_time_ns]);
     counted.fold(0, |all, id| all | 1 << id as u32)
+}
+
+/// The counters of allocators, which are gone with the memory of a process: a bit for each.
+fn never_in_exit_records() -> u128 {
+    let of_heap = METRICS.iter().filter(|metric| matches!(metric.sources.procfs, [Source::Tsd(_)]));
+    of_heap.fold(0, |all, metric| all | 1 << metric.id as u32)
 }
 
 /// Adds to the amount of a parent, if there is room.

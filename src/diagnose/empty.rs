@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::{Coverage, DataSource, Finding};
 use crate::model::sorted::CollectSorted;
 use crate::model::{
-    CgroupLayout, CgroupStats, DERIVED, Derived, Formula, METRICS, Metric, MetricId, Section, SnapshotHead, SourceFile,
-    TaskstatsFamily, WindowRule,
+    Built, CgroupLayout, CgroupStats, DERIVED, Derived, Formula, METRICS, Metric, MetricId, Section, SnapshotHead,
+    SourceFile, TaskstatsFamily, WindowRule,
 };
 
 const NOT_RECORDED: &str = "no data: the snapshot has none";
@@ -35,6 +35,10 @@ pub(crate) fn why_empty(
     match section {
         Section::Primary | Section::TaskstatsDelay | Section::Derived => {
             let metrics = metrics(section, selects);
+            let is_of_interrupts = |metric: &&Metric| metric.taskstats_family() == Some(TaskstatsFamily::Irq);
+            if !metrics.is_empty() && metrics.iter().all(is_of_interrupts) && lacks_irq_time(head) {
+                return "no data: kernel lacks CONFIG_IRQ_TIME_ACCOUNTING".to_owned();
+            }
             let sources: BTreeSet<DataSource> = metrics.iter().map(|metric| DataSource::of_metric(metric)).into_set();
             sources.iter().find_map(missing).unwrap_or_else(|| no_values(section, &metrics, head))
         }
@@ -55,6 +59,11 @@ pub(crate) fn why_empty(
         }
         _ => NOT_RECORDED.to_owned(),
     }
+}
+
+/// Whether the kernel was built without the time of interrupts, which no setting changes.
+fn lacks_irq_time(head: &SnapshotHead) -> bool {
+    head.host.as_ref().is_some_and(|host| host.config_irq_time_accounting == Some(Built::Off))
 }
 
 /// A section's selected metrics, and the inputs of its selected derived metrics.

@@ -134,7 +134,7 @@ impl Signals {
     /// # Errors
     /// If no file descriptor is available.
     pub fn for_screen() -> io::Result<Self> {
-        Self::block(&[ENDING, OF_SCREEN].concat())
+        Self::block(&[&ENDING[..], &[Signal::SIGQUIT], &OF_SCREEN].concat())
     }
 
     fn block(signals: &[Signal]) -> io::Result<Self> {

@@ -108,8 +108,12 @@ impl OverviewLines {
 #[must_use]
 pub fn window_heading(report: &Report) -> String {
     let Some(WindowSide { info, .. }) = report.window() else { return String::new() };
-    let form = if info.duration_ns < SHORT_NS { "%H:%M:%S%.3f" } else { "%H:%M:%S" };
-    let time = window::local_clock(info.started_at_unix_ns, form).unwrap_or_default();
+    let time = if info.duration_ns < SHORT_NS {
+        window::local_clock(info.started_at_unix_ns, "%H:%M:%S%.3f")
+    } else {
+        window::local_second(info.started_at_unix_ns)
+    };
+    let time = time.unwrap_or_default();
     let length = spaced(info.duration_ns.into(), Unit::Ns);
     let cpu = info.cpu.as_ref().map_or_else(String::new, |cpu| format!(", {}", window::busy(cpu, info.duration_ns)));
     format!("{time}   {length}{cpu}")

@@ -90,6 +90,8 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
         Some(Cell::AtLeast { at_least }) => format!("≥ {}", scaled((*at_least).into(), unit)),
         Some(Cell::Word(word)) => word.to_string(),
         Some(Cell::Ratio(rate)) if unit.is_rate() => rate_text(*rate, unit),
+        Some(Cell::Ratio(ns)) if unit == Unit::Ns && *ns >= 100.0 => scaled(whole(*ns), unit),
+        Some(Cell::Ratio(ns)) if unit == Unit::Ns => format!("{ns:.2}ns"),
         Some(Cell::Ratio(ratio)) => format!("{ratio:.3}"),
         Some(Cell::Signed(number @ ..0)) => signed((*number).into(), unit),
         Some(Cell::Signed(number)) => scaled(number.unsigned_abs().into(), unit),
@@ -108,6 +110,11 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
             CpuSetSizes { fewest, most, .. } => format!("{fewest}-{most} cpus (mixed)"),
         },
     }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded, and casts saturate")]
+fn whole(amount: f64) -> u128 {
+    amount.round() as u128
 }
 
 /// A rate, without what it is divided by. Below 10, with one decimal; a rate that would be shown as 0 is `0.0`, and

@@ -73,7 +73,7 @@ fn covered(side: &SideSummary, window: &WindowSide) -> String {
     if *since_baseline {
         text += " since the baseline";
     }
-    if let Some(time) = local_clock(info.started_at_unix_ns, "%H:%M:%S").filter(|_| !since_baseline) {
+    if let Some(time) = local_second(info.started_at_unix_ns).filter(|_| !since_baseline) {
         let _ = write!(text, " from {time}");
     }
     if let Some(host) = side.hostname.as_ref().filter(|_| !since_baseline) {
@@ -101,6 +101,11 @@ fn covered(side: &SideSummary, window: &WindowSide) -> String {
 pub(super) fn local_clock(unix_ns: u64, form: &str) -> Option<String> {
     let time = Timestamp::from_nanosecond(unix_ns.into()).ok().filter(|_| unix_ns > 0)?;
     Some(time.to_zoned(local_zone()).strftime(&format!("{form} %Z")).to_string())
+}
+
+/// The nearest second: of steps that take about a second or more, a part that begins then begins with the one that shows it.
+pub(super) fn local_second(unix_ns: u64) -> Option<String> {
+    local_clock(unix_ns.saturating_add(if unix_ns > 0 { 500_000_000 } else { 0 }), "%H:%M:%S")
 }
 
 /// Whether a window lasted much longer than was asked for.

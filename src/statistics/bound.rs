@@ -3,6 +3,9 @@
 use super::TAIL;
 use super::design::{Design, MIN_RUNS, Samples, Scale};
 
+/// The part of a number that a few operations can round it by.
+const ROUNDING: f64 = 1e-12;
+
 /// A gate's limit: changes beyond it, on one side, are forbidden.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
@@ -32,11 +35,12 @@ impl Bound {
         }
     }
 
-    /// Returns whether a change is on the forbidden side.
+    /// Returns whether a change is on the forbidden side. What differs from the limit by rounding only is at it.
     pub fn is_exceeded(self, change: f64) -> bool {
+        let rounding = ROUNDING * self.limit.abs();
         match self.beyond {
-            Beyond::Above => change > self.limit,
-            Beyond::Below => change < self.limit,
+            Beyond::Above => change > self.limit + rounding,
+            Beyond::Below => change < self.limit - rounding,
         }
     }
 }

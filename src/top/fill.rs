@@ -5,7 +5,9 @@ use super::state::{ScreenState, Shown, ShownColumns, View};
 use crate::compare::{GroupBy, GroupGlob, Report, Scope, show, with_members_of};
 use crate::diagnose::{Finding, counted};
 use crate::model::{CtprofSnapshot, ExitedWork, Section};
-use crate::report::{DisplayOptions, OverviewLines, RowLines, Terminal, UserNames, window_heading, write_table};
+use crate::report::{
+    DisplayOptions, OverviewLines, RowLines, Terminal, UserNames, escaped, window_heading, write_table,
+};
 
 /// Columns that matter most for what to look at next.
 const MAIN: [&str; 5] = ["run", "wait", "block", "sleep", "rss"];
@@ -64,7 +66,7 @@ fn title(state: &ScreenState, (window, report): (&CtprofSnapshot, &Report)) -> V
         report.header.as_ref().and_then(|header| header.sides.baseline.hostname.clone()).unwrap_or_default(),
         format!("by {}, {} first", axis.as_ref().map_or("", |axis| axis.get_name()), state.order()),
     ];
-    parts.extend(Some(&state.filter).filter(|text| !text.is_empty()).map(|text| format!("only {text}")));
+    parts.extend(state.only());
     parts.extend(stalled(window));
     let first = state.is_first.then(|| "first interval".to_owned());
     let held = (state.shown == Shown::Held).then(|| "held (space goes on)".to_owned());
@@ -132,5 +134,5 @@ fn details(path: &[String], state: &ScreenState, window: &CtprofSnapshot, termin
     let OverviewLines { heading, rows, .. } = OverviewLines::from_report(&threads, &selection, terminal);
     let lines = rows.into_iter().flat_map(|row| row.lines);
     let threads = [heading].into_iter().chain(lines).collect::<Vec<_>>().join("\n");
-    format!("{name}\n\n{}\n\n{threads}", reasons.trim())
+    format!("{}\n\n{}\n\n{threads}", escaped(name), reasons.trim())
 }

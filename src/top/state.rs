@@ -131,6 +131,13 @@ impl ScreenState {
         options
     }
 
+    /// `only pulse* or web`: the groups that are listed, if not all are.
+    pub(super) fn only(&self) -> Option<String> {
+        let selected = self.base.selection.only.iter().map(ToString::to_string);
+        let only: Vec<_> = selected.chain(Some(self.filter.clone()).filter(|text| !text.is_empty())).collect();
+        (!only.is_empty()).then(|| format!("only {}", only.join(" or ")))
+    }
+
     /// Returns the column by which groups are sorted.
     pub(super) fn order(&self) -> &'static str {
         let key = |key: &SortKey| key.by.name();
@@ -159,7 +166,11 @@ impl ScreenState {
             PressedKey::Char(' ') => return self.hold_or_go_on(),
             PressedKey::Enter if self.view == View::Groups => {
                 let first = || content.selectable().next().map(|(_, path)| path.to_vec());
-                let Some(path) = self.selected.clone().or_else(first) else { return Request::Draw };
+                let is_listed = |path: &Vec<String>| content.selectable().any(|(_, listed)| listed == *path);
+                let selected = || self.selected.clone();
+                let Some(path) = selected().filter(is_listed).or_else(first).or_else(selected) else {
+                    return Request::Draw;
+                };
                 self.selected = Some(path.clone());
                 return self.open(View::Group(path));
             }
@@ -188,7 +199,8 @@ impl ScreenState {
             PressedKey::Enter => {
                 self.filter = text;
                 self.offset = 0;
-                return Request::Report;
+                // Trends are of the groups that were listed.
+                return Request::Regroup;
             }
             PressedKey::Escape | PressedKey::Control(_) => return Request::Draw,
             PressedKey::Backspace => drop(text.pop()),
@@ -320,6 +332,9 @@ mod tests {
         assert_eq!((state.press(PressedKey::Escape, &content(&[])), &state.view), (Request::Report, &View::Groups));
         assert_eq!(state.press(PressedKey::Escape, &content(&["a"])), Request::Latest);
         assert_eq!(state.press(PressedKey::Enter, &content(&[])), Request::Report, "the one that was selected");
+        state.press(PressedKey::Escape, &content(&[]));
+        state.press(PressedKey::Enter, &content(&["b"]));
+        assert_eq!(state.view, View::Group(vec!["b".to_owned()]), "the one that was selected is not listed");
     }
 
     #[test]
@@ -351,6 +366,11 @@ mod tests {
     #[test]
     fn a_filter_is_a_text_or_a_glob_and_can_be_given_up() {
         let (mut state, content) = (state(), content(&["a"]));
+        state.base.selection.only = vec![GroupGlob::new("web*").unwrap()];
+        assert_eq!(state.only().as_deref(), Some("only web*"));
+        state.filter = "ake".to_owned();
+        assert_eq!(state.only().as_deref(), Some("only web* or ake"));
+        (state.base.selection.only, state.filter) = (Vec::new(), String::new());
         let mut filtered = |keys: &str| {
             let key = |char| match char {
                 '\r' => PressedKey::Enter,

@@ -7,7 +7,7 @@ use crate::model::Section;
 
 /// The columns of the overview that have trends.
 const COLUMNS: [&str; 2] = ["run", "wait"];
-/// Maximum number of groups of a window that are kept, from the first on. Other groups count as idle.
+/// Maximum number of groups of a window that are kept, from the first on.
 const MOST_GROUPS: usize = 500;
 /// Length of a sparkline in nanoseconds: a minute.
 const MINUTE_NS: u64 = 60_000_000_000;
@@ -25,22 +25,26 @@ struct TrendPoint {
     begin_ns: u64,
     /// Values of the columns by path of the group; NaN where a value is unknown.
     groups: HashMap<Vec<String>, [f64; COLUMNS.len()]>,
+    /// The value of other groups: 0, or NaN if some were not kept.
+    others: f64,
 }
 
 impl TrendHistory {
     /// Adds the window of a report, which ends at this time.
     pub(super) fn add(&mut self, report: &Report, end_ns: u64) {
         let Some((window, section)) = report.window().zip(report.section(Section::Overview)) else { return };
-        let mut groups = HashMap::new();
+        let (mut groups, mut others) = (HashMap::new(), 0.0);
         for row in &section.rows {
             let value = row.values.baseline.as_ref().map_or(f64::NAN, |_| row.amount());
             let Some(column) = COLUMNS.iter().position(|column| *column == row.name && value != 0.0) else { continue };
             let path = &section.groups[row.group].key;
             if groups.len() < MOST_GROUPS || groups.contains_key(path) {
                 groups.entry(path.clone()).or_insert([0.0; COLUMNS.len()])[column] = value;
+            } else {
+                others = f64::NAN;
             }
         }
-        self.0.insert(end_ns, TrendPoint { begin_ns: end_ns.saturating_sub(window.info.duration_ns), groups });
+        self.0.insert(end_ns, TrendPoint { begin_ns: end_ns.saturating_sub(window.info.duration_ns), groups, others });
         self.keep_near(end_ns);
     }
 
@@ -79,8 +83,8 @@ impl TrendHistory {
     fn mean(&self, path: &[String], column: usize, [from_ns, to_ns]: [u64; 2]) -> f64 {
         let (mut sum, mut length) = (0.0, 0.0);
         let later = self.0.range(from_ns.saturating_add(1)..);
-        for (end_ns, TrendPoint { begin_ns, groups }) in later.take_while(|(_, point)| point.begin_ns < to_ns) {
-            let value = groups.get(path).map_or(0.0, |values| values[column]);
+        for (end_ns, TrendPoint { begin_ns, groups, others }) in later.take_while(|(_, point)| point.begin_ns < to_ns) {
+            let value = groups.get(path).map_or(*others, |values| values[column]);
             if !value.is_nan() {
                 let overlap = (to_ns.min(*end_ns) - from_ns.max(*begin_ns)) as f64;
                 sum += overlap * value;
@@ -152,11 +156,37 @@ mod tests {
         assert_eq!(history.0.len(), 1200);
         let groups: HashMap<_, _> = (0..MOST_OF_ALL / 2).map(|id| (vec![id.to_string()], [1.0; 2])).collect();
         for end_ns in [700 * SECOND, 800 * SECOND] {
-            history.0.insert(end_ns, TrendPoint { begin_ns: end_ns - SECOND, groups: groups.clone() });
+            history.0.insert(end_ns, TrendPoint { begin_ns: end_ns - SECOND, groups: groups.clone(), others: 0.0 });
         }
         history.add(&report, 20 * SECOND);
         assert_eq!(history.0.keys().next_back(), Some(&(700 * SECOND)), "the person went back in time");
         history.add(&report, 600 * SECOND);
         assert!(history.0.contains_key(&(20 * SECOND)));
+    }
+
+    #[test]
+    fn a_group_that_was_not_kept_is_unknown_and_one_that_was_not_there_did_nothing() {
+        let window = |names: usize| {
+            let thread = |id: usize| {
+                let id = u32::try_from(id).unwrap() + 1;
+                // Names that differ by digits are one group.
+                let name: String = char::from_u32(0x4e00 + id).into_iter().collect();
+                let pcomm = name.as_str().into();
+                let mut thread = ThreadState { pcomm, tid: id, tgid: id, ..ThreadState::default() };
+                thread.metrics.run_time_ns = Some((SECOND / 2).into());
+                thread
+            };
+            let mut window =
+                CtprofSnapshot { threads: (0..names).map(thread).collect::<Vec<_>>(), ..CtprofSnapshot::default() };
+            window.head.window = Some(WindowInfo { duration_ns: SECOND, ..WindowInfo::default() });
+            show(&window, &CompareOptions::default())
+        };
+        let mean = |groups: usize| {
+            let mut history = TrendHistory::default();
+            history.add(&window(groups), SECOND);
+            history.mean(&["no job".to_owned()], 0, [0, SECOND])
+        };
+        assert_eq!(mean(3), 0.0);
+        assert!(mean(MOST_GROUPS + 1).is_nan());
     }
 }

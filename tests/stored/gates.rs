@@ -274,6 +274,44 @@ fn per_unit_a_command_takes_the_time_of_one_unit() {
 }
 
 #[test]
+fn per_unit_times_are_as_exact_as_they_were() {
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    sides.write("a", &window(Some(1_470), &[("app", ran(1_400))]));
+    sides.write("b", &window(Some(1_510), &[("app", ran(1_490))]));
+    for (gate, status) in [("elapsed>10%", 0), ("elapsed>2%", 3), ("run>7%", 0), ("run>6%", 3)] {
+        let out = sides.compare(&["--per-unit", "1000000000", "--fail-on", gate]);
+        assert_eq!(out.status.code(), Some(status), "{gate}: {}", text(&out.stderr));
+    }
+}
+
+#[test]
+fn a_change_of_as_much_as_the_bound_passes() {
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    sides.write("a", &window(None, &[("app", ran(100))]));
+    for percent in 1..100 {
+        for (ran_ms, sign) in [(100 + percent, '>'), (100 - percent, '<')] {
+            sides.write("b", &window(None, &[("app", ran(ran_ms))]));
+            let (status, said) = sides.gates(&[&format!("run{sign}{percent}%")]);
+            assert_eq!(status, Some(0), "{ran_ms}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_glob_on_a_ratio_leaves_out_what_did_nothing_on_one_side() {
+    let sides = Snapshots(tempfile::tempdir().unwrap());
+    let switches =
+        |voluntary: u64, involuntary: u64| json!({"voluntary_csw": voluntary, "nonvoluntary_csw": involuntary});
+    let side = |idle: u64| window(None, &[("app", switches(10, 10)), ("idler", switches(idle, idle))]);
+    for (before, after) in [(0, 5), (5, 0)] {
+        sides.write("a", &side(before));
+        sides.write("b", &side(after));
+        let (status, said) = sides.gates(&["*:involuntary_csw_ratio>10pp"]);
+        assert_eq!(status, Some(0), "{said}");
+    }
+}
+
+#[test]
 fn the_change_of_an_average_of_pressure_is_in_percentage_points() {
     let sides = Snapshots(tempfile::tempdir().unwrap());
     for (name, hundredths) in [("a", 2000), ("b", 2600)] {
@@ -405,8 +443,8 @@ fn per_unit_a_service_that_did_more_work_is_not_slower_and_one_that_needs_more_f
         (row["unit"].clone(), row["baseline"].clone(), row["candidate"].clone())
     };
     assert_eq!(report["per"], "unit");
-    assert_eq!(row("run_time_ns"), (json!("ns"), json!(1_000_000), json!(1_000_000)));
-    assert_eq!(row("utime_clock_ticks"), (json!("ns"), json!(1_000_000), json!(1_000_000)));
+    assert_eq!(row("run_time_ns"), (json!("ns"), json!(1_000_000.0), json!(1_000_000.0)));
+    assert_eq!(row("utime_clock_ticks"), (json!("ns"), json!(1_000_000.0), json!(1_000_000.0)));
     assert_eq!(row("minflt"), (json!("count/unit"), json!(1.0), json!(1.0)));
     let shown = text(&sides.compare(&["--per-unit", "1000"]).stdout);
     assert!(shown.contains("values are per unit of work (--per-unit), of the whole host"), "{shown}");

@@ -84,7 +84,9 @@ fn the_screen_follows_the_size_of_the_terminal() {
 
 #[test]
 fn the_terminal_is_given_back_whatever_ends_top() {
-    for (signal, status) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGINT, 130)] {
+    for (signal, status) in
+        [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGINT, 130), (Signal::SIGQUIT, 131)]
+    {
         let mut terminal = replay((80, 24));
         assert!(!terminal.is_given_back());
         terminal.signal(signal);

@@ -117,6 +117,8 @@ fn a_total_lacks_what_a_process_that_exited_without_a_record_did_unless_its_pare
     assert!(!lacks(&[leader(1), lost(2, 2), work(ExitedWork::Children)])[0]);
     assert_eq!(lacks(&[leader(1), lost(1, 2)]), [false, true, true, false], "its process counts it");
     assert_eq!(lacks(&crowd()[..4]), [false; 4], "with a record");
+    let allocated = members(&crowd()).lacks_exited_work(MetricId::allocated_bytes);
+    assert!(allocated, "records have nothing of allocators");
 }
 
 #[test]
