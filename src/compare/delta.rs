@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::Sides;
 use crate::model::{Cell, Unit, named};
+use crate::statistics::ROUNDING;
 
 /// The difference between the values of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -93,9 +94,6 @@ pub(super) fn number(cell: &Cell) -> Option<f64> {
         plain => plain_number(plain),
     }
 }
-
-/// Share below which the difference of two quotients comes from rounding.
-const ROUNDING: f64 = 1e-12;
 
 /// A cell of the same kind with another number, rounded if the kind has only whole numbers.
 pub(crate) fn of_kind(kind: &Cell, number: f64) -> Cell {

@@ -15,7 +15,7 @@ use crate::model::{
     Cell, Name, OtherThread, ReasonClass, ReasonTime, Reasons, SampledThreads, SampledTime, SnapshotHead, Unit,
 };
 
-/// A reason with samples at fewer moments is merged with others: shares of so few say nothing.
+/// A reason with fewer samples is merged with others: shares of so few say nothing.
 const FEWEST_SAMPLES: u64 = 5;
 
 /// The reasons of the groups of a capture, by key. All groups together have an empty key.

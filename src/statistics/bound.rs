@@ -3,8 +3,8 @@
 use super::TAIL;
 use super::design::{Design, MIN_RUNS, Samples, Scale};
 
-/// The part of a number that a few operations can round it by.
-const ROUNDING: f64 = 1e-12;
+/// Share of a number below which a difference comes from rounding.
+pub(crate) const ROUNDING: f64 = 1e-12;
 
 /// A gate's limit: changes beyond it, on one side, are forbidden.
 #[derive(Clone, Copy, Debug, PartialEq)]
