@@ -10,8 +10,6 @@ use crate::model::{Section, Unit};
 
 /// Before the first line that says why the time of a group passes.
 const WHY: &str = "  why   ";
-/// Several shorter windows begin in the same second.
-const SHORT_NS: u64 = 900_000_000;
 
 /// The overview of a report as lines.
 #[derive(Debug, Default)]
@@ -108,10 +106,10 @@ impl OverviewLines {
 #[must_use]
 pub fn window_heading(report: &Report) -> String {
     let Some(WindowSide { info, .. }) = report.window() else { return String::new() };
-    let time = if info.duration_ns < SHORT_NS {
+    let time = if info.duration_ns < window::SHORT_WINDOW_NS {
         window::local_clock(info.started_at_unix_ns, "%H:%M:%S%.3f")
     } else {
-        window::local_second(info.started_at_unix_ns)
+        window::local_second(info)
     };
     let time = time.unwrap_or_default();
     let length = spaced(info.duration_ns.into(), Unit::Ns);

@@ -12,6 +12,9 @@ use crate::model::{Accounting, BusySource, RecordedCommand, Unit, WindowInfo, lo
 /// A window whose threads explain less than this share of the host's CPU time says what the rest may be.
 const MOST_EXPLAINED: f64 = 0.95;
 
+/// Several shorter windows begin in the same second.
+pub(super) const SHORT_WINDOW_NS: u64 = 900_000_000;
+
 /// The lines about a window: what it covers, the command, and what is not known.
 pub(super) fn lines(label: &'static str, side: &SideSummary, window: &WindowSide) -> Vec<FactLine> {
     let mut lines = vec![FactLine::fact(label, covered(side, window))];
@@ -73,7 +76,7 @@ fn covered(side: &SideSummary, window: &WindowSide) -> String {
     if *since_baseline {
         text += " since the baseline";
     }
-    if let Some(time) = local_second(info.started_at_unix_ns).filter(|_| !since_baseline) {
+    if let Some(time) = local_second(info).filter(|_| !since_baseline) {
         let _ = write!(text, " from {time}");
     }
     if let Some(host) = side.hostname.as_ref().filter(|_| !since_baseline) {
@@ -103,9 +106,11 @@ pub(super) fn local_clock(unix_ns: u64, form: &str) -> Option<String> {
     Some(time.to_zoned(local_zone()).strftime(&format!("{form} %Z")).to_string())
 }
 
-/// The nearest second: of steps that take about a second or more, a part that begins then begins with the one that shows it.
-pub(super) fn local_second(unix_ns: u64) -> Option<String> {
-    local_clock(unix_ns.saturating_add(if unix_ns > 0 { 500_000_000 } else { 0 }), "%H:%M:%S")
+/// The second of a start. Of windows that take about a second or more, it is the nearest one: a part of a series that begins then
+/// begins with the step that shows it.
+pub(super) fn local_second(info: &WindowInfo) -> Option<String> {
+    let is_short = info.started_at_unix_ns == 0 || info.duration_ns < SHORT_WINDOW_NS;
+    local_clock(info.started_at_unix_ns.saturating_add(if is_short { 0 } else { 500_000_000 }), "%H:%M:%S")
 }
 
 /// Whether a window lasted much longer than was asked for.
