@@ -22,7 +22,7 @@ pub(crate) struct CgroupNames(Mutex<Known>);
 struct Known {
     mounts: Mounts,
     names: Recent<u64, Name>,
-    /// Those that the kernel did not know when it was asked, since the last pass over all threads.
+    /// Cgroups that the kernel did not know when it was asked, since the last pass over all threads.
     unknown: HashSet<u64>,
 }
 

@@ -90,7 +90,7 @@ impl GateOutcome {
 /// Why a gate on a value cannot be judged.
 const NO_DATA: &str = "no data";
 const ONLY_A_BOUND: &str = "only a lower bound of the value is known (≥)";
-const LACKS_EXITED_WORK: &str = "the value lacks threads or children that exited, whose records are missing; gate CPU time or page faults of a group with their parent, or record with BPF, whose records have all but allocations (`ctprof doctor` says how)";
+const LACKS_EXITED_WORK: &str = "the value lacks threads or children that exited; gate CPU time or page faults of a group with their parent, or record with BPF, which has all of theirs but allocations (`ctprof doctor` says how)";
 const NO_BASELINE: &str = "no data in the baseline";
 const NO_CANDIDATE: &str = "no data in the candidate";
 const NEGATIVE: &str = "negative values have no percentage; use an absolute bound";

@@ -203,6 +203,19 @@ mod tests {
     }
 
     #[test]
+    fn no_setting_is_said_to_turn_on_the_time_of_interrupts_that_the_kernel_lacks() {
+        let why = |built: Built| {
+            let (task_delayacct, config_irq_time_accounting) = (Some(Switch::RuntimeOff), Some(built));
+            let host = HostContext { task_delayacct, config_irq_time_accounting, ..HostContext::default() };
+            let snapshot = on_host(host);
+            let selects = |name: &str| name.starts_with("irq_delay");
+            why_empty(Section::TaskstatsDelay, &snapshot.head, &findings(&snapshot), selects)
+        };
+        assert_eq!(why(Built::Off), "no data: kernel lacks CONFIG_IRQ_TIME_ACCOUNTING");
+        assert!(why(Built::On).contains("kernel.task_delayacct"), "{}", why(Built::On));
+    }
+
+    #[test]
     fn a_window_without_a_new_maximum_is_not_said_to_lack_the_field() {
         let mut snapshot = on_host(HostContext::default());
         let selects = |name: &str| name == "wait_max";

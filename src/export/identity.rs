@@ -42,7 +42,7 @@ impl Identity {
         Self { step: Some(step), ..Self::new(capture_id, head, self.weight, &self.file) }
     }
 
-    /// When this step was, which tells it from all others, also from those of other parts of its series; `None` of what is no step.
+    /// Returns the host, the time and the length of this step, which no other step has; `None` if this is no step.
     pub(super) fn step_time(&self) -> Option<StepTime> {
         let (host, time) = (self.host.clone(), self.microseconds());
         self.step.and(self.window_ns).map(|window_ns| StepTime { host, time, window_ns })

@@ -75,7 +75,7 @@ impl Directory {
         names_in(&self.fd).map_err(|source| ExportError::output(&self.path, source))
     }
 
-    /// Passes on the rows of a file, whatever program wrote it, with these columns of them.
+    /// Passes on these columns of the rows of a file, whatever program wrote the file.
     fn rows_in(&self, name: &str, columns: &[&str], found: &mut dyn FnMut(&Row)) -> Result<(), ExportError> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let path = || self.path.join(name);

@@ -89,10 +89,7 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
         Some(Cell::Number(number)) => scaled((*number).into(), unit),
         Some(Cell::AtLeast { at_least }) => format!("≥ {}", scaled((*at_least).into(), unit)),
         Some(Cell::Word(word)) => word.to_string(),
-        Some(Cell::Ratio(rate)) if unit.is_rate() => rate_text(*rate, unit),
-        Some(Cell::Ratio(ns)) if unit == Unit::Ns && *ns >= 100.0 => scaled(whole(*ns), unit),
-        Some(Cell::Ratio(ns)) if unit == Unit::Ns => format!("{ns:.2}ns"),
-        Some(Cell::Ratio(ratio)) => format!("{ratio:.3}"),
+        Some(Cell::Ratio(ratio)) => ratio_text(*ratio, unit),
         Some(Cell::Signed(number @ ..0)) => signed((*number).into(), unit),
         Some(Cell::Signed(number)) => scaled(number.unsigned_abs().into(), unit),
         Some(Cell::Range { min, max }) if min == max => min.to_string(),
@@ -112,9 +109,16 @@ pub(super) fn cell_text(cell: Option<&Cell>, unit: Unit) -> String {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded, and casts saturate")]
-fn whole(amount: f64) -> u128 {
-    amount.round() as u128
+/// A quotient: a rate, a time per unit of work, or a number without a unit.
+fn ratio_text(ratio: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Ns => {
+            let (digits, name) = stepped(ratio, unit, three_digits(ratio));
+            format!("{digits}{name}")
+        }
+        unit if unit.is_rate() => rate_text(ratio, unit),
+        _ => format!("{ratio:.3}"),
+    }
 }
 
 /// A rate, without what it is divided by. Below 10, with one decimal; a rate that would be shown as 0 is `0.0`, and
@@ -143,8 +147,7 @@ fn plain_delta_text(delta: Option<&Delta>, unit: Unit) -> String {
         Some(Delta::Number(number)) => signed(*number, unit),
         Some(Delta::Points(points)) => {
             let sign = if *points < 0.0 { "−" } else { "+" };
-            let size = points.abs();
-            if unit.is_rate() { format!("{sign}{}", rate_text(size, unit)) } else { format!("{sign}{size:.3}") }
+            format!("{sign}{}", ratio_text(points.abs(), unit))
         }
         Some(Delta::Range { min, max }) if min == max => count((*min).into()),
         Some(Delta::Range { min, max }) => format!("{} / {}", count((*min).into()), count((*max).into())),
@@ -240,6 +243,14 @@ mod tests {
         assert_eq!(cell_text(Some(&Cell::Ratio(0.5)), Unit::Ratio), "0.500");
         assert_eq!(delta_text(Some(&Delta::Points(-0.25)), Unit::Ratio), "−0.250");
         assert_eq!(delta_text(Some(&Delta::Points(0.0)), Unit::Ratio), "+0.000");
+    }
+
+    #[test]
+    fn times_per_unit_of_work_have_three_digits_in_all_units() {
+        for (ns, text) in [(0.0, "0.00ns"), (1.47, "1.47ns"), (147.4, "147ns"), (999.6, "1.00µs"), (2e5, "200µs")] {
+            assert_eq!(cell_text(Some(&Cell::Ratio(ns)), Unit::Ns), text);
+            assert_eq!(delta_text(Some(&Delta::Points(-ns)), Unit::Ns).trim_start_matches(['−', '+']), text);
+        }
     }
 
     #[test]

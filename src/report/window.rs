@@ -110,7 +110,7 @@ pub(super) fn local_clock(unix_ns: u64, form: &str) -> Option<String> {
 /// begins with the step that shows it.
 pub(super) fn local_second(info: &WindowInfo) -> Option<String> {
     let is_short = info.started_at_unix_ns == 0 || info.duration_ns < SHORT_WINDOW_NS;
-    local_clock(info.started_at_unix_ns.saturating_add(if is_short { 0 } else { 500_000_000 }), "%H:%M:%S")
+    local_clock(info.started_at_unix_ns.saturating_add(if is_short { 0 } else { 499_999_999 }), "%H:%M:%S")
 }
 
 /// Whether a window lasted much longer than was asked for.

@@ -257,7 +257,7 @@ impl<T: Threads> Join<T> {
         }
     }
 
-    /// Adds an earlier thread of which the later capture could not read what it did.
+    /// Adds an earlier thread whose values the later capture could not read.
     fn add_without_values(&mut self, start: &WindowStart, place: usize) {
         self.sums.unread += 1;
         let earlier = &start.earlier.threads[place];
@@ -336,7 +336,7 @@ impl<T: Threads> Join<T> {
     }
 }
 
-/// Gives a thread without a cgroup that of an earlier thread. Once a thread exits, the kernel shows no cgroup of version 1.
+/// Gives a thread the cgroup of its earlier values, if none was read: the kernel shows no cgroup of version 1 once a thread exits.
 fn take_cgroup(earlier: &ThreadState, thread: &mut ThreadState) {
     if thread.cgroup.is_none() {
         (thread.cgroup, thread.cpu_cgroup) = (earlier.cgroup.clone(), earlier.cpu_cgroup.clone());

@@ -1,5 +1,5 @@
-//! Threads that have exited without a record: a window has no time of them, and so it has no reasons of them either. Those would
-//! divide the time of others.
+//! Threads that have exited without a record. A window has neither their time nor their reasons, which would divide the time of
+//! other threads.
 
 use std::collections::HashSet;
 

@@ -143,6 +143,29 @@ fn a_series_on_standard_input_is_that_of_the_file() {
 }
 
 #[test]
+fn a_part_that_begins_when_a_step_is_said_to_begin_begins_with_that_step() {
+    let directory = tempfile::tempdir().unwrap();
+    for ms in [0, 176, 499, 500, 824, 999] {
+        let file = series_of(directory.path(), 5, |second| {
+            let mut capture = capture(second);
+            capture.head.captured_at_unix_ns += ms * 1_000_000;
+            capture
+        });
+        let begins = |file: &str| {
+            let shown = printed(&["show", "--steps", file]);
+            let begin =
+                |line: &str| line.get(.."22:13:20".len()).filter(|text| text.starts_with("22:13:"))?.parse().ok();
+            shown.lines().filter_map(begin).collect::<Vec<String>>()
+        };
+        let all = begins(&file);
+        assert_eq!(all.len(), 5, "{ms}");
+        for (place, begin) in all.iter().enumerate() {
+            assert_eq!(begins(&format!("{file}@{begin}..")), all[place..], "{ms}");
+        }
+    }
+}
+
+#[test]
 fn a_part_without_a_step_is_wrong_usage_and_one_within_a_step_says_which() {
     let directory = tempfile::tempdir().unwrap();
     let file = series(directory.path(), 10);

@@ -577,6 +577,23 @@ fn the_verdict_of_a_group_is_about_the_time_that_explains_elapsed_time() {
 }
 
 #[test]
+fn one_long_run_does_not_decide_which_change_stands_for_a_group() {
+    let lab = Lab::new();
+    for (number, percent) in STEADY.into_iter().map(|ms| ms / 10).enumerate() {
+        for (side, faults) in [("fewer", 40), ("more", 60)] {
+            let counts = json!({"run_time_ns": percent * 1_000_000, "minflt": faults * percent, "majflt": 0});
+            let mut run = window(0, &[("app", counts)]);
+            run["window"]["duration_ns"] = json!(if number == 0 { 30_000_000_000_u64 } else { 200_000_000 });
+            run["host"] = json!({"online_cpus": 2});
+            lab.write(side, number, &run);
+        }
+    }
+    let page = text(&lab.compare(&["fewer", "more", "--per", "run"]).stdout);
+    let line = page.lines().find(|line| line.starts_with("app ")).unwrap_or_else(|| panic!("{page}"));
+    assert!(line.ends_with("faults: 50.0% worse"), "{page}");
+}
+
+#[test]
 fn the_verdict_of_a_command_is_never_that_of_wait_whatever_values_are_divided_by() {
     let lab = Lab::new();
     let run = |run: u64, wait: u64| {
