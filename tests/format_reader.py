@@ -99,7 +99,7 @@ def part(first, steps, begin_ns, since_ns):
 
 
 def lives(begin, end, exits):
-    """The threads of a part, each with what it had done before, and whether it exited."""
+    """The threads of a part, each with what it had done before, and whether it exited. Values of `lost` ones are unknown."""
     (first, before), (last, after) = (begin[0], dict(begin[1])), end
     start_ns, end_ns = [head["capture"]["monotonic_ns"] for head in (first, last)]
     start, left = "start_time_clock_ticks", {}
@@ -130,6 +130,9 @@ def lives(begin, end, exits):
         if old and "replaced_by" in exit:
             other = before.pop((thread["tgid"], exit["replaced_by"]), {})
             before[thread["tgid"], thread["tid"]] = {**other, start: thread[start]}
+    for id, thread in before.items():
+        if "pcomm" in thread and after.get(id, {}).get(start) != thread.get(start):
+            yield {**thread, "lost": True}, thread, True
     for thread in after.values():
         old = earlier(thread)
         if old or thread[start] >= first["capture"]["boottime_ns"] // 10_000_000:
@@ -156,15 +159,17 @@ def main(file, since="0", until="inf"):
     def of(name):
         return sums.setdefault(name, {**dict.fromkeys(METRICS + ["threads", "exited"], 0), "waits": {}})
 
+    lost, known = set(), set()
     for thread, old, exited in all:
+        (lost if thread.get("lost") else known).add((thread["tgid"], thread["comm"]))
         sum = of(thread["pcomm"])
         for name in METRICS:
             if thread.get(name) is not None and old.get(name, 0) is not None:
                 sum[name] += max(0, thread[name] - old.get(name, 0))
         sum["exited" if exited else "threads"] += thread.get("count", 1)
-    for names, reasons in [item for step in waits for item in step.items()]:
-        for reason, ns, _ in reasons:
-            sum = of(json.loads(names)["pcomm"])["waits"]
+    for names, reasons in [(json.loads(names), reasons) for step in waits for names, reasons in step.items()]:
+        for reason, ns, _ in reasons if (names.get("tgid"), names["comm"]) not in lost - known else []:
+            sum = of(names["pcomm"])["waits"]
             sum[reason["class"]] = sum.get(reason["class"], 0) + ns
     print(json.dumps(sums))
 

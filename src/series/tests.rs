@@ -332,8 +332,8 @@ fn what_started_while_threads_were_read_and_was_not_listed_is_of_the_part() {
 }
 
 #[test]
-fn without_records_of_exits_a_part_has_reasons_only_of_threads_that_it_has_the_time_of() {
-    let processes_with_reasons = |records: Option<ExitRecords>| {
+fn a_part_has_no_reasons_of_threads_that_exited_without_a_record() {
+    let processes_with_reasons = |records: Option<ExitRecords>, each: Vec<ExitedThread>| {
         let mut host = Host { threads: BTreeMap::from([(1, (5, 0)), (30, (3, 0))]), step: 0 };
         let mut part = Part::begin(&Moment::new(host.capture())).unwrap();
         let of = |tgid: u32| {
@@ -344,15 +344,19 @@ fn without_records_of_exits_a_part_has_reasons_only_of_threads_that_it_has_the_t
         let threads = vec![of(1), of(30), of(31)];
         let times = (0..3).map(|threads| ReasonTime { threads, reason: 0, ns: 1, samples: 1 }).collect();
         let reasons = Reasons { threads, reasons: vec![Reason::default()], times, ..Reasons::default() };
-        part.add(StepExits { records, ..StepExits::default() }, Some(reasons));
+        part.add(StepExits { records, each, ..StepExits::default() }, Some(reasons));
         host.threads.remove(&30);
         host.step = 5;
         let reasons = part.end_with_all(host.capture(), None).unwrap().head.reasons.unwrap();
         let of = |time: &ReasonTime| reasons.threads[usize::try_from(time.threads).unwrap()].tgid;
         reasons.times.iter().filter_map(of).collect::<Vec<_>>()
     };
-    assert_eq!(processes_with_reasons(None), [1]);
-    assert_eq!(processes_with_reasons(Some(ExitRecords::default())), [1, 31], "the record of 30 was lost");
+    assert_eq!(processes_with_reasons(None, Vec::new()), [1]);
+    let records = || Some(ExitRecords::default());
+    assert_eq!(processes_with_reasons(records(), Vec::new()), [1, 31], "the record of 30 was lost");
+    // The first capture read it before, and was noted after.
+    let exited = ExitedThread { state: Host::thread(30, (4, 0)), elapsed_ns: SECOND / 2, ..ExitedThread::default() };
+    assert_eq!(processes_with_reasons(records(), vec![exited]), [1, 30, 31]);
 }
 
 #[test]

@@ -336,7 +336,7 @@ impl<T: Threads> Join<T> {
     }
 }
 
-/// Gives a thread the cgroup of its earlier values, if none was read: the kernel shows no cgroup of version 1 once a thread exits.
+/// Keeps the cgroup that a thread had earlier, if none was read: the kernel shows no cgroup of version 1 once a thread exits.
 fn take_cgroup(earlier: &ThreadState, thread: &mut ThreadState) {
     if thread.cgroup.is_none() {
         (thread.cgroup, thread.cpu_cgroup) = (earlier.cgroup.clone(), earlier.cpu_cgroup.clone());

@@ -3,20 +3,20 @@
 
 use std::collections::HashSet;
 
-use crate::model::{CtprofSnapshot, ThreadState};
+use crate::model::{CtprofSnapshot, ThreadSpan, ThreadState};
 
-/// Leaves out the reasons of threads that are listed without their time.
+/// Leaves out the reasons of threads that are listed without their time and values.
 pub fn leave_out_lost(window: &mut CtprofSnapshot) {
     let Some(reasons) = window.head.reasons.as_deref_mut() else { return };
     let threads_of = |is_lost: bool| {
-        let threads = window.threads.iter().filter(move |thread| has_no_time(thread) == is_lost);
+        let threads = window.threads.iter().filter(move |thread| lacks_record(thread) == is_lost);
         threads.map(|thread| (thread.tgid, &*thread.comm)).collect::<HashSet<_>>()
     };
-    let [lost, timed] = [true, false].map(threads_of);
+    let [lost, known] = [true, false].map(threads_of);
     reasons.keep(|threads| {
         let is_in =
             |listed: &HashSet<(u32, &str)>| threads.tgid.is_some_and(|tgid| listed.contains(&(tgid, &threads.comm)));
-        !is_in(&lost) || is_in(&timed)
+        !is_in(&lost) || is_in(&known)
     });
 }
 
@@ -31,6 +31,8 @@ pub fn leave_out_unlisted(window: &mut CtprofSnapshot) {
     reasons.keep(|threads| threads.tgid.is_none_or(is_listed) || !names.contains(&*threads.pcomm));
 }
 
-fn has_no_time(thread: &ThreadState) -> bool {
-    thread.span.as_ref().is_some_and(|span| span.exited && span.alive_ns == 0 && span.zombie_ns == 0)
+/// A thread with a record can have no time either: it exited while the first capture was made, and has waited in the window.
+fn lacks_record(thread: &ThreadState) -> bool {
+    let has_no_time = |span: &ThreadSpan| span.exited && span.alive_ns == 0 && span.zombie_ns == 0;
+    thread.metrics.run_time_ns.is_none() && thread.span.as_ref().is_some_and(has_no_time)
 }
